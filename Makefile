@@ -1,0 +1,54 @@
+# Everything starts here. `make help` lists what there is; each target does its own set-up.
+
+SHELL := bash
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# The commands of the environment; `run` gives them the Java and the Python they must use.
+bin := .venv/bin
+run := scripts/run
+
+typed := $(wildcard src tests benchmarks examples)
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  ARGS passes options on: make test ARGS='-k window', make bench BENCH=engine ARGS=--quick"
+
+.PHONY: demo
+demo: venv ## a minute of wide-area monitoring, live in the terminal
+	@$(run) $(bin)/holdfast demo $(ARGS)
+
+.PHONY: test
+test: venv ## every test
+	@$(run) $(bin)/python -m pytest -q $(ARGS)
+
+.PHONY: check
+check: venv ## style, formatting and types
+	@$(bin)/ruff check .
+	@$(bin)/ruff format --check .
+	@$(bin)/mypy --strict $(typed)
+
+.PHONY: format
+format: venv ## rewrite the sources the way `make check` wants them
+	@$(bin)/ruff check --fix-only .
+	@$(bin)/ruff format .
+
+.PHONY: bench
+bench: venv ## one benchmark: BENCH=name, with ARGS=--quick in a short form
+	@scripts/bench "$(BENCH)" $(ARGS)
+
+.PHONY: venv
+venv: ## the pinned environment in .venv; the targets above see to it themselves
+	@scripts/venv
+
+.PHONY: lock
+lock: venv ## pin the dependencies anew; ARGS=--upgrade takes the newest of each
+	@scripts/lock $(ARGS)
+
+.PHONY: clean
+clean: ## remove caches and what builds and runs leave behind; keeps .venv
+	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist src/*.egg-info
+	@rm -rf artifacts spark-warehouse metastore_db derby.log
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
