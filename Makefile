@@ -2,7 +2,6 @@
 
 SHELL := bash
 .DEFAULT_GOAL := help
-MAKEFLAGS += --no-print-directory
 
 # The commands of the environment; `run` gives them the Java and the Python they must use.
 bin := .venv/bin
