@@ -1,0 +1,54 @@
+"""Durable stream logs: see ``StreamLog``."""
+
+from holdfast.log.commit import Appended
+from holdfast.log.errors import (
+    DamagedLog,
+    DiskFull,
+    FrameTooLarge,
+    LogBroken,
+    LogClosed,
+    LogError,
+    LogFull,
+    LogLocked,
+    OutOfOrder,
+    SchemaMismatch,
+    Trimmed,
+    UnknownPosition,
+    WriteFailed,
+)
+from holdfast.log.inspection import LogSummary, SegmentSummary, inspect
+from holdfast.log.log import StreamLog
+from holdfast.log.options import Durability, LogOptions
+from holdfast.log.reader import Entry, Reader
+from holdfast.log.recovery import TailCut
+from holdfast.log.repairs import Repair, repair
+from holdfast.log.rules import TakeBack
+
+__all__ = [
+    "Appended",
+    "DamagedLog",
+    "DiskFull",
+    "Durability",
+    "Entry",
+    "FrameTooLarge",
+    "LogBroken",
+    "LogClosed",
+    "LogError",
+    "LogFull",
+    "LogLocked",
+    "LogOptions",
+    "LogSummary",
+    "OutOfOrder",
+    "Reader",
+    "Repair",
+    "SchemaMismatch",
+    "SegmentSummary",
+    "StreamLog",
+    "TailCut",
+    "TakeBack",
+    "Trimmed",
+    "UnknownPosition",
+    "WriteFailed",
+    "inspect",
+    "repair",
+]

@@ -1,0 +1,17 @@
+"""CRC32C, which current processors compute faster than memory delivers."""
+
+from __future__ import annotations
+
+import google_crc32c
+
+from holdfast.log.files import Part
+
+
+def crc32c(data: Part, after: int = 0) -> int:
+    """The CRC32C of ``data``, continuing one of what comes before it."""
+    return int(google_crc32c.extend(after, data))
+
+
+def with_checksum(magic: bytes, rest: bytes, after: int = 0) -> bytes:
+    """Every header on disk: four bytes of magic, the CRC of the rest, the rest."""
+    return magic + crc32c(rest, after).to_bytes(4, "little") + rest

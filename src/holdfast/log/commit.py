@@ -1,0 +1,201 @@
+"""Group commit: appends of several threads share one write and one sync.
+
+Each append queues its blocks and gets its lsns under the lock. Then one of the waiting threads,
+the leader, takes what is queued and, without the lock,
+
+1. makes room, if the log has a bound and has reached it;
+2. begins a new segment, if the last one is full;
+3. writes the blocks in one go;
+4. syncs, if the durability is ALWAYS;
+
+and, with the lock again,
+
+5. publishes them to readers and wakes the others.
+
+While it is at work the next ones queue up, so the slower the disk, the larger the groups. There
+is no writer thread: an append that finds nobody at work does its own, with no switch.
+
+Ids and lsns build on those queued before, so if a group fails, everything queued behind it fails
+too, and the next append continues from what was published. The blocks of one append are written
+together but are not a unit: a crash may keep only the first of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from holdfast.core.frame import Kind
+from holdfast.log.block import Encoded
+from holdfast.log.errors import LogBroken, LogClosed, LogError, LogFull, OutOfOrder, WriteFailed
+from holdfast.log.options import Durability
+from holdfast.log.retention import Retention
+from holdfast.log.store import Placed, Store
+from holdfast.log.sync import Syncer
+from holdfast.log.writer import Writer
+
+_GROUP_BYTES = 16 << 20
+
+
+class Appended(NamedTuple):
+    """What an append took: the ids and the lsns from first (inclusive) to next (exclusive)."""
+
+    first_id: int
+    next_id: int
+    first_lsn: int
+    next_lsn: int
+
+
+class _Ticket:
+    """One append on its way."""
+
+    __slots__ = ("blocks", "end_lsn", "error", "is_done", "lsn", "size")
+
+    def __init__(self, blocks: Sequence[Encoded], lsn: int, end_lsn: int) -> None:
+        self.blocks = blocks
+        self.lsn = lsn
+        self.end_lsn = end_lsn
+        self.size = sum(block.length for block in blocks)
+        self.is_done = False
+        self.error: LogError | None = None
+
+
+class Committer:
+    """The way into a log for any number of threads."""
+
+    def __init__(self, store: Store, writer: Writer, syncer: Syncer, retention: Retention) -> None:
+        self._store = store
+        self._writer = writer
+        self._syncer = syncer
+        self._retention = retention
+        self._turn = threading.Condition(store.lock)
+        self._queue: deque[_Ticket] = deque()
+        self._queued = store.tail  # the tail after everything in the queue
+        self._is_led = False
+
+    def append(self, blocks: Sequence[Encoded], *, renumber: bool = False) -> Appended:
+        """Returns once the blocks are published; ``renumber`` gives them the next ids first."""
+        with self._store.lock:
+            self._check_usable()
+            before = tail = self._queued
+            blocks = list(blocks)
+            for at, block in enumerate(blocks):
+                if renumber:
+                    block = blocks[at] = _renumbered(block, tail.next_id)
+                tail = tail.after(block.header)
+            appended = Appended(before.next_id, tail.next_id, before.lsn, tail.lsn)
+            if not blocks:
+                return appended
+            ticket = _Ticket(blocks, before.lsn, tail.lsn)
+            self._queued = tail
+            self._queue.append(ticket)
+            while self._is_led and not ticket.is_done:
+                self._turn.wait()
+            if not ticket.is_done:
+                self._is_led = True
+        if not ticket.is_done:
+            self._lead(ticket)
+        if ticket.error is not None:
+            # A copy, as several threads may raise it, each with a traceback of its own.
+            raise type(ticket.error)(*ticket.error.args) from ticket.error
+        return appended
+
+    def quiesce(self) -> None:
+        """Waits for appends under way; the caller has made sure that no new ones come."""
+        with self._store.lock:
+            while self._is_led or self._queue:
+                self._turn.wait()
+
+    def _check_usable(self) -> None:
+        store = self._store
+        if store.closed:
+            raise LogClosed(f"{store.directory}: the log was closed; open it again to append")
+        if store.broken is not None:
+            raise LogBroken(*store.broken.args)
+
+    def _lead(self, own: _Ticket) -> None:
+        try:
+            while not own.is_done:
+                self._commit_group()
+        finally:
+            with self._store.lock:
+                self._is_led = False
+                self._turn.notify_all()
+
+    def _commit_group(self) -> None:
+        group: list[_Ticket] = []
+        try:
+            with self._store.lock:
+                group.append(self._queue.popleft())
+            self._prepare(group[0])
+            with self._store.lock:
+                self._take_more(group)
+            blocks = [block for ticket in group for block in ticket.blocks]
+            placed = self._writer.write(blocks, group[0].lsn)
+            if self._store.options.durability is Durability.ALWAYS:
+                self._syncer.sync(group[-1].end_lsn)
+        except BaseException as error:
+            self._fail(group, error)
+            if not isinstance(error, LogError):
+                raise
+            return
+        self._publish(group, placed)
+        self._syncer.acknowledge()
+
+    def _publish(self, group: list[_Ticket], placed: list[Placed]) -> None:
+        with self._store.lock:
+            self._store.publish(placed)
+            for ticket in group:
+                ticket.is_done = True
+            self._turn.notify_all()
+
+    def _prepare(self, ticket: _Ticket) -> None:
+        """Steps 1 and 2 of a commit."""
+        rolls = self._writer.must_roll(ticket.size)
+        needed = ticket.size + (self._writer.segment.blocks_at if rolls else 0)
+        if not self._retention.make_room(needed):
+            raise LogFull(
+                f"{self._store.directory}: the log holds {self._store.size_bytes} bytes of "
+                f"{self._store.options.max_bytes} (max_bytes), {needed} more do not fit, and all "
+                f"tentative data that could go is gone; stable data is never dropped. Let readers "
+                f"acknowledge and trim the log, or raise max_bytes; then append again"
+            )
+        if self._writer.must_roll(ticket.size):
+            self._writer.roll()
+
+    def _take_more(self, group: list[_Ticket]) -> None:
+        options, size = self._store.options, group[0].size
+        room = _GROUP_BYTES
+        if options.max_bytes is not None:
+            room = min(room, options.max_bytes - self._store.size_bytes)
+        room = min(room, options.segment_bytes - self._writer.segment.end)
+        while self._queue and size + self._queue[0].size <= room:
+            ticket = self._queue.popleft()
+            size += ticket.size
+            group.append(ticket)
+
+    def _fail(self, group: list[_Ticket], error: BaseException) -> None:
+        store = self._store
+        reason = error
+        if not isinstance(reason, LogError):
+            reason = WriteFailed(f"{store.directory}: the commit was interrupted by {error!r}")
+        with store.lock:
+            if store.broken is None:
+                try:
+                    self._writer.cut()
+                except LogBroken as broken:
+                    store.broken = reason = broken
+            for ticket in (*group, *self._queue):
+                ticket.error, ticket.is_done = reason, True
+            self._queue.clear()
+            self._queued = store.tail
+            self._turn.notify_all()
+
+
+def _renumbered(block: Encoded, next_id: int) -> Encoded:
+    if block.kind == Kind.UNDO:
+        raise OutOfOrder("an UNDO names an id of its own: append it with append, not append_next")
+    return replace(block, header=replace(block.header, first_id=next_id))

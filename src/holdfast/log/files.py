@@ -1,0 +1,130 @@
+"""The few file operations a log needs, in one place.
+
+Everything the log does to the disk goes through one ``Files`` object. That keeps the
+assumptions about the operating system together (full writes, what makes a name durable),
+and it lets a test put a disk underneath that loses what was not synced, or fills up.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from holdfast.log.errors import LogLocked
+
+_MOST_PARTS = 1024  # IOV_MAX on Linux
+
+Part: TypeAlias = bytes | pa.Buffer
+
+
+class Files:
+    """The real file system."""
+
+    def create(self, path: Path) -> int:
+        """A new file for reading and writing; it must not exist. Its name is not durable yet."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+
+    def open(self, path: Path, *, writable: bool = False) -> int:
+        return os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def read(self, fd: int, size: int, offset: int) -> pa.Buffer:
+        """``size`` bytes from ``offset``, fewer only where the file ends.
+
+        The buffer comes from Arrow's pool, so its address is aligned and record batches can
+        point into it.
+        """
+        buffer = pa.allocate_buffer(size)
+        got = os.preadv(fd, [buffer], offset)
+        while 0 < got < size:
+            more = os.preadv(fd, [memoryview(buffer)[got:]], offset + got)
+            if more == 0:
+                break
+            got += more
+        return buffer if got == size else buffer.slice(0, got)
+
+    def write(self, fd: int, parts: Sequence[Part], offset: int) -> None:
+        """Writes all parts one after the other, or raises OSError with some of them written."""
+        for start in range(0, len(parts), _MOST_PARTS):
+            some = parts[start : start + _MOST_PARTS]
+            offset += self._write_fully(fd, some, offset)
+
+    def _write_fully(self, fd: int, parts: Sequence[Part], offset: int) -> int:
+        size = sum(len(part) for part in parts)
+        done = os.pwritev(fd, parts, offset)
+        while done < size:
+            rest, skip = [], done
+            for part in parts:
+                view = memoryview(part).cast("B")
+                rest.append(view[min(skip, view.nbytes) :])
+                skip -= min(skip, view.nbytes)
+            done += os.pwritev(fd, rest, offset + done)
+        return size
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def allocate(self, fd: int, offset: int, size: int) -> None:
+        """Reserves room on the disk; the file grows, and reads as zeros there."""
+        os.posix_fallocate(fd, offset, size)
+
+    def sync(self, fd: int) -> None:
+        """Returns once the file's bytes and size survive a power cut."""
+        os.fdatasync(fd)
+
+    def sync_directory(self, directory: Path) -> None:
+        """Returns once the names created, replaced and removed in it survive a power cut."""
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def replace(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def names(self, directory: Path) -> list[str]:
+        return sorted(path.name for path in directory.iterdir())
+
+    def read_whole(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def write_whole(self, path: Path, data: bytes) -> None:
+        """Puts ``data`` in place of ``path`` in one step, without waiting for the disk."""
+        temporary = path.with_name(path.name + ".tmp")
+        self.remove(temporary)
+        fd = self.create(temporary)
+        try:
+            self.write(fd, [data], 0)
+        finally:
+            self.close(fd)
+        self.replace(temporary, path)
+
+    def lock(self, path: Path) -> int:
+        """Takes the lock file, which the operating system frees when the process ends."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(fd)
+            raise LogLocked(
+                f"{path.parent}: a log has one writer, and process {owner} is it; stop that one "
+                f"first, or open the log with read_only=True"
+            ) from error
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        return fd

@@ -1,0 +1,61 @@
+"""The settings of a stream log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+_KIB, _MIB = 1 << 10, 1 << 20
+
+
+class Durability(StrEnum):
+    """When written frames are forced to the disk, and so what an acknowledgement means.
+
+    ALWAYS    before an append returns. What was appended survives a power cut. Appends from
+              several threads share the wait.
+    INTERVAL  every ``sync_interval_ms``, in the background. An append survives the death of
+              the process at once, a power cut once ``durable_lsn`` has passed it.
+    OS        when the operating system likes. ``durable_lsn`` means written: what is there
+              survives the death of the process, not that of the machine.
+    """
+
+    ALWAYS = "always"
+    INTERVAL = "interval"
+    OS = "os"
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """How a log behaves; nothing here changes what its files mean, so all of it may change.
+
+    max_bytes          the bound on the size of all segments; None for no bound.
+    segment_bytes      a segment is sealed when it would grow beyond this; trimming and making
+                       room work by the segment.
+    preallocate_bytes  how much of a segment is reserved on the disk ahead of the writer. It
+                       makes writing cheaper and takes that much room until the segment is
+                       sealed or the log closed. 0 for none.
+    index_bytes        about how far apart the entries of the index are.
+    checkpoint_bytes   how much may be written before the index file is brought up to date, and
+                       so about how much is read when a log is opened after a crash.
+    """
+
+    durability: Durability = Durability.ALWAYS
+    sync_interval_ms: float = 50.0
+    max_bytes: int | None = None
+    segment_bytes: int = 64 * _MIB
+    preallocate_bytes: int = 8 * _MIB
+    index_bytes: int = 64 * _KIB
+    checkpoint_bytes: int = 8 * _MIB
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "durability", Durability(self.durability))
+        for name in ("sync_interval_ms", "segment_bytes", "index_bytes", "checkpoint_bytes"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above zero; got {getattr(self, name)}")
+        if self.preallocate_bytes < 0:
+            raise ValueError(f"preallocate_bytes is 0 or more; got {self.preallocate_bytes}")
+        if self.max_bytes is not None and self.max_bytes < 2 * self.segment_bytes:
+            raise ValueError(
+                f"max_bytes must allow at least two segments of segment_bytes "
+                f"({self.segment_bytes}), as room is made by the segment; got {self.max_bytes}"
+            )

@@ -1,0 +1,162 @@
+"""What is in the log: its segments, how far they go, and where to find things in them.
+
+One lock guards it all, and ``changed`` is notified under it. The writer publishes under it and
+readers look under it, then read the files without it: blocks that are published never change.
+A reader holds a position as an lsn, not as a file and an offset, so segments may be trimmed or
+rewritten under it; it asks here again for each piece it reads.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from holdfast.core.frame import Kind
+from holdfast.log.block import Encoded
+from holdfast.log.errors import DamagedLog, LogBroken, Trimmed
+from holdfast.log.files import Files
+from holdfast.log.options import Durability, LogOptions
+from holdfast.log.order import Undone
+from holdfast.log.segment import Segment
+
+
+class Placed(NamedTuple):
+    """A block written at ``offset`` of ``segment``, but not published yet."""
+
+    segment: Segment
+    offset: int
+    block: Encoded
+
+
+class Place(NamedTuple):
+    """Where to read: the segment, and an entry of its index at or before what was asked for."""
+
+    segment: Segment
+    lsn: int
+    offset: int
+
+
+class Store:
+    """The published state of a log."""
+
+    def __init__(
+        self, files: Files, directory: Path, options: LogOptions, segments: list[Segment]
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.options = options
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self.segments = segments
+        self._sealed_bytes = sum(segment.end for segment in segments[:-1])
+        self.tail = segments[-1].tail
+        self.synced_lsn = self.tail.lsn
+        self.undone = Undone()
+        self.closed = False
+        self.broken: LogBroken | None = None
+        self.damage: DamagedLog | None = None
+        for segment in segments:
+            for lsn, first_id in segment.index.undos:
+                self.undone.add(lsn, first_id)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.segments[-1].header.schema
+
+    @property
+    def durable_lsn(self) -> int:
+        """Everything below it is durable, in the sense of the log's durability setting."""
+        by_os = self.options.durability is Durability.OS
+        return self.tail.lsn if by_os else self.synced_lsn
+
+    @property
+    def first_lsn(self) -> int:
+        return self.segments[0].first_lsn
+
+    @property
+    def first_id(self) -> int:
+        """The lowest id from which on every standing tuple is in the log."""
+        start = self.segments[0].header.start
+        undone = self.undone.stands_to(start.lsn - 1)
+        return start.next_id if undone is None else min(start.next_id, undone)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._sealed_bytes + self.segments[-1].end
+
+    def add_segment(self, segment: Segment) -> None:
+        """Appends a segment; the one before is sealed. The caller holds the lock."""
+        self._sealed_bytes += self.segments[-1].end
+        self.segments.append(segment)
+
+    def remove_first(self, count: int) -> list[Segment]:
+        """Takes out the oldest segments. The caller holds the lock."""
+        removed = self.segments[:count]
+        del self.segments[:count]
+        self._sealed_bytes -= sum(segment.end for segment in removed)
+        self.undone.forget_before(self.first_lsn)
+        self.changed.notify_all()
+        return removed
+
+    def replace_segment(self, old: Segment, new: Segment) -> None:
+        """Puts a rewritten segment in the place of a sealed one. The caller holds the lock."""
+        self.segments[self.segments.index(old)] = new
+        self._sealed_bytes += new.end - old.end
+
+    def publish(self, blocks: list[Placed]) -> None:
+        """Lets readers see blocks that have been written. The caller holds the lock."""
+        for segment, offset, block in blocks:
+            before = segment.tail
+            first_id = block.header.first_id
+            segment.tail = before.after(block.header)
+            segment.index.add(block.kind, first_id, offset, block.length, before)
+            segment.end = offset + block.length
+            if block.kind == Kind.UNDO:
+                self.undone.add(before.lsn, first_id)
+        self.tail = self.segments[-1].tail
+        self.changed.notify_all()
+
+    def find_lsn(self, lsn: int) -> Place:
+        """Where to start reading for the block at ``lsn``."""
+        at = bisect_right(self.segments, lsn, key=lambda segment: segment.first_lsn) - 1
+        if at < 0:
+            raise Trimmed(
+                f"{self.directory}: lsn {lsn} was trimmed; the log starts at lsn "
+                f"{self.first_lsn}, id {self.first_id}. Start again from an id"
+            )
+        # Past the last block of a segment its successor begins, if it has one.
+        if lsn >= self.segments[at].end_lsn and at + 1 < len(self.segments):
+            at += 1
+        return _place(self.segments[at], self.segments[at].index.at_lsn(lsn))
+
+    def find_id(self, next_id: int) -> int:
+        """The lsn from which to read for standing tuples from ``next_id`` on, and the marks
+        right before them."""
+        if next_id < self.first_id:
+            raise Trimmed(
+                f"{self.directory}: id {next_id} was trimmed; the log starts at id "
+                f"{self.first_id}. Take a checkpoint that is newer, or another replica"
+            )
+        for segment in reversed(self.segments):
+            lowest = segment.index.lowest_id
+            if lowest is not None and lowest < next_id:
+                return _place(segment, segment.index.at_id(next_id - 1)).lsn
+        return self.first_lsn
+
+    def find_stime(self, stime: int) -> int:
+        """The lsn from which to read for tuples of ``stime`` or later."""
+        for segment in reversed(self.segments):
+            entry = segment.index.at_stime(stime)
+            if entry is not None:
+                return entry[0]
+        return self.first_lsn
+
+
+def _place(segment: Segment, entry: tuple[int, int] | None) -> Place:
+    if entry is None:
+        return Place(segment, segment.first_lsn, segment.blocks_at)
+    return Place(segment, *entry)
