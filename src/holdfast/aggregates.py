@@ -1,0 +1,84 @@
+"""Aggregates a user writes in Python."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StructField, _parse_datatype_string
+
+
+class Aggregator(ABC):
+    """A mergeable aggregate over the values of one column.
+
+    Values come as Arrow arrays, in stream order, split anyhow: ``merge`` must give the same
+    state for every split. The state is any value of ``state_type`` (a Spark type as a string,
+    e.g. ``"struct<n: bigint, total: double>"``, then it is a dict).
+    """
+
+    state_type: str
+    result_type: str
+
+    @abstractmethod
+    def reduce(self, values: pa.Array) -> Any:
+        """The state of these values alone."""
+
+    @abstractmethod
+    def merge(self, earlier: Any, later: Any) -> Any:
+        """The state of both; ``earlier`` came first in the stream."""
+
+    @abstractmethod
+    def finish(self, state: Any) -> Any:
+        """The result a state stands for."""
+
+
+@dataclass(frozen=True)
+class UserAggregate:
+    """An Aggregator applied to an expression, to be passed to ``agg``."""
+
+    aggregator: Aggregator
+    argument: str
+    name: str
+
+    def alias(self, name: str) -> UserAggregate:
+        return UserAggregate(self.aggregator, self.argument, name)
+
+    def field(self) -> StructField:
+        return StructField(self.name, _parse_datatype_string(self.aggregator.result_type))
+
+    def arrow_state_type(self) -> pa.DataType:
+        return _arrow(self.aggregator.state_type)
+
+    def with_types(self, _: pa.DataType) -> TypedAggregator:
+        return TypedAggregator(self.aggregator, _arrow(self.aggregator.result_type))
+
+
+@dataclass(frozen=True)
+class TypedAggregator:
+    """An aggregator as the tasks use it: no Spark session is at hand there to parse types."""
+
+    aggregator: Aggregator
+    arrow_result_type: pa.DataType
+
+    def reduce(self, values: pa.Array) -> Any:
+        return self.aggregator.reduce(values)
+
+    def merge(self, earlier: Any, later: Any) -> Any:
+        return self.aggregator.merge(earlier, later)
+
+    def finish(self, state: Any) -> Any:
+        return self.aggregator.finish(state)
+
+
+def _arrow(ddl: str) -> pa.DataType:
+    kind = _parse_datatype_string(ddl)
+    return to_arrow_type(kind, timezone="UTC", prefers_large_types=False)
+
+
+def aggregate(aggregator: Aggregator, argument: str) -> UserAggregate:
+    """Apply a user-defined aggregator to a column or SQL expression."""
+    name = f"{type(aggregator).__name__.lower()}({argument})"
+    return UserAggregate(aggregator, argument, name)

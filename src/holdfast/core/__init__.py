@@ -1,0 +1,1 @@
+"""The protocols, pure: no clock, no socket, no file, no Spark, no Arrow."""

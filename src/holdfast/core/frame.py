@@ -1,0 +1,73 @@
+"""What the protocols know of a frame: its kind, its ids and its times.
+
+A stream is an ordered sequence of frames. A frame is a block of tuples of one kind, or a
+control mark. The tuples themselves are opaque here: a header says how many there are, which
+ids they have and which times they cover, and that is all any protocol decides by.
+
+Tuple ids are positions in the stream. Stable tuples are numbered 0, 1, 2, ... alike on every
+replica of a fragment; tentative tuples continue the count after the last stable one; an UNDO
+names the last id that stays, and the tuples after it take the undone ids again. An id
+together with the kind STABLE therefore names a tuple for ever; with TENTATIVE only until the
+next UNDO.
+
+Times are microseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Kind(IntEnum):
+    """The kinds of frames; the numbers are part of the log and wire formats."""
+
+    STABLE = 1
+    TENTATIVE = 2
+    BOUNDARY = 3
+    UNDO = 4
+    REC_DONE = 5
+    WINDOW_OPEN = 6
+    WINDOW_CHECK = 7
+    TENTATIVE_BOUNDARY = 8
+
+    @property
+    def is_data(self) -> bool:
+        """Whether frames of this kind carry tuples of the stream."""
+        return self in (Kind.STABLE, Kind.TENTATIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Everything about a frame except its tuples.
+
+    first_id   data: the id of the first tuple. BOUNDARY, REC_DONE: the id the next tuple
+               will have. UNDO: the id of the first tuple taken back, so that everything
+               below it stays.
+    count      how many tuples (or, for WINDOW_* frames, window states) the block holds.
+    stime_min  data: the smallest tuple time. BOUNDARY: no later tuple is older than this.
+               TENTATIVE_BOUNDARY: the replica has processed what it had of everything older;
+               later frames may still correct it, as stable tuples, never as tentative ones.
+    stime_max  data: the largest tuple time. Marks: equal to stime_min.
+    tmax       the newest input tuple time that shaped any tuple of the block.
+    """
+
+    kind: Kind
+    first_id: int
+    count: int = 0
+    stime_min: int = 0
+    stime_max: int = 0
+    tmax: int = 0
+
+    def __post_init__(self) -> None:
+        if self.count < 0 or self.first_id < 0:
+            raise ValueError(f"a frame's ids and count are not negative; got {self!r}")
+        if self.stime_max < self.stime_min:
+            raise ValueError(f"stime_max is at least stime_min; got {self!r}")
+        if self.kind.is_data and self.count == 0:
+            raise ValueError(f"a {self.kind.name} frame holds at least one tuple; got {self!r}")
+
+    @property
+    def next_id(self) -> int:
+        """The id of the tuple that follows this frame."""
+        return self.first_id + (self.count if self.kind.is_data else 0)

@@ -1,0 +1,71 @@
+"""Frames with their tuples: a header and one Arrow record batch.
+
+Every tuple of a stream carries two times next to the columns of its schema:
+
+- ``stime``, the tuple time, which places it in a bucket and orders it;
+- ``tmax``, the newest input tuple time that shaped it.
+
+Its tuple id is not stored: the header has the first id, the rest is position. Inside an
+engine tuples carry one more column, ``seq``, which orders tuples of equal ``stime``; between
+fragments the tuple id plays that part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.core.frame import Header, Kind
+
+TIME = pa.timestamp("us", tz="UTC")
+STIME = pa.field("stime", TIME, nullable=False)
+TMAX = pa.field("tmax", TIME, nullable=False)
+SEQ = pa.field("seq", pa.int64(), nullable=False)
+SYSTEM_COLUMNS = ("stime", "tmax", "seq")
+
+
+def stream_schema(user_schema: pa.Schema) -> pa.Schema:
+    """The schema of a stream's record batches: the two times, then the user's columns."""
+    return pa.schema([STIME, TMAX, *user_schema])
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A block of tuples of one kind, or a control mark (then ``batch`` is None)."""
+
+    header: Header
+    batch: pa.RecordBatch | None = None
+
+    def __post_init__(self) -> None:
+        rows = 0 if self.batch is None else self.batch.num_rows
+        if rows != self.header.count:
+            raise ValueError(f"the header counts {self.header.count} tuples, the batch has {rows}")
+
+    @property
+    def kind(self) -> Kind:
+        return self.header.kind
+
+
+def data_frame(kind: Kind, first_id: int, batch: pa.RecordBatch) -> Frame:
+    """A STABLE or TENTATIVE frame of ``batch``, whose first tuple has id ``first_id``."""
+    stime = pc.min_max(batch.column("stime").cast(pa.int64()))
+    tmax = pc.max(batch.column("tmax").cast(pa.int64()))
+    low, high = stime["min"].as_py(), stime["max"].as_py()
+    return Frame(Header(kind, first_id, batch.num_rows, low, high, tmax.as_py()), batch)
+
+
+def boundary_frame(next_id: int, stime: int) -> Frame:
+    """A promise that no tuple older than ``stime`` follows."""
+    return Frame(Header(Kind.BOUNDARY, next_id, 0, stime, stime))
+
+
+def undo_frame(first_undone_id: int) -> Frame:
+    """Takes back every tuple from ``first_undone_id`` on; they are all tentative."""
+    return Frame(Header(Kind.UNDO, first_undone_id))
+
+
+def rec_done_frame(next_id: int) -> Frame:
+    """Says that corrections are complete up to ``next_id``."""
+    return Frame(Header(Kind.REC_DONE, next_id))

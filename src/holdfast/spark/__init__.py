@@ -1,0 +1,1 @@
+"""The engine: operators on Spark, a bucket at a time."""

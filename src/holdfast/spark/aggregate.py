@@ -1,0 +1,111 @@
+"""The windowed aggregate operator: ``groupBy(window, keys).agg(...)``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from holdfast.spark.aggregate_functions import Aggregation
+from holdfast.spark.aggregate_state import GroupState
+from holdfast.spark.count_aggregate import WINDOW, CountAggregate
+from holdfast.spark.prepared import arrow_schema
+from holdfast.spark.runs import SLOT
+from holdfast.spark.state import State
+from holdfast.spark.stateful import TIMES, Layout, Stateful, attach, prepare, times
+from holdfast.spark.task import Handler
+from holdfast.spark.time_aggregate import FAMILY, TimeAggregate, first_open_slot
+from holdfast.windows import CountWindow, TimeWindow
+
+
+@dataclass(frozen=True)
+class Aggregate(Stateful):
+    """Folds tuples into windows; time windows close with the boundary, count windows when full."""
+
+    window: TimeWindow | CountWindow
+    keys: tuple[Column, ...]
+    key_fields: StructType
+    aggregations: tuple[Aggregation, ...]
+
+    def build(self, name: str, inputs: Sequence[DataFrame], layout: Layout) -> DataFrame:
+        values = [value for each in self.aggregations for value in each.values]
+        frame = prepare(inputs[0], self.keys, self._slot(), values)
+        emitted = attach(name, frame, self._handler(), self._emitted(frame), layout)
+        keys = [F.col(f"k{i}").alias(field.name) for i, field in enumerate(self.key_fields.fields)]
+        results = [each.finish.alias(each.field.name) for each in self.aggregations]
+        return emitted.select(*times(), *self._window_column(), *keys, *results)
+
+    def _slot(self) -> Column | None:
+        if isinstance(self.window, CountWindow):
+            return None
+        time, size, advance = F.unix_micros("stime"), self.window.size, self.window.advance
+        newest = time - F.pmod(time, F.lit(advance))
+        if size == advance:
+            return newest
+        # The windows a tuple belongs to start at multiples of the advance in (time - size, time].
+        oldest = newest - F.lit((size - 1) // advance * advance)
+        oldest = F.when(oldest + size > time, oldest).otherwise(oldest + advance)
+        return F.explode(F.sequence(oldest, newest, F.lit(advance)))
+
+    def _group_state(self) -> GroupState:
+        names = tuple(f"k{i}" for i in range(len(self.keys)))
+        return GroupState(names, tuple(fold for each in self.aggregations for fold in each.folds))
+
+    def _handler(self) -> Handler:
+        if isinstance(self.window, CountWindow):
+            return CountAggregate(self.window, self._group_state())
+        return TimeAggregate(self.window, self._group_state())
+
+    def _emitted(self, frame: DataFrame) -> pa.Schema:
+        """What the step emits: times, the window's start, keys, and the folds' columns."""
+        before = arrow_schema(frame.schema)
+        fields = [*TIMES]
+        if isinstance(self.window, TimeWindow):
+            fields.append(pa.field(SLOT, pa.int64()))
+        fields += [before.field(f"k{i}") for i in range(len(self.keys))]
+        for fold in self._group_state().folds:
+            for column, kind in zip(fold.columns, fold.types, strict=True):
+                if fold.kind == "sketch":
+                    kind = pa.int64()
+                elif fold.kind == "user":
+                    kind = fold.user.arrow_result_type
+                fields.append(pa.field(column, kind))
+        return pa.schema(fields)
+
+    def _window_column(self) -> list[Column]:
+        if isinstance(self.window, CountWindow):
+            return []
+        start = F.timestamp_micros(F.col(SLOT)).alias("start")
+        end = F.timestamp_micros(F.col(SLOT) + self.window.size).alias("end")
+        return [F.struct(start, end).alias("window")]
+
+    def row_keys(self, family: str) -> tuple[str, ...]:
+        keys = self._group_state().key_names
+        if isinstance(self.window, CountWindow) and family == FAMILY:
+            return (*keys, WINDOW)
+        return keys
+
+    def first_open(self, boundary: int) -> dict[str, int]:
+        if isinstance(self.window, CountWindow):
+            return {}
+        return {FAMILY: first_open_slot(self.window, boundary)}
+
+    def emits_without_input(self, state: State, name: str, boundary: int) -> bool:
+        if isinstance(self.window, CountWindow):
+            return False
+        before = first_open_slot(self.window, state.boundary)
+        after = first_open_slot(self.window, boundary)
+        return any(
+            operator == name and run.low < after and run.high >= before
+            for operator, _, _, run in state.all_runs()
+        )
+
+    def oldest_producible(self, boundary: int) -> int:
+        if isinstance(self.window, CountWindow):
+            return boundary
+        # The next window to close is the oldest open one; its result has its last instant.
+        return first_open_slot(self.window, boundary) + self.window.size - 1

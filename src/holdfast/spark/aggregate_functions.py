@@ -1,0 +1,222 @@
+"""Takes PySpark's aggregate expressions apart into folds.
+
+``F.avg("load").alias("mean")`` or ``"avg(load) AS mean"`` are resolved by Spark itself; what
+Spark resolved them to says which folds the state needs, from which values, and how the folded
+columns become the result. Results therefore have Spark's names, types and nulls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import (
+    ByteType,
+    DataType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StructField,
+)
+
+from holdfast.aggregates import UserAggregate
+from holdfast.errors import NetworkError
+from holdfast.spark.folds import Fold
+
+_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+_SUPPORTED = (
+    "count, sum, min, max, avg, first, last, stddev, approx_count_distinct, holdfast.aggregate(...)"
+)
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """One result column: the values it folds and how to finish it."""
+
+    field: StructField
+    values: tuple[Column, ...]
+    folds: tuple[Fold, ...]
+    finish: Column
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A resolved call of an aggregate function."""
+
+    prefix: str
+    function: str
+    argument: str
+    argument_type: DataType
+    nullable: bool
+    result: StructField
+    ignore_nulls: bool
+
+
+def aggregations(
+    frame: DataFrame, wanted: Sequence[Column | str | UserAggregate], operator: str
+) -> list[Aggregation]:
+    """The folds for each wanted aggregate over ``frame``."""
+    found = []
+    for index, each in enumerate(wanted):
+        prefix = f"a{index}"
+        if isinstance(each, UserAggregate):
+            found.append(_user(frame, each, prefix))
+        else:
+            column = F.expr(each) if isinstance(each, str) else each
+            call = _resolve(frame, column, prefix, operator)
+            found.append(_FUNCTIONS[call.function](call))
+    return found
+
+
+def _resolve(frame: DataFrame, column: Column, prefix: str, operator: str) -> _Call:
+    probe = frame.agg(column)
+    plan: Any = probe._jdf.queryExecution().analyzed()
+    if plan.getClass().getSimpleName() != "Aggregate":
+        raise NetworkError(f"{operator}: {column} is not an aggregate; use one of {_SUPPORTED}")
+    expression = plan.aggregateExpressions().apply(0)
+    if expression.getClass().getSimpleName() == "Alias":
+        expression = expression.child()
+    if expression.getClass().getSimpleName() != "AggregateExpression":
+        raise NetworkError(
+            f"{operator}: {column} combines an aggregate with other expressions; aggregate "
+            f"first, then compute with withColumn"
+        )
+    function = expression.aggregateFunction()
+    name = function.getClass().getSimpleName()
+    if name not in _FUNCTIONS or expression.isDistinct() or expression.filter().isDefined():
+        raise NetworkError(
+            f"{operator}: {column} is not supported in a window; use one of {_SUPPORTED}, and "
+            f"filter before the groupBy instead of inside the aggregate"
+        )
+    argument = str(function.children().apply(0).sql())
+    value = frame.select(F.expr(argument).alias("value")).schema[0]
+    ignore = bool(function.ignoreNulls()) if name in ("First", "Last") else False
+    return _Call(prefix, name, argument, value.dataType, value.nullable, probe.schema[0], ignore)
+
+
+def _arrow(kind: DataType) -> pa.DataType:
+    return to_arrow_type(kind, timezone="UTC", prefers_large_types=False)
+
+
+def _simple(call: _Call, kind: str, value: Column, kept: pa.DataType) -> tuple[Column, Fold]:
+    name = f"{call.prefix}_{kind}"
+    return value.alias(f"{name}_in"), Fold(kind, f"{name}_in", (name,), (kept,))
+
+
+def _count(call: _Call) -> Aggregation:
+    value, fold = _present(call)
+    return Aggregation(call.result, (value,), (fold,), F.col(fold.columns[0]))
+
+
+def _present(call: _Call) -> tuple[Column, Fold]:
+    """A fold that counts the tuples whose argument is not null."""
+    name = f"{call.prefix}_count"
+    counted = F.expr(call.argument).isNotNull().cast("bigint").alias(f"{name}_in")
+    return counted, Fold("add_long", f"{name}_in", (name,), (pa.int64(),))
+
+
+def _total(call: _Call) -> tuple[Column, Fold]:
+    argument = F.expr(call.argument)
+    if isinstance(call.argument_type, _INTEGERS):
+        value, kind, kept = argument.cast("bigint"), "add_long", pa.int64()
+    elif isinstance(call.argument_type, DecimalType):
+        wide = DecimalType(38, call.argument_type.scale)
+        value, kind, kept = argument.cast(wide), "add_decimal", _arrow(wide)
+    else:
+        value, kind, kept = argument.cast("double"), "add_double", pa.float64()
+    return _simple(call, kind, F.coalesce(value, F.lit(0).cast(_sql_type(kept))), kept)
+
+
+def _sql_type(kept: pa.DataType) -> str:
+    if pa.types.is_decimal(kept):
+        return f"decimal({kept.precision},{kept.scale})"
+    return "bigint" if kept == pa.int64() else "double"
+
+
+def _sum(call: _Call) -> Aggregation:
+    value, fold = _total(call)
+    total = F.col(fold.columns[0]).cast(call.result.dataType)
+    if not call.nullable:
+        return Aggregation(call.result, (value,), (fold,), total)
+    present, counter = _present(call)
+    finish = F.when(F.col(counter.columns[0]) > 0, total)
+    return Aggregation(call.result, (value, present), (fold, counter), finish)
+
+
+def _avg(call: _Call) -> Aggregation:
+    value, fold = _total(call)
+    present, counter = _present(call)
+    total, count = F.col(fold.columns[0]), F.col(counter.columns[0])
+    if not isinstance(call.argument_type, DecimalType):
+        total = total.cast("double")
+    mean = F.when(count > 0, (total / count).cast(call.result.dataType))
+    return Aggregation(call.result, (value, present), (fold, counter), mean)
+
+
+def _extreme(kind: str) -> Callable[[_Call], Aggregation]:
+    def build(call: _Call) -> Aggregation:
+        value, fold = _simple(call, kind, F.expr(call.argument), _arrow(call.argument_type))
+        return Aggregation(call.result, (value,), (fold,), F.col(fold.columns[0]))
+
+    return build
+
+
+def _edge(kind: str) -> Callable[[_Call], Aggregation]:
+    def build(call: _Call) -> Aggregation:
+        if call.ignore_nulls:
+            raise NetworkError(
+                f"{kind}({call.argument}) with ignoreNulls is not supported in a window; filter "
+                f"the nulls out before the groupBy"
+            )
+        return _extreme(kind)(call)
+
+    return build
+
+
+def _stddev(call: _Call) -> Aggregation:
+    names = tuple(f"{call.prefix}_{part}" for part in ("n", "shift", "sum", "squares"))
+    value = F.expr(call.argument).cast("double").alias(f"{call.prefix}_in")
+    fold = Fold("moments", f"{call.prefix}_in", names, (pa.float64(),) * 4)
+    count, _, total, squares = (F.col(name) for name in names)
+    spread = F.greatest(squares - total * total / count, F.lit(0.0)) / (count - 1)
+    finish = F.when(count > 1, F.sqrt(spread))
+    return Aggregation(call.result, (value,), (fold,), finish)
+
+
+def _distinct_count(call: _Call) -> Aggregation:
+    argument = F.expr(call.argument)
+    hashed = F.when(argument.isNotNull(), F.xxhash64(argument))
+    value, fold = _simple(call, "sketch", hashed, pa.list_(pa.int64()))
+    return Aggregation(call.result, (value,), (fold,), F.col(fold.columns[0]))
+
+
+def _user(frame: DataFrame, wanted: UserAggregate, prefix: str) -> Aggregation:
+    value = frame.select(F.expr(wanted.argument).alias("value")).schema[0]
+    fold = Fold(
+        "user",
+        f"{prefix}_in",
+        (f"{prefix}_user",),
+        (wanted.arrow_state_type(),),
+        wanted.with_types(_arrow(value.dataType)),
+    )
+    column = F.expr(wanted.argument).alias(f"{prefix}_in")
+    return Aggregation(wanted.field(), (column,), (fold,), F.col(fold.columns[0]))
+
+
+_FUNCTIONS: dict[str, Callable[[_Call], Aggregation]] = {
+    "Count": _count,
+    "Sum": _sum,
+    "Average": _avg,
+    "Min": _extreme("min"),
+    "Max": _extreme("max"),
+    "First": _edge("first"),
+    "Last": _edge("last"),
+    "StddevSamp": _stddev,
+    "HyperLogLogPlusPlus": _distinct_count,
+}

@@ -1,0 +1,279 @@
+"""The engine: advances a fragment's state by buckets, one Spark job for each.
+
+    advance(state, buckets, boundary) -> (state', output)
+
+An advance from boundary B0 to B takes every tuple with ``B0 <= stime < B`` and emits, for
+each output, exactly its tuples in that interval, in one total order: tuple time, then ``seq``,
+then the columns. Therefore advancing by several buckets at once gives the output of advancing
+by one after the other, and two engines fed the same buckets give the same bytes.
+
+States are values. An advance leaves the old state as it was; keep it and it is a checkpoint,
+advance it twice and it is a fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from holdfast.errors import HoldfastError
+from holdfast.operators import Operator, SourceOperator, StatefulOperator
+from holdfast.spark.groups import in_stream_order
+from holdfast.spark.prepared import arrow_schema, write_stream
+from holdfast.spark.stages import SYSTEM_FIELDS, Stage, plan_stages
+from holdfast.spark.state import State, collect_runs
+from holdfast.spark.stateful import Layout
+from holdfast.spark.task import PROPERTY
+
+if TYPE_CHECKING:
+    from holdfast.network import Network
+
+# Below this many tuples one task without a shuffle is faster than one task for each partition.
+_ONE_TASK_ROWS = 8_000
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The tuples of all inputs with ``start <= stime < end``.
+
+    Tables have the columns stime, tmax, seq and the source's own; an input without tuples may
+    be left out.
+    """
+
+    start: int
+    end: int
+    tables: Mapping[str, pa.Table]
+
+
+@dataclass(frozen=True)
+class Advance:
+    """What an advance gives: the new state, and each output's tuples in order."""
+
+    state: State
+    outputs: Mapping[str, pa.Table]
+
+
+class Engine:
+    """Runs one network (or fragment of one) on Spark."""
+
+    def __init__(self, network: Network, directory: Path | None = None) -> None:
+        network.check()
+        self._network = network
+        self._spark = network.spark
+        self._outputs = {name: each.operator for name, each in network.outputs.items()}
+        self._stages = plan_stages(list(self._outputs.values()))
+        self._leaves: dict[str, Operator] = {op.name: op for op in network.operators}
+        self._inputs = {
+            op.name: input_schema(op) for op in network.operators if isinstance(op, SourceOperator)
+        }
+        self._stateful = [op for op in network.operators if isinstance(op, StatefulOperator)]
+        made = directory or Path(tempfile.mkdtemp(prefix="holdfast-"))
+        made.mkdir(parents=True, exist_ok=True)
+        self._directory = Path(tempfile.mkdtemp(prefix="engine-", dir=made))
+        self._clean = weakref.finalize(
+            self, shutil.rmtree, str(made if directory is None else self._directory), True
+        )
+        self._last_step = 0
+        self._version_floor = 0
+        self._cores = max(1, self._spark.sparkContext.defaultParallelism)
+
+    @property
+    def input_schemas(self) -> Mapping[str, pa.Schema]:
+        """The schema of each input's tables, system columns first."""
+        return self._inputs
+
+    @property
+    def stateful(self) -> Sequence[StatefulOperator]:
+        return self._stateful
+
+    @property
+    def partitions(self) -> int:
+        return self._network.partitions
+
+    @property
+    def directory(self) -> Path:
+        return self._directory
+
+    def next_step(self) -> int:
+        """A number no earlier step of this engine has had."""
+        self._last_step += 1
+        return self._last_step
+
+    def skip_versions(self, version: int) -> None:
+        """Make all later states newer than ``version``, which came from another engine."""
+        self._version_floor = max(self._version_floor, version)
+
+    def close(self) -> None:
+        """Delete the engine's files; its states are gone with them."""
+        self._clean()
+
+    def advance(
+        self, state: State, buckets: Sequence[Bucket], boundary: int | None = None
+    ) -> Advance:
+        """Process ``buckets`` and everything that closes up to ``boundary``.
+
+        ``boundary`` defaults to the end of the last bucket.
+        """
+        boundary = _checked_boundary(state, buckets, boundary)
+        inputs = self._merge_inputs(buckets)
+        number = self.next_step()
+        self._version_floor = version = max(self._version_floor, state.version) + 1
+        if not self._anything_to_do(state, inputs, boundary):
+            return Advance(State(version, boundary, state.runs), self._nothing())
+        directory = self._directory / f"step-{number}"
+        directory.mkdir()
+        try:
+            streams = self._run_stages(state, version, boundary, inputs, directory)
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        first_open = self.first_open(boundary)
+        runs = collect_runs(state, directory, self.partitions, first_open)
+        outputs = {name: streams[operator.name] for name, operator in self._outputs.items()}
+        return Advance(State(version, boundary, runs), outputs)
+
+    def oldest_producible(self, state: State) -> Mapping[str, int]:
+        """For each output, the oldest tuple time it can still emit after ``state``."""
+        oldest: dict[str, int] = {}
+        for operator in self._network.operators:
+            below = min((oldest[each.name] for each in operator.inputs), default=state.boundary)
+            if isinstance(operator, StatefulOperator):
+                below = operator.stateful.oldest_producible(below)
+            oldest[operator.name] = below
+        return {name: oldest[operator.name] for name, operator in self._outputs.items()}
+
+    def oldest_contributing(self, state: State) -> int:
+        """The oldest input tuple time that still shapes ``state``: where a rebuild must start."""
+        found = [op.stateful.oldest_contributing(state, op.name) for op in self._stateful]
+        return min([each for each in found if each is not None], default=state.boundary)
+
+    def open_windows(self, state: State) -> int:
+        """How many rows of state there are, an upper bound on open windows."""
+        return state.rows()
+
+    def _merge_inputs(self, buckets: Sequence[Bucket]) -> dict[str, pa.Table]:
+        merged: dict[str, pa.Table] = {}
+        for bucket in buckets:
+            for name in bucket.tables:
+                if name not in self._inputs:
+                    raise HoldfastError(
+                        f"bucket {bucket.start}: there is no input {name!r}; the network has "
+                        f"{sorted(self._inputs)}"
+                    )
+        for name, schema in self._inputs.items():
+            tables = [bucket.tables[name] for bucket in buckets if name in bucket.tables]
+            tables = [table.select(schema.names).cast(schema) for table in tables]
+            merged[name] = pa.concat_tables(tables) if tables else schema.empty_table()
+        return merged
+
+    def _anything_to_do(self, state: State, inputs: Mapping[str, pa.Table], boundary: int) -> bool:
+        if any(table.num_rows for table in inputs.values()):
+            return True
+        return any(
+            op.stateful.emits_without_input(state, op.name, boundary) for op in self._stateful
+        )
+
+    def _nothing(self) -> dict[str, pa.Table]:
+        schemas = {name: _output_schema(operator) for name, operator in self._outputs.items()}
+        return {name: schema.empty_table() for name, schema in schemas.items()}
+
+    def first_open(self, boundary: int) -> dict[tuple[str, str], int]:
+        """For every state family whose slots are times: the oldest slot needed."""
+        return {
+            (op.name, family): slot
+            for op in self._stateful
+            for family, slot in op.stateful.first_open(boundary).items()
+        }
+
+    def _run_stages(
+        self,
+        state: State,
+        version: int,
+        boundary: int,
+        inputs: Mapping[str, pa.Table],
+        directory: Path,
+    ) -> dict[str, pa.Table]:
+        streams = dict(inputs)
+        with self._job_property(state, version, boundary, directory):
+            for stage in self._stages:
+                rows = self._run_stage(stage, streams)
+                streams[stage.operator.name] = in_stream_order(rows) if rows.num_rows > 1 else rows
+        return streams
+
+    def _run_stage(self, stage: Stage, streams: Mapping[str, pa.Table]) -> pa.Table:
+        rows = sum(streams[name].num_rows for name in stage.reads)
+        sharded = rows >= _ONE_TASK_ROWS and self.partitions > 1 and self._cores > 1
+        layout = Layout(self.partitions, sharded)
+        query = stage.query(self._spark, self._leaves, layout, self._directory)
+        paths = {}
+        for name in stage.reads:
+            paths[name] = self._directory / f"input-{name}.arrows"
+            write_stream(paths[name], streams[name], self._cores if sharded else 1)
+        return query.execute(paths)
+
+    @contextlib.contextmanager
+    def _job_property(
+        self, state: State, version: int, boundary: int, directory: Path
+    ) -> Iterator[None]:
+        """Tell the tasks of this thread's jobs where the state is; see ``task``."""
+        runs = {
+            operator: {
+                family: [
+                    [os.path.relpath(run.path, self._directory) for run in part] for part in parts
+                ]
+                for family, parts in families.items()
+            }
+            for operator, families in state.runs.items()
+        }
+        told = {
+            "before": state.boundary,
+            "boundary": boundary,
+            "version": version,
+            "root": str(self._directory),
+            "directory": str(directory),
+            "runs": runs,
+        }
+        context = self._spark.sparkContext
+        context.setLocalProperty(PROPERTY, json.dumps(told))
+        try:
+            yield
+        finally:
+            context.setLocalProperty(PROPERTY, "")
+
+
+def input_schema(operator: Operator) -> pa.Schema:
+    """The schema of a stream's tables inside the engine."""
+    return arrow_schema(StructType([*SYSTEM_FIELDS, *operator.schema.fields]))
+
+
+def _output_schema(operator: Operator) -> pa.Schema:
+    return input_schema(operator)
+
+
+def _checked_boundary(state: State, buckets: Sequence[Bucket], boundary: int | None) -> int:
+    if boundary is None:
+        if not buckets:
+            raise HoldfastError("advance needs at least one bucket or a boundary")
+        boundary = max(bucket.end for bucket in buckets)
+    if boundary < state.boundary:
+        raise HoldfastError(
+            f"cannot go back: the state has reached {state.boundary}, the boundary is {boundary}"
+        )
+    for bucket in buckets:
+        if bucket.start < state.boundary or bucket.end > boundary:
+            raise HoldfastError(
+                f"bucket [{bucket.start}, {bucket.end}) is not within the advance from "
+                f"{state.boundary} to {boundary}"
+            )
+    return boundary

@@ -1,0 +1,227 @@
+"""Folds: how an aggregate's state takes in the tuples of a bucket.
+
+A fold turns the old state of each touched group and the bucket's values, in stream order,
+into the new state. The result must not depend on how the stream was split into buckets, bit
+for bit. Integer sums, minima, maxima and sketches are associative and do not care. A sum of
+doubles is not, so it is one left fold over the tuples in stream order, across buckets.
+
+Each fold keeps one or more columns. All arrays are aligned: ``values`` with the bucket's
+tuples, old and new states with the groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.spark.groups import Groups
+from holdfast.spark.runs import Bools, numbers
+
+Columns = list[pa.Array]
+Floats = npt.NDArray[np.float64]
+
+# Distinct values a sketch tells apart exactly; beyond, the error is about 1/sqrt(1024), 3 %.
+_SKETCH_SIZE = 1024
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One fold of an aggregate operator: its kind, the column it reads, those it keeps."""
+
+    kind: str
+    value: str
+    columns: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    user: Any = None
+
+    def run(self, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
+        """The new state columns of every group."""
+        return _KINDS[self.kind](self, values, groups, found, old)
+
+
+def _add_long(fold: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
+    numeric = numbers(values).astype(np.int64, copy=False)
+    total = np.zeros(groups.count, dtype=np.int64)
+    total[found] = numbers(old[0])
+    _refuse_overflow(fold, numeric, total)
+    np.add.at(total, groups.codes, numeric)
+    return [pa.array(total)]
+
+
+def _refuse_overflow(
+    fold: Fold, values: npt.NDArray[np.int64], total: npt.NDArray[np.int64]
+) -> None:
+    """Numpy would wrap around silently; Spark's own sum raises, and so does this one."""
+    if not len(values):
+        return
+    largest = float(np.abs(values.astype(np.float64)).max()) * len(values)
+    if largest + float(np.abs(total.astype(np.float64)).max()) >= 2.0**63:
+        raise OverflowError(
+            f"the sum in {fold.columns[0]} may leave the range of BIGINT; cast the summed "
+            f"column to DOUBLE or DECIMAL(38, 0)"
+        )
+
+
+def _add_double(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
+    total = np.zeros(groups.count, dtype=np.float64)
+    total[found] = numbers(old[0])
+    np.add.at(total, groups.codes, numbers(values))  # in order, unbuffered: a left fold
+    return [pa.array(total)]
+
+
+def _add_decimal(
+    fold: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns
+) -> Columns:
+    total = np.full(groups.count, 0, dtype=object)
+    total[found] = _objects(old[0])
+    np.add.at(total, groups.codes, _objects(values))
+    return [pa.array(total.tolist(), fold.types[0])]
+
+
+def _objects(column: pa.Array) -> npt.NDArray[np.object_]:
+    values = np.empty(len(column), dtype=object)
+    values[:] = column.to_pylist()
+    return values
+
+
+def _extreme(fold: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
+    """Minimum or maximum of any ordered type, by the ranks of old and new values together."""
+    both = pa.concat_arrays([old[0].cast(values.type), values])
+    codes = np.concatenate([np.flatnonzero(found), groups.codes])
+    present = numbers(pc.is_valid(both)).astype(np.bool_)
+    order = "ascending" if fold.kind == "min" else "descending"
+    ranks = numbers(pc.rank(both, order, tiebreaker="dense"))
+    ranks = _nan_is_largest(both, ranks.astype(np.int64), fold.kind)
+    best = np.full(groups.count, np.iinfo(np.int64).max)
+    np.minimum.at(best, codes[present], ranks[present])
+    # Of equals the earliest: -0.0 and 0.0 rank alike, and the choice must not depend on splits.
+    winners = np.flatnonzero(present & (ranks == best[codes]))
+    rows = np.full(groups.count, -1, dtype=np.int64)
+    rows[codes[winners][::-1]] = winners[::-1]
+    return [both.take(pa.array(rows, mask=rows < 0))]
+
+
+def _nan_is_largest(
+    values: pa.Array, ranks: npt.NDArray[np.int64], kind: str
+) -> npt.NDArray[np.int64]:
+    if not pa.types.is_floating(values.type):
+        return ranks
+    nan = numbers(pc.fill_null(pc.is_nan(values), False)).astype(np.bool_)
+    extreme = np.iinfo(np.int64).max - 1 if kind == "min" else 0
+    return np.where(nan, extreme, ranks)
+
+
+def _first(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
+    return [_old_else(values.take(pa.array(groups.first_row)), found, old[0])]
+
+
+def _last(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
+    last = np.empty(groups.count, dtype=np.int64)
+    last[groups.codes] = np.arange(len(groups.codes))
+    return [values.take(pa.array(last))]
+
+
+def _old_else(new: pa.Array, found: Bools, old: pa.Array) -> pa.Array:
+    """The old value of each group that has one, else the new value."""
+    both = pa.concat_arrays([old.cast(new.type), new])
+    at = np.where(found, np.cumsum(found) - 1, len(old) + np.arange(len(new)))
+    return both.take(pa.array(at))
+
+
+def _moments(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
+    """Count, shift, sum and sum of squares of the distances from the shift.
+
+    The shift is the group's first value: subtracting it first keeps the digits that a plain
+    sum of squares loses, and it is the same whatever the buckets were.
+    """
+    valid = numbers(pc.is_valid(values)).astype(np.bool_)
+    codes = groups.codes[valid]
+    numeric = numbers(values.filter(pa.array(valid))).astype(np.float64)
+    state = [np.zeros(groups.count) for _ in range(4)]
+    for column, before in zip(state, old, strict=True):
+        column[found] = numbers(before)
+    count, shift, total, squares = state
+    fresh = count == 0
+    first = np.full(groups.count, -1, dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    start = fresh & (first >= 0)
+    shift[start] = numeric[first[start]]
+    distance = numeric - shift[codes]
+    np.add.at(count, codes, 1.0)
+    np.add.at(total, codes, distance)
+    np.add.at(squares, codes, distance * distance)
+    return [pa.array(column) for column in state]
+
+
+def _sketch(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
+    """The smallest hashes of the distinct values of each group.
+
+    Kept here rather than taken from a sketch library because those update one Python object
+    per group, and their estimates depend on the order of merges; this one is a function of
+    the set of values alone.
+    """
+    lengths = numbers(pc.list_value_length(old[0])).astype(np.int64)
+    old_codes = np.repeat(np.flatnonzero(found), lengths)
+    valid = numbers(pc.is_valid(values)).astype(np.bool_)
+    codes = np.concatenate([old_codes, groups.codes[valid]])
+    hashes = np.concatenate([numbers(old[0].flatten()), numbers(values.filter(pa.array(valid)))])
+    order = np.lexsort((hashes, codes))
+    codes, hashes = codes[order], hashes[order].astype(np.int64)
+    new = np.ones(len(codes), dtype=np.bool_)
+    new[1:] = (codes[1:] != codes[:-1]) | (hashes[1:] != hashes[:-1])
+    codes, hashes = codes[new], hashes[new]
+    starts = np.searchsorted(codes, np.arange(groups.count + 1))
+    rank = np.arange(len(codes)) - starts[codes]
+    kept = rank < _SKETCH_SIZE
+    sizes = np.minimum(np.diff(starts), _SKETCH_SIZE)
+    offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
+    return [pa.ListArray.from_arrays(pa.array(offsets), pa.array(hashes[kept]))]
+
+
+def sketch_estimate(sketches: pa.Array) -> pa.Array:
+    """How many distinct values each sketch has seen."""
+    sizes = numbers(pc.list_value_length(sketches)).astype(np.int64)
+    flat = numbers(sketches.flatten()).astype(np.int64)
+    ends = np.cumsum(sizes)
+    estimate = sizes.astype(np.float64)
+    full = np.flatnonzero(sizes == _SKETCH_SIZE)
+    largest = flat[ends[full] - 1].astype(np.float64) + 2.0**63
+    estimate[full] = (_SKETCH_SIZE - 1) * 2.0**64 / largest
+    return pa.array(np.rint(estimate).astype(np.int64))
+
+
+def _user(fold: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
+    """A user's mergeable aggregate: one call for each group, never one for each tuple."""
+    order = np.argsort(groups.codes, kind="stable")
+    ends = np.cumsum(np.bincount(groups.codes, minlength=groups.count))
+    sorted_values = values.take(pa.array(order))
+    before: Sequence[Any] = old[0].to_pylist()
+    states, start, used = [], 0, 0
+    for code, end in enumerate(ends):
+        state = fold.user.reduce(sorted_values.slice(start, end - start))
+        if found[code]:
+            state = fold.user.merge(before[used], state)
+            used += 1
+        states.append(state)
+        start = end
+    return [pa.array(states, fold.types[0])]
+
+
+_KINDS: dict[str, Callable[[Fold, pa.Array, Groups, Bools, Columns], Columns]] = {
+    "add_long": _add_long,
+    "add_double": _add_double,
+    "add_decimal": _add_decimal,
+    "min": _extreme,
+    "max": _extreme,
+    "first": _first,
+    "last": _last,
+    "moments": _moments,
+    "sketch": _sketch,
+    "user": _user,
+}

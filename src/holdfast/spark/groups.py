@@ -1,0 +1,102 @@
+"""Groups the tuples of a bucket by their state key, without a loop and without a sort.
+
+Tuples are first put into the order of the stream, ``(stime, seq)``; every operator that
+depends on order (sums of doubles, first, last, count windows) sees that order whatever the
+partitions and tasks were. Each tuple then gets the number of its group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from holdfast.spark.runs import HASH, SLOT, Int64s, Keys, null_safe_equal, numbers, one_array
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The group number of each tuple, and one representative tuple for each group."""
+
+    codes: Int64s
+    first_row: Int64s
+
+    @property
+    def count(self) -> int:
+        return len(self.first_row)
+
+
+def in_stream_order(rows: pa.Table) -> pa.Table:
+    """The tuples ordered by tuple time, then ``seq``, then, for equal ones, their columns."""
+    stime, seq = numbers(rows["stime"]), numbers(rows["seq"])
+    later = (stime[1:] > stime[:-1]) | ((stime[1:] == stime[:-1]) & (seq[1:] > seq[:-1]))
+    if later.all():
+        return rows
+    order = np.lexsort((seq, stime))
+    rows = rows.take(pa.array(order))
+    stime, seq = stime[order], seq[order]
+    tied = (stime[1:] == stime[:-1]) & (seq[1:] == seq[:-1])
+    return _break_ties(rows, tied) if tied.any() else rows
+
+
+def _break_ties(rows: pa.Table, tied: np.ndarray) -> pa.Table:  # type: ignore[type-arg]
+    """Tuples that share time and ``seq`` (one tuple exploded into many) go by their columns.
+
+    Rows that are equal in every column may take any order, so comparing texts is enough.
+    """
+    order = np.arange(rows.num_rows)
+    starts = np.flatnonzero(np.concatenate(([True], ~tied)))
+    ends = np.append(starts[1:], rows.num_rows)
+    for start, end in zip(starts, ends, strict=True):
+        if end - start > 1:
+            texts = [repr(row) for row in rows.slice(start, end - start).to_pylist()]
+            order[start:end] = start + np.array(sorted(range(len(texts)), key=texts.__getitem__))
+    return rows.take(pa.array(order))
+
+
+def group(rows: pa.Table, key_names: Sequence[str]) -> Groups:
+    """Group ``rows`` by slot and key columns; groups are numbered by first appearance."""
+    slot, hashes = numbers(rows[SLOT]), numbers(rows[HASH])
+    codes = pd.factorize(hashes)[0].astype(np.int64)
+    if len(slot) and slot.min() != slot.max():
+        slots = pd.factorize(slot)[0].astype(np.int64)
+        codes = pd.factorize(slots * (codes.max() + 1) + codes)[0].astype(np.int64)
+    first = _first_rows(codes)
+    representative = first[codes]
+    if _all_equal(rows, representative, key_names):
+        return Groups(codes, first)
+    exact = pd.factorize(
+        pd.Series([repr(row) for row in rows.select([SLOT, *key_names]).to_pylist()], dtype=object)
+    )[0].astype(np.int64)
+    return Groups(exact, _first_rows(exact))
+
+
+def _first_rows(codes: Int64s) -> Int64s:
+    count = int(codes.max()) + 1 if len(codes) else 0
+    first = np.empty(count, dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return first
+
+
+def _all_equal(rows: pa.Table, representative: Int64s, key_names: Sequence[str]) -> bool:
+    """Whether no two keys share a hash: every row's key is its representative's key."""
+    at = pa.array(representative)
+    for name in key_names:
+        column = one_array(rows[name])
+        if not null_safe_equal(column, column.take(at)).all():
+            return False
+    return True
+
+
+def keys_of(rows: pa.Table, groups: Groups, key_names: Sequence[str]) -> Keys:
+    """The distinct keys, one for each group."""
+    at = pa.array(groups.first_row)
+    columns = [one_array(rows[name].take(at)) for name in key_names]
+    return Keys(
+        numbers(rows[SLOT])[groups.first_row].astype(np.int64),
+        numbers(rows[HASH])[groups.first_row].astype(np.int64),
+        tuple(columns),
+    )

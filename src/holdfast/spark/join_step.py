@@ -1,0 +1,195 @@
+"""Joins within a time distance, inside a Spark task.
+
+Both sides arrive in one table, ``side`` telling them apart. State: the recent tuples of each
+side, in runs that only ever grow; ``slot`` is the tuple time rounded down to the join's reach,
+so that the tuples in reach of a time lie in three neighbouring slots and old ones die by slot.
+
+A pair is emitted in the advance that brings its later tuple. An outer join must also know
+which tuples found no partner: once the boundary has passed a tuple's reach, all its
+candidates are looked up again and sent along with it, and ``resolve`` decides after Spark has
+evaluated the join's condition on them. No flag is kept for any tuple; the price is that an
+outer join remembers twice the reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.spark.runs import (
+    HASH,
+    SLOT,
+    VERSION,
+    Bools,
+    Int64s,
+    mix,
+    null_safe_equal,
+    numbers,
+    one_array,
+    sort_rows,
+)
+from holdfast.spark.task import Step
+
+SIDES = ("left", "right")
+ROLE = "role"
+PAIR, CANDIDATE, LONELY = 0, 1, 2
+_SYSTEM = ("stime", "tmax", "seq")
+
+
+@dataclass(frozen=True)
+class JoinStep:
+    """Right tuples from ``before`` µs older to ``after`` µs newer than a left one match it."""
+
+    before: int
+    after: int
+    outer: tuple[bool, bool]
+    key_names: tuple[str, ...]
+    columns: tuple[tuple[str, ...], tuple[str, ...]]
+
+    @property
+    def grain(self) -> int:
+        return max(self.before, self.after, 1)
+
+    def first_open_slot(self, boundary: int) -> int:
+        """The oldest slot whose tuples can still be needed at ``boundary``."""
+        memory = (2 if any(self.outer) else 1) * self.grain
+        return (boundary - memory) // self.grain * self.grain
+
+    def __call__(self, step: Step, rows: pa.Table) -> pa.Table:
+        slot = numbers(rows["stime"]) // self.grain * self.grain
+        rows = rows.set_column(rows.column_names.index(SLOT), SLOT, pa.array(slot))
+        side = numbers(rows["side"])
+        fresh = [sort_rows(self._side(rows.filter(pa.array(side == i)), i)) for i in (0, 1)]
+        old = [[run.drop_columns([VERSION]) for run in step.read(name)] for name in SIDES]
+        results = [
+            *(self._pairs(fresh[0], run, PAIR) for run in (*old[1], fresh[1])),
+            *(self._pairs(run, fresh[1], PAIR) for run in old[0]),
+        ]
+        for i in (0, 1):
+            if self.outer[i]:
+                results += self._expired(i, step, [*old[i], fresh[i]], [*old[1 - i], fresh[1 - i]])
+        keep_from = self.first_open_slot(step.boundary)
+        for i, name in enumerate(SIDES):
+            live = fresh[i].filter(pa.array(numbers(fresh[i][SLOT]) >= keep_from))
+            step.write(name, live, None, keep_from)
+        found = [each for each in results if each.num_rows]
+        return pa.concat_tables(found, promote_options="default") if found else pa.table({})
+
+    def _side(self, rows: pa.Table, side: int) -> pa.Table:
+        return rows.select([SLOT, HASH, *_SYSTEM, *self.key_names, *self.columns[side]])
+
+    def _pairs(self, left: pa.Table, right: pa.Table, role: int) -> pa.Table:
+        at_left, at_right = self._match(left, right)
+        left, right = left.take(pa.array(at_left)), right.take(pa.array(at_right))
+        times = [numbers(left["stime"]), numbers(right["stime"])]
+        newest = [numbers(left["tmax"]), numbers(right["tmax"])]
+        seqs = [numbers(side["seq"]).astype(np.int64) for side in (left, right)]
+        return self._emit(
+            np.maximum(*times).astype(np.int64),
+            np.maximum(*newest).astype(np.int64),
+            mix(seqs[0], seqs[1]),
+            role,
+            (left, right),
+            (seqs[0], seqs[1]),
+        )
+
+    def _match(self, left: pa.Table, right: pa.Table) -> tuple[Int64s, Int64s]:
+        """All pairs of rows with equal keys within the distance."""
+        left_slot, right_slot = numbers(left[SLOT]), numbers(right[SLOT])
+        left_hash, right_hash = numbers(left[HASH]), numbers(right[HASH])
+        found: list[tuple[Int64s, Int64s]] = []
+        for slot in np.unique(right_slot):
+            low, high = np.searchsorted(right_slot, [slot, slot + 1])
+            near = np.searchsorted(left_slot, [slot - self.grain, slot + self.grain + 1])
+            probes = left_hash[near[0] : near[1]]
+            segment = right_hash[low:high]
+            first = np.searchsorted(segment, probes, "left")
+            count = np.searchsorted(segment, probes, "right") - first
+            at_left = np.repeat(np.arange(near[0], near[1]), count)
+            inside = np.arange(len(at_left)) - np.repeat(np.cumsum(count) - count, count)
+            at_right = np.repeat(first, count) + inside + low
+            good = self._matches(left, right, at_left, at_right)
+            found.append((at_left[good], at_right[good]))
+        if not found:
+            none = np.empty(0, dtype=np.int64)
+            return none, none
+        return np.concatenate([each[0] for each in found]), np.concatenate([e[1] for e in found])
+
+    def _matches(self, left: pa.Table, right: pa.Table, at_l: Int64s, at_r: Int64s) -> Bools:
+        apart = numbers(right["stime"])[at_r] - numbers(left["stime"])[at_l]
+        good: Bools = (apart >= -self.before) & (apart <= self.after)
+        for name in self.key_names:
+            mine = one_array(left[name].take(pa.array(at_l)))
+            theirs = one_array(right[name].take(pa.array(at_r)))
+            valid = numbers(mine.is_valid()).astype(np.bool_)  # a null key matches nothing
+            good &= null_safe_equal(mine, theirs) & valid
+        return good
+
+    def _expired(
+        self, side: int, step: Step, mine: list[pa.Table], others: list[pa.Table]
+    ) -> list[pa.Table]:
+        """Tuples whose reach the boundary has just passed, each with all its candidates."""
+        reach = self.after if side == 0 else self.before
+        results = []
+        for table in mine:
+            known = numbers(table["stime"]) + reach
+            passed = (known >= step.before) & (known < step.boundary)
+            if not passed.any():
+                continue
+            lonely = table.filter(pa.array(passed))
+            for other in others:
+                pair = (lonely, other) if side == 0 else (other, lonely)
+                results.append(self._pairs(*pair, CANDIDATE + 2 * side))
+            seq = numbers(lonely["seq"]).astype(np.int64)
+            stime = (numbers(lonely["stime"]) + reach).astype(np.int64)
+            tmax = numbers(lonely["tmax"]).astype(np.int64)
+            pair_ = (lonely, None) if side == 0 else (None, lonely)
+            results.append(
+                self._emit(stime, tmax, mix(seq, side - 2), LONELY + 2 * side, pair_, (seq, seq))
+            )
+        return results
+
+    def _emit(
+        self,
+        stime: Int64s,
+        tmax: Int64s,
+        seq: Int64s,
+        role: int,
+        sides: tuple[pa.Table | None, pa.Table | None],
+        seqs: tuple[Int64s, Int64s],
+    ) -> pa.Table:
+        columns: dict[str, pa.Array] = {
+            "stime": pa.array(stime),
+            "tmax": pa.array(tmax),
+            "seq": pa.array(seq),
+            ROLE: pa.array(np.full(len(stime), role, dtype=np.int32)),
+            "left_seq": pa.array(seqs[0]),
+            "right_seq": pa.array(seqs[1]),
+        }
+        for table, names in zip(sides, self.columns, strict=True):
+            for name in names:
+                missing = table is None
+                columns[name] = pa.nulls(len(stime)) if missing else one_array(table[name])
+        return pa.table(columns)
+
+
+def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Keep the pairs that meet the condition and the tuples that no candidate met.
+
+    Candidates and the tuple they belong to come out of one advance of one partition, so this
+    needs no state.
+    """
+    received = list(batches)
+    if not received:
+        return
+    rows = pa.Table.from_batches(received).combine_chunks()
+    role, met = numbers(rows[ROLE]), numbers(rows["met"]).astype(np.bool_)
+    keep = (role == PAIR) & met
+    for side, seq in enumerate(("left_seq", "right_seq")):
+        seqs = numbers(rows[seq])
+        matched = seqs[(role == CANDIDATE + 2 * side) & met]
+        keep |= (role == LONELY + 2 * side) & ~np.isin(seqs, matched)
+    yield from rows.filter(pa.array(keep)).combine_chunks().to_batches()

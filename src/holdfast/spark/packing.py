@@ -1,0 +1,109 @@
+"""Packs a state into Arrow for the wire or the disk, and back.
+
+A packed state is a list of parts, one for each operator, family and partition that has rows:
+the newest row of every key that still matters. Packed since an older version, it has only
+rows written after that version, among them the marks of rows that are gone; unpacking that
+needs the older version to lay them on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.errors import StateError
+from holdfast.spark.runs import SLOT, VERSION, merge, numbers, read_run, write_run
+from holdfast.spark.state import EMPTY, State, collect_runs
+from holdfast.spark.task import FOREVER
+
+if TYPE_CHECKING:
+    from holdfast.spark.engine import Engine
+
+
+@dataclass(frozen=True)
+class PackedPart:
+    """The rows of one operator's state family in one partition."""
+
+    operator: str
+    family: str
+    partition: int
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
+class PackedState:
+    """A whole state, or what changed since version ``since``."""
+
+    version: int
+    boundary: int
+    since: int | None
+    parts: Sequence[PackedPart]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.rows.nbytes for part in self.parts)
+
+
+def pack(engine: Engine, state: State, since: State | None = None) -> PackedState:
+    """``state`` as Arrow; with ``since``, an earlier version of it, only what changed.
+
+    Runs that both versions share are not even read.
+    """
+    shared = {id(run) for *_, run in since.all_runs()} if since is not None else set()
+    operators = {operator.name: operator.stateful for operator in engine.stateful}
+    first_open = engine.first_open(state.boundary)
+    parts = []
+    for operator, families in state.runs.items():
+        for family, partitions in families.items():
+            for partition, runs in enumerate(partitions):
+                tables = [read_run(str(run.path)) for run in runs if id(run) not in shared]
+                if since is not None:
+                    tables = [_newer(table, since.version) for table in tables]
+                tables = [table for table in tables if table.num_rows]
+                if not tables:
+                    continue
+                oldest = first_open.get((operator, family), -FOREVER)
+                rows = merge(tables, operators[operator].row_keys(family), oldest, since is None)
+                if rows.num_rows:
+                    parts.append(PackedPart(operator, family, partition, rows))
+    return PackedState(state.version, state.boundary, since.version if since else None, parts)
+
+
+def unpack(engine: Engine, packed: PackedState, onto: State | None = None) -> State:
+    """The state ``packed`` stands for, as runs of ``engine``."""
+    if packed.since is not None and (onto is None or onto.version != packed.since):
+        have = "none" if onto is None else str(onto.version)
+        raise StateError(
+            f"these changes continue version {packed.since}, but version {have} is here; ask "
+            f"for the whole state"
+        )
+    known = {operator.name for operator in engine.stateful}
+    base = onto if packed.since is not None and onto is not None else EMPTY
+    directory = engine.directory / f"step-{engine.next_step()}"
+    directory.mkdir()
+    for part in packed.parts:
+        if part.operator not in known or part.partition >= engine.partitions:
+            raise StateError(
+                f"the packed state has operator {part.operator!r}, partition {part.partition}, "
+                f"which this network does not have; it was made by another network or another "
+                f"version of it"
+            )
+        slots = numbers(part.rows[SLOT])
+        name = (
+            f"{part.operator}~{part.family}~{part.partition}~0~{part.rows.num_rows}"
+            f"~{int(slots[0])}~{int(slots[-1])}"
+        )
+        write_run(os.path.join(directory, name), part.rows)
+    first_open = engine.first_open(packed.boundary)
+    runs = collect_runs(base, directory, engine.partitions, first_open)
+    engine.skip_versions(packed.version)
+    return State(packed.version, packed.boundary, runs)
+
+
+def _newer(table: pa.Table, version: int) -> pa.Table:
+    return table.filter(pc.greater(table[VERSION], version))

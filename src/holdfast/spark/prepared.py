@@ -1,0 +1,136 @@
+"""Plan once, execute many times.
+
+A bucket's job is the same query every time; only its input and its state differ. Spark
+analyses, optimizes and plans a DataFrame anew for each action, some 40 ms on a small machine,
+and runs a DataFrame it has run before from the shuffle files of the first time. So a
+``PreparedQuery`` keeps the physical plan and for each execution
+
+1. reads the bucket's Arrow stream into an RDD of rows (decoded on the executors),
+2. copies the plan with those RDDs in place of its leaves,
+3. runs it as one Spark job and takes the result back as Arrow.
+
+This reaches below PySpark's public API, through methods that are public on the JVM; it is the
+only file that does, and PySpark is pinned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+from pyspark.util import _load_from_socket
+
+
+def input_frame(spark: SparkSession, schema: StructType, scratch: Path) -> DataFrame:
+    """An empty DataFrame of ``schema`` whose leaf a prepared query can replace."""
+    path = scratch / "empty.arrows"
+    write_stream(path, arrow_schema(schema).empty_table(), 1)
+    return DataFrame(_arrow_dataset(spark, path, schema.json()), spark)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema Spark gives data of ``schema``."""
+    return to_arrow_schema(schema, timezone="UTC", prefers_large_types=False)
+
+
+def write_stream(path: Path, table: pa.Table, slices: int) -> None:
+    """Write ``table`` as an Arrow stream of ``slices`` record batches, one per Spark task."""
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        if table.num_rows == 0:
+            # A stream without any batch would become a plan without any task.
+            writer.write_batch(pa.RecordBatch.from_pylist([], schema=table.schema))
+            return
+        size = -(-table.num_rows // slices)
+        for start in range(0, table.num_rows, size):
+            part = table.slice(start, size).combine_chunks().to_batches()
+            writer.write_batch(part[0])
+
+
+class PreparedQuery:
+    """A DataFrame over input frames, planned once."""
+
+    def __init__(self, result: DataFrame, leaves: Mapping[str, DataFrame]) -> None:
+        self._spark = result.sparkSession
+        self._jvm: Any = self._spark.sparkContext._jvm
+        self._dataset: Any = result._jdf
+        self._schema = arrow_schema(result.schema)
+        self._leaf_schemas = {name: leaf.schema.json() for name, leaf in leaves.items()}
+        rdd_ids = {_leaf_rdd(leaf._jdf).id(): name for name, leaf in leaves.items()}
+        plan = self._dataset.queryExecution().executedPlan()
+        self._root = _PlanNode.of(plan, rdd_ids)
+        self._array_list = self._jvm.java.util.ArrayList
+        self._converters = self._jvm.scala.jdk.javaapi.CollectionConverters
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def execute(self, inputs: Mapping[str, Path]) -> pa.Table:
+        """Run the query over the Arrow streams in ``inputs``, one for each leaf."""
+        rdds = {
+            name: _leaf_rdd(_arrow_dataset(self._spark, inputs[name], schema))
+            for name, schema in self._leaf_schemas.items()
+        }
+        plan = self._instantiate(self._root, rdds)
+        batches = self._dataset.toArrowBatchRdd(plan)
+        served = self._jvm.PythonRDD.collectAndServe(batches)
+        with _load_from_socket(served, NoOpSerializer()) as stream:
+            payloads = list(stream)
+        return pa.Table.from_batches(
+            [pa.ipc.read_record_batch(pa.py_buffer(each), self._schema) for each in payloads],
+            self._schema,
+        )
+
+    def _instantiate(self, node: _PlanNode, rdds: Mapping[str, Any]) -> Any:
+        """A fresh copy of the plan below ``node``: Spark caches RDDs inside plan nodes."""
+        plan = node.plan
+        if node.leaf is not None:
+            return plan.copy(
+                plan.output(),
+                rdds[node.leaf],
+                plan.name(),
+                plan.outputPartitioning(),
+                plan.outputOrdering(),
+                plan.stream(),
+            )
+        if not node.children:
+            return plan.clone()
+        children = self._array_list()
+        for child in node.children:
+            children.add(self._instantiate(child, rdds))
+        return plan.withNewChildren(self._converters.asScala(children).toSeq())
+
+
+class _PlanNode:
+    """The shape of the physical plan, read once so that executions make few JVM calls."""
+
+    def __init__(self, plan: Any, leaf: str | None, children: list[_PlanNode]) -> None:
+        self.plan = plan
+        self.leaf = leaf
+        self.children = children
+
+    @classmethod
+    def of(cls, plan: Any, rdd_ids: Mapping[int, str]) -> _PlanNode:
+        name = plan.getClass().getSimpleName()
+        if name == "RDDScanExec" and plan.rdd().id() in rdd_ids:
+            return cls(plan, rdd_ids[plan.rdd().id()], [])
+        children = plan.children()
+        below = [cls.of(children.apply(i), rdd_ids) for i in range(children.size())]
+        return cls(plan, None, below)
+
+
+def _arrow_dataset(spark: SparkSession, path: Path, schema_json: str) -> Any:
+    jvm: Any = spark.sparkContext._jvm
+    utils = jvm.org.apache.spark.sql.api.python.PythonSQLUtils
+    batches = utils.readArrowStreamFromFile(str(path))
+    return utils.toDataFrame(batches, schema_json, spark._jsparkSession)
+
+
+def _leaf_rdd(dataset: Any) -> Any:
+    return dataset.logicalPlan().rdd()

@@ -1,0 +1,129 @@
+"""What every stateful operator is to the engine.
+
+An operator runs as three parts of one Spark plan: a projection that computes its keys, hash
+and values as Spark expressions; the step that holds its state, in Python workers on Arrow;
+and a projection that turns what the step emits into the operator's columns.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from holdfast.frames import SYSTEM_COLUMNS
+from holdfast.spark.prepared import arrow_schema
+from holdfast.spark.runs import DEAD, HASH, SLOT, read_run
+from holdfast.spark.state import State
+from holdfast.spark.task import FOREVER, Handler, stateful
+
+TIMES = [pa.field(name, pa.int64()) for name in SYSTEM_COLUMNS]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a plan spreads over tasks: the network's partitions, in one task or one task each."""
+
+    partitions: int
+    sharded: bool
+
+
+class Stateful(ABC):
+    """The engine's side of a stateful operator."""
+
+    # Whether the operator can say nothing while one of its inputs is missing.
+    blocks = False
+
+    @abstractmethod
+    def build(self, name: str, inputs: Sequence[DataFrame], layout: Layout) -> DataFrame:
+        """The operator's output as a DataFrame over its inputs."""
+
+    def first_open(self, boundary: int) -> dict[str, int]:
+        """For each family whose slots are times: the oldest slot needed at ``boundary``."""
+        return {}
+
+    def emits_without_input(self, state: State, name: str, boundary: int) -> bool:
+        """Whether reaching ``boundary`` can emit something although no tuple came."""
+        return False
+
+    def oldest_producible(self, boundary: int) -> int:
+        """The oldest tuple time the operator can still emit once ``boundary`` is reached."""
+        return boundary
+
+    def oldest_contributing(self, state: State, name: str) -> int | None:
+        """The oldest input tuple time that still shapes the state; None if nothing does."""
+        oldest = None
+        for operator, family, _, run in state.all_runs():
+            if operator != name:
+                continue
+            rows = read_run(str(run.path))
+            first = self.first_open(state.boundary).get(family, -FOREVER)
+            column = "oldest" if "oldest" in rows.column_names else self.time_column(family)
+            if column not in rows.column_names:
+                continue
+            live = rows.filter(pc.greater_equal(rows[SLOT], first))
+            if DEAD in rows.column_names:
+                live = live.filter(pc.invert(live[DEAD]))
+            value = pc.min(live[column]).as_py()
+            if value is not None:
+                oldest = value if oldest is None else min(oldest, value)
+        return oldest
+
+    @abstractmethod
+    def row_keys(self, family: str) -> tuple[str, ...] | None:
+        """The columns that make a state row unique, or None if rows only ever accumulate."""
+
+    def time_column(self, family: str) -> str:
+        """The column of a state row that has the oldest tuple time behind it."""
+        return SLOT
+
+
+def prepare(
+    frame: DataFrame, keys: Sequence[Column], slot: Column | None, values: Sequence[Column]
+) -> DataFrame:
+    """The projection in front of a step: times as numbers, slot, hash, keys, values."""
+    slot = F.lit(0).cast("bigint") if slot is None else slot
+    hashed = F.xxhash64(*keys) if keys else F.lit(0).cast("bigint")
+    return frame.select(
+        F.unix_micros("stime").alias("stime"),
+        F.unix_micros("tmax").alias("tmax"),
+        F.col("seq"),
+        slot.alias(SLOT),
+        hashed.alias(HASH),
+        *(key.alias(f"k{i}") for i, key in enumerate(keys)),
+        *values,
+    )
+
+
+def attach(
+    name: str, frame: DataFrame, handler: Handler, output: pa.Schema, layout: Layout
+) -> DataFrame:
+    """Run ``handler`` over ``frame``, whose rows carry a hash, in the given layout."""
+    if layout.sharded:
+        partition = F.pmod(F.col(HASH), F.lit(layout.partitions)).cast("int")
+        frame = frame.repartitionById(layout.partitions, partition)
+    else:
+        frame = frame.coalesce(1)
+    schemas = (arrow_schema(frame.schema), output)
+    function = stateful(name, handler, schemas, layout.partitions, layout.sharded)
+    return frame.mapInArrow(function, spark_schema(output))
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    return from_arrow_schema(schema)
+
+
+def times() -> list[Column]:
+    """The projection behind a step: its times as timestamps again."""
+    return [
+        F.timestamp_micros("stime").alias("stime"),
+        F.timestamp_micros("tmax").alias("tmax"),
+        F.col("seq"),
+    ]

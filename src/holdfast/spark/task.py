@@ -1,0 +1,143 @@
+"""What a stateful operator sees of the job it runs in, inside a Spark task.
+
+The plan of a fragment is fixed, so everything that differs between buckets reaches the tasks
+as one job property: the boundary before and after, where the state's runs are, where to put
+the new ones. A task handles one partition of the state, or all of them when the bucket is
+small enough for a job without a shuffle.
+
+What a task did to the state is told by the names of the files it leaves in the step's
+directory; a task that Spark runs again writes the same files again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from holdfast.spark.groups import in_stream_order
+from holdfast.spark.runs import (
+    HASH,
+    SLOT,
+    VERSION,
+    how_many_to_merge,
+    merge,
+    numbers,
+    read_run,
+    sort_rows,
+    write_run,
+)
+
+PROPERTY = "holdfast.step"
+FOREVER = 2**62
+
+
+@dataclass
+class Step:
+    """One advance of one partition of one operator."""
+
+    before: int
+    boundary: int
+    version: int
+    partition: int
+    directory: str
+    runs: dict[str, list[str]]
+    operator: str
+    _open: dict[str, list[pa.Table]] = field(default_factory=dict)
+
+    def read(self, family: str) -> list[pa.Table]:
+        """The runs of one of the operator's state families, oldest first."""
+        if family not in self._open:
+            self._open[family] = [read_run(path) for path in self.runs.get(family, [])]
+        return self._open[family]
+
+    def write(
+        self,
+        family: str,
+        rows: pa.Table,
+        keys: Sequence[str] | None,
+        first_open_slot: int = -FOREVER,
+    ) -> None:
+        """Add ``rows`` to a family as a new run, swallowing small neighbours.
+
+        ``keys`` None means the family only ever grows: rows do not replace each other.
+        """
+        if rows.num_rows == 0:
+            return
+        rows = rows.append_column(VERSION, pa.array(np.full(rows.num_rows, self.version)))
+        rows = sort_rows(rows)
+        runs = self.read(family)
+        swallowed = how_many_to_merge([run.num_rows for run in runs], rows.num_rows)
+        if swallowed:
+            whole = swallowed == len(runs)
+            newest = [run.select(rows.column_names) for run in runs[len(runs) - swallowed :]]
+            rows = merge([*newest, rows], keys, first_open_slot, whole)
+        slots = numbers(rows[SLOT])
+        low, high = (int(slots[0]), int(slots[-1])) if len(slots) else (0, 0)
+        name = f"{self.operator}~{family}~{self.partition}~{swallowed}~{rows.num_rows}~{low}~{high}"
+        path = os.path.join(self.directory, name)
+        write_run(path + ".part", rows)
+        os.replace(path + ".part", path)
+
+
+Handler = Callable[[Step, pa.Table], pa.Table]
+
+
+def stateful(
+    operator: str,
+    handler: Handler,
+    schemas: tuple[pa.Schema, pa.Schema],
+    partitions: int,
+    sharded: bool,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function Spark runs: collects a task's tuples and hands each partition its own."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = pa.Table.from_batches(list(batches), schemas[0]).combine_chunks()
+        context = TaskContext.get()
+        assert context is not None, "stateful operators run inside Spark tasks"
+        told: dict[str, Any] = json.loads(context.getLocalProperty(PROPERTY) or "{}")
+        mine = [context.partitionId()] if sharded else list(range(partitions))
+        for partition in mine:
+            rows = table if sharded else _rows_of(table, partition, partitions)
+            if rows.num_rows > 1:
+                rows = in_stream_order(rows)
+            result = handler(_step(told, operator, partition), rows)
+            yield from _conform(result, schemas[1]).combine_chunks().to_batches()
+
+    return run
+
+
+def _conform(result: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The result with exactly the columns and types Spark was told of."""
+    if result.num_rows == 0:
+        return schema.empty_table()
+    return result.select(schema.names).cast(schema)
+
+
+def _rows_of(table: pa.Table, partition: int, partitions: int) -> pa.Table:
+    if partitions == 1 or table.num_rows == 0:
+        return table
+    mine = numbers(table[HASH]) % partitions == partition
+    return table.filter(pa.array(mine))
+
+
+def _step(told: dict[str, Any], operator: str, partition: int) -> Step:
+    runs: dict[str, list[str]] = {}
+    for family, by_partition in told["runs"].get(operator, {}).items():
+        runs[family] = [os.path.join(told["root"], each) for each in by_partition[partition]]
+    return Step(
+        told["before"],
+        told["boundary"],
+        told["version"],
+        partition,
+        told["directory"],
+        runs,
+        operator,
+    )

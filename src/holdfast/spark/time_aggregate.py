@@ -1,0 +1,70 @@
+"""Aggregates over time windows, inside a Spark task.
+
+State: one row for each open window of each group, in runs whose slot is the window's start.
+A window closes when the boundary reaches its end; the closing windows are a contiguous range
+of slots in every run, so closing costs what closes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.spark.aggregate_state import TMAX, GroupState, emit
+from holdfast.spark.groups import group, keys_of
+from holdfast.spark.runs import HASH, SLOT, VERSION, lookup, merge, mix, numbers, sort_rows
+from holdfast.spark.task import FOREVER, Step
+from holdfast.windows import TimeWindow
+
+FAMILY = "windows"
+
+
+def first_open_slot(window: TimeWindow, boundary: int) -> int:
+    """The start of the oldest window that is still open at ``boundary``."""
+    return ((boundary - window.size) // window.advance + 1) * window.advance
+
+
+@dataclass(frozen=True)
+class TimeAggregate:
+    """The operator: takes tuples with their window's start as ``slot``."""
+
+    window: TimeWindow
+    state: GroupState
+
+    def __call__(self, step: Step, rows: pa.Table) -> pa.Table:
+        key_names = self.state.key_names
+        after = first_open_slot(self.window, step.boundary)
+        touched = None
+        if rows.num_rows:
+            groups = group(rows, key_names)
+            keys = keys_of(rows, groups, key_names)
+            found, old = lookup(step.read(FAMILY), keys, key_names)
+            touched = pa.table(self.state.advance(rows, groups, keys, found, old))
+            still_open = touched.filter(pa.array(keys.slot >= after))
+            step.write(FAMILY, still_open, key_names, after)
+        return self._close(step, touched, after)
+
+    def _close(self, step: Step, touched: pa.Table | None, after: int) -> pa.Table:
+        before = max(first_open_slot(self.window, step.before), -FOREVER)
+        pieces = []
+        for run in step.read(FAMILY):
+            low, high = np.searchsorted(numbers(run[SLOT]), [before, after])
+            if high > low:
+                pieces.append(run.slice(low, high - low).drop_columns([VERSION]))
+        if touched is not None:
+            closing = touched.filter(pa.array(numbers(touched[SLOT]) < after))
+            if closing.num_rows:
+                pieces.append(sort_rows(closing))
+        if not pieces:
+            return self.empty()
+        names = pieces[0].column_names
+        closed = merge([each.select(names) for each in pieces], self.state.key_names, before, False)
+        slot, hashes = numbers(closed[SLOT]).astype(np.int64), numbers(closed[HASH])
+        stime = slot + self.window.size - 1
+        columns = {SLOT: pa.array(slot), **self.state.results(closed)}
+        return emit(columns, stime, closed[TMAX], mix(hashes.astype(np.int64), slot))
+
+    def empty(self) -> pa.Table:
+        return pa.table({})

@@ -1,0 +1,374 @@
+"""Streams: the edges of a network, with PySpark's words for what can be done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import MapType, StructType
+
+from holdfast.errors import NetworkError
+from holdfast.frames import SYSTEM_COLUMNS
+from holdfast.grouped import GroupedStream
+from holdfast.operators import Operator, StatefulOperator, StatelessOperator
+from holdfast.spark.determinism import refuse_nondeterministic, refuse_stateful
+from holdfast.spark.distinct import Distinct
+from holdfast.spark.join import OUTER, Join
+from holdfast.spark.stateful import Layout, Stateful
+from holdfast.times import Duration, microseconds, show_duration
+from holdfast.windows import TimeWindow, Window
+
+if TYPE_CHECKING:
+    from holdfast.network import Network
+
+_ONE_TASK = Layout(1, False)
+
+
+class Stream:
+    """An ordered stream of tuples with a schema. Every method returns a new stream."""
+
+    def __init__(self, network: Network, operator: Operator, template: DataFrame) -> None:
+        self.network = network
+        self.operator = operator
+        # An empty DataFrame with the stream's columns, on which Spark checks each step.
+        self.template = template
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the stream, without the system columns stime, tmax and seq."""
+        return self.operator.schema
+
+    @property
+    def columns(self) -> list[str]:
+        return self.schema.fieldNames()
+
+    def filter(self, condition: Column | str) -> Stream:
+        """Only the tuples for which the condition is true."""
+        return self._stateless("filter", f"filter {condition}", lambda df: df.where(condition))
+
+    where = filter
+
+    def select(self, *columns: Column | str) -> Stream:
+        """These columns or expressions, like DataFrame.select; '*' means all."""
+        return self._project("select", lambda df: df.select(*columns, *_system_copies()))
+
+    def selectExpr(self, *expressions: str) -> Stream:
+        """These SQL expressions."""
+        columns = [F.expr(each) for each in expressions]
+        return self._project("select", lambda df: df.select(*columns, *_system_copies()))
+
+    def withColumn(self, name: str, column: Column | str) -> Stream:
+        """The stream with one column added or replaced; a string is a SQL expression."""
+        if name in SYSTEM_COLUMNS:
+            raise NetworkError(f"withColumn {name!r}: {name} is a system column; choose another")
+        value = F.expr(column) if isinstance(column, str) else column
+        label = f"withColumn {name} = {column}"
+        return self._stateless("map", label, lambda df: df.withColumn(name, value))
+
+    def drop(self, *names: str) -> Stream:
+        """The stream without these columns."""
+        for name in names:
+            self._require(name, "drop")
+        return self._stateless("drop", f"drop {', '.join(names)}", lambda df: df.drop(*names))
+
+    def withColumnRenamed(self, existing: str, new: str) -> Stream:
+        """The stream with one column renamed."""
+        self._require(existing, "withColumnRenamed")
+        label = f"rename {existing} to {new}"
+        return self._stateless("rename", label, lambda df: df.withColumnRenamed(existing, new))
+
+    def transform(self, function: Callable[[DataFrame], DataFrame]) -> Stream:
+        """Any PySpark code that looks at one tuple at a time.
+
+        The function gets a DataFrame with the stream's columns and stime, tmax and seq, and
+        must keep those three.
+        """
+        name = getattr(function, "__name__", "function")
+        stream = self._stateless("transform", f"transform {name}", function)
+        refuse_stateful(stream.template, stream.operator.label)
+        return stream
+
+    def union(self, *others: Stream) -> Stream:
+        """All tuples of these streams, which must have the same columns and types."""
+        streams = [self, *others]
+        label = "union"
+        for other in others:
+            self._same_network(other, label)
+            _require_same_columns(self, other)
+        bits = max(1, (len(streams) - 1).bit_length())
+        names = [*SYSTEM_COLUMNS, *self.columns]
+
+        def unite(frames: Sequence[DataFrame]) -> DataFrame:
+            branches = [_branch(df, i, bits).select(*names) for i, df in enumerate(frames)]
+            result = branches[0]
+            for branch in branches[1:]:
+                result = result.unionByName(branch)
+            return result
+
+        return self._new_stateless("union", f"union of {len(streams)}", streams, unite)
+
+    def distinct(self, *columns: str, window: Window | None = None) -> Stream:
+        """The first tuple of every combination of these columns (all, if none is named) in
+        every tumbling window. The tuple is passed on at once, not when the window closes.
+        """
+        keys = columns or tuple(self.columns)
+        label = f"distinct {', '.join(keys)}"
+        for key in keys:
+            self._require(key, label)
+        if not isinstance(window, TimeWindow) or window.size != window.advance:
+            raise NetworkError(
+                f"{label}: needs a tumbling window, so that its memory is bounded; write "
+                f"distinct(..., window=window('10 minutes'))"
+            )
+        return self.stateful(
+            "distinct", f"{label} in {window}", Distinct(window, keys, self.schema)
+        )
+
+    dropDuplicates = distinct
+
+    def join(
+        self,
+        other: Stream,
+        on: str | Sequence[str] | Sequence[tuple[str, str]],
+        within: Duration | tuple[Duration, Duration],
+        how: str = "inner",
+        condition: Column | str | None = None,
+    ) -> Stream:
+        """Pairs with equal key columns whose tuple times are at most ``within`` apart.
+
+        ``within`` may be a pair: how much older and how much newer the other tuple may be.
+        ``condition`` may use the output columns, and left.x and right.x where names clash.
+        ``how`` is inner, left or full; a tuple without a partner is emitted once none can come.
+        """
+        operator = self._join_operator(other, on, within, how, condition)
+        keys = ", ".join(a if a == b else f"{a} = {b}" for a, b in operator.keys)
+        distance = show_duration(max(operator.before, operator.after))
+        label = f"{how} join on {keys} within {distance}"
+        return self.stateful("join", label, operator, other)
+
+    def _join_operator(
+        self,
+        other: Stream,
+        on: str | Sequence[str] | Sequence[tuple[str, str]],
+        within: Duration | tuple[Duration, Duration],
+        how: str,
+        condition: Column | str | None,
+    ) -> Join:
+        self._same_network(other, "join")
+        how = {"leftouter": "left", "left_outer": "left", "outer": "full", "fullouter": "full"}.get(
+            how, how
+        )
+        if how not in OUTER:
+            raise NetworkError(f"join: how must be inner, left or full, got {how!r}")
+        listed = [on] if isinstance(on, str) else list(on)
+        keys = tuple((each, each) if isinstance(each, str) else tuple(each) for each in listed)
+        if not keys:
+            raise NetworkError("join: needs at least one equality; name the columns in 'on'")
+        for left, right in keys:
+            self._require(left, "join")
+            other._require(right, "join")
+            types = self.schema[left].dataType, other.schema[right].dataType
+            if types[0] != types[1]:
+                raise NetworkError(
+                    f"join on {left} = {right}: the types clash, {types[0].simpleString()} and "
+                    f"{types[1].simpleString()}; cast one side with withColumn"
+                )
+        before, after = (
+            (microseconds(within[0]), microseconds(within[1]))
+            if isinstance(within, tuple)
+            else (microseconds(within), microseconds(within))
+        )
+        test = F.expr(condition) if isinstance(condition, str) else condition
+        columns = _joined_columns(self.schema, other.schema, keys)
+        return Join(keys, before, after, how, test, (self.schema, other.schema), columns)
+
+    def groupBy(self, *keys: Column | str | Window) -> GroupedStream:
+        """Group by a window and key columns; follow with agg, count or process."""
+        return GroupedStream(self, keys)
+
+    def output(self, name: str) -> Stream:
+        """Name this stream as an output of the network."""
+        self.network.add_output(name, self)
+        return self
+
+    def fragment(self, name: str) -> Stream:
+        """Cut the network here: what follows belongs to fragment ``name``."""
+        label = f"fragment {name!r}"
+        stream = self._new_stateless("cut", label, [self], lambda frames: frames[0], name)
+        return stream
+
+    def stateful(self, kind: str, label: str, stateful: Stateful, *others: Stream) -> Stream:
+        """A new stream made by a stateful operator over this stream and others."""
+        inputs = [self, *others]
+        templates = [each.template for each in inputs]
+        name = self.network.fresh_name(kind)
+        template = _checked(label, lambda: stateful.build(name, templates, _ONE_TASK))
+        refuse_nondeterministic(template, label)
+        operator = StatefulOperator(
+            name,
+            label,
+            tuple(each.operator for each in inputs),
+            _user_schema(template, label),
+            self.operator.fragment,
+            stateful,
+        )
+        empty = self.network.spark.createDataFrame([], template.schema)
+        return Stream(self.network, operator, empty)
+
+    def _stateless(
+        self, kind: str, label: str, function: Callable[[DataFrame], DataFrame]
+    ) -> Stream:
+        return self._new_stateless(kind, label, [self], lambda frames: function(frames[0]))
+
+    def _project(self, kind: str, function: Callable[[DataFrame], DataFrame]) -> Stream:
+        """A select whose system columns travel under other names, so that '*' stays clean."""
+
+        def project(df: DataFrame) -> DataFrame:
+            picked = function(df)
+            user = [name for name in picked.columns if name not in _hidden_names()]
+            system = [F.col(_hidden(name)).alias(name) for name in SYSTEM_COLUMNS]
+            kept = [F.col(f"`{name}`") for name in user if name not in SYSTEM_COLUMNS]
+            return picked.select(*system, *kept)
+
+        stream = self._stateless(kind, kind, project)
+        return stream._relabel(f"{kind} {', '.join(stream.columns)}")
+
+    def _relabel(self, label: str) -> Stream:
+        operator = self.operator
+        assert isinstance(operator, StatelessOperator)
+        renamed = StatelessOperator(
+            operator.name,
+            label,
+            operator.inputs,
+            operator.schema,
+            operator.fragment,
+            operator.apply,
+        )
+        return Stream(self.network, renamed, self.template)
+
+    def _new_stateless(
+        self,
+        kind: str,
+        label: str,
+        inputs: Sequence[Stream],
+        apply: Callable[[Sequence[DataFrame]], DataFrame],
+        fragment: str | None = None,
+    ) -> Stream:
+        templates = [each.template for each in inputs]
+        template = _checked(label, lambda: apply(templates))
+        refuse_nondeterministic(template, label)
+        operator = StatelessOperator(
+            self.network.fresh_name(kind),
+            label,
+            tuple(each.operator for each in inputs),
+            _user_schema(template, label),
+            fragment or self.operator.fragment,
+            apply,
+        )
+        return Stream(self.network, operator, template)
+
+    def _require(self, name: str, label: str) -> None:
+        if name not in self.columns:
+            raise NetworkError(f"{label}: there is no column {name!r}; it has {self.columns}")
+
+    def _same_network(self, other: Stream, label: str) -> None:
+        if other.network is not self.network:
+            raise NetworkError(
+                f"{label}: the streams belong to different networks ({self.network.name!r} and "
+                f"{other.network.name!r}); build both in one"
+            )
+
+
+def _hidden(name: str) -> str:
+    return f"__{name}"
+
+
+def _hidden_names() -> list[str]:
+    return [_hidden(name) for name in SYSTEM_COLUMNS]
+
+
+def _system_copies() -> list[Column]:
+    return [F.col(name).alias(_hidden(name)) for name in SYSTEM_COLUMNS]
+
+
+def _branch(frame: DataFrame, index: int, bits: int) -> DataFrame:
+    """Tuples of equal time keep their order within a branch; the branch breaks the tie."""
+    return frame.withColumn("seq", F.shiftleft("seq", bits).bitwiseOR(F.lit(index).cast("bigint")))
+
+
+def _checked(label: str, build: Callable[[], DataFrame]) -> DataFrame:
+    """Run ``build``; what Spark refuses becomes a NetworkError that names the operator."""
+    try:
+        return build()
+    except PySparkException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise NetworkError(f"{label}: {reason}") from error
+
+
+def _user_schema(template: DataFrame, label: str) -> StructType:
+    missing = [name for name in SYSTEM_COLUMNS if name not in template.columns]
+    if missing:
+        raise NetworkError(
+            f"{label}: the result lacks the system columns {missing}; keep them, for example "
+            f"with df.select('stime', 'tmax', 'seq', ...) or df.withColumn(...)"
+        )
+    fields = [field for field in template.schema.fields if field.name not in SYSTEM_COLUMNS]
+    schema = StructType(fields)
+    checked_columns(schema, label)
+    return schema
+
+
+def checked_columns(schema: StructType, label: str) -> None:
+    """Raise NetworkError for names and types a stream cannot have."""
+    names = schema.fieldNames()
+    if not names:
+        raise NetworkError(f"{label}: a stream needs at least one column besides the system ones")
+    for field in schema.fields:
+        if field.name in SYSTEM_COLUMNS or field.name.startswith("__"):
+            raise NetworkError(
+                f"{label}: {field.name!r} is a reserved name; rename the column (reserved: "
+                f"{', '.join(SYSTEM_COLUMNS)}, and names that start with __)"
+            )
+        if isinstance(field.dataType, MapType):
+            raise NetworkError(
+                f"{label}: column {field.name!r} is a MAP, which has no order and no hash; use "
+                f"map_entries({field.name}) to make it an array of structs"
+            )
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise NetworkError(f"{label}: two columns are called {twice[0]!r}; rename one with alias")
+
+
+def _require_same_columns(left: Stream, right: Stream) -> None:
+    mine = {field.name: field.dataType for field in left.schema.fields}
+    theirs = {field.name: field.dataType for field in right.schema.fields}
+    if mine.keys() != theirs.keys():
+        raise NetworkError(
+            f"union: the streams must have the same columns; one has {sorted(mine)}, the other "
+            f"{sorted(theirs)}; use select to make them alike"
+        )
+    for name, kind in mine.items():
+        if theirs[name] != kind:
+            raise NetworkError(
+                f"union: the types of column {name!r} clash, {kind.simpleString()} and "
+                f"{theirs[name].simpleString()}; cast one with withColumn"
+            )
+
+
+def _joined_columns(
+    left: StructType, right: StructType, keys: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, int, str], ...]:
+    """Output name, side and source name of each column; shared keys appear once."""
+    shared = {a for a, b in keys if a == b}
+    clash = (set(left.fieldNames()) & set(right.fieldNames())) - shared
+    if clash:
+        raise NetworkError(
+            f"join: both sides have a column {sorted(clash)[0]!r}; rename one with "
+            f"withColumnRenamed"
+        )
+    columns = [(name, 0, name) for name in left.fieldNames()]
+    columns += [(name, 1, name) for name in right.fieldNames() if name not in shared]
+    return tuple(columns)
