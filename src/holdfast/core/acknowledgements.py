@@ -1,0 +1,51 @@
+"""Acknowledgements: what every consumer of a stream is done with may be trimmed.
+
+Theory of operation. A consumer acknowledges the first id it may still ask for. For a replica
+that is the first tuple at or after the stream marker of its last durable recovery record: if
+it crashes it will rebuild its state from there. For a client it is the next id it has not
+yet taken. The stream may be trimmed below the smallest acknowledgement of all consumers the
+deployment names; one that was never heard of has acknowledged nothing. An acknowledgement
+can only grow: a smaller one is an old message, and is ignored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.core.machine import PeerError
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    consumer: str
+    first_needed: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrimBelow:
+    first_needed: int
+
+
+class Acknowledgements:
+    """Who still needs what of one stream."""
+
+    def __init__(self, stream: str, consumers: tuple[str, ...], trimmed_below: int = 0) -> None:
+        self.stream = stream
+        self.trimmed_below = trimmed_below
+        self._first_needed = dict.fromkeys(consumers, trimmed_below)
+
+    def handle(self, event: Acknowledged, now: int) -> list[TrimBelow]:
+        if event.consumer not in self._first_needed:
+            raise PeerError(f"{self.stream}: {event.consumer} is not one of its consumers")
+        if event.first_needed <= self._first_needed[event.consumer]:
+            return []
+        self._first_needed[event.consumer] = event.first_needed
+        lowest = min(self._first_needed.values())
+        if lowest <= self.trimmed_below:
+            return []
+        self.trimmed_below = lowest
+        return [TrimBelow(lowest)]
+
+    def validate(self) -> None:
+        if any(needed < self.trimmed_below for needed in self._first_needed.values()):
+            raise PeerError(f"{self.stream}: trimmed {self.trimmed_below}, {self._first_needed}")

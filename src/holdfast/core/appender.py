@@ -1,0 +1,71 @@
+"""The appender: one append to disk at a time, everything that came meanwhile in the next.
+
+Theory of operation. Stable frames and boundaries are collected while an append is under way,
+and go out together in the next one (group commit). Now and then a recovery record goes with
+them; it describes the stable state after the newest frames of the same append, so it is never
+on disk without them. When the append with the record is done, what the record no longer needs
+may be acknowledged: never before. An append that fails is tried again after a pause, in front
+of what has come since.
+
+Tentative frames are not appended: a replica that crashes has nobody to correct them for.
+"""
+
+from __future__ import annotations
+
+from holdfast.core.effects import Append, Effect
+from holdfast.core.events import Appended, AppendFailed, RecoveryRecord
+from holdfast.core.frame import Kind
+from holdfast.core.messages import StreamFrame
+
+DURABLE = (Kind.STABLE, Kind.BOUNDARY)
+
+
+class Appender:
+    """Frames on their way to the logs of one replica."""
+
+    def __init__(self, retry_us: int, record_interval_us: int) -> None:
+        self.record: RecoveryRecord | None = None
+        self.retry_at = 0
+        self._retry_us = retry_us
+        self._record_interval_us = record_interval_us
+        self._recorded_at = -record_interval_us
+        self._pending: dict[str, list[StreamFrame]] = {}
+        self._in_flight: Append | None = None
+        self._next = 1
+
+    def add(self, stream: str, frames: tuple[StreamFrame, ...]) -> None:
+        """Take new frames of a stream."""
+        durable = [frame for frame in frames if frame.header.kind in DURABLE]
+        if durable:
+            self._pending.setdefault(stream, []).extend(durable)
+
+    def handle(self, event: Appended | AppendFailed, now: int) -> tuple[tuple[str, int], ...]:
+        """An append ended; returns the (stream, id) that may be acknowledged now."""
+        append = self._in_flight
+        if append is None or append.append != event.append:
+            return ()
+        self._in_flight = None
+        if isinstance(event, Appended):
+            return () if append.record is None else append.record.inputs
+        for stream, frames in append.frames:
+            self._pending[stream] = [*frames, *self._pending.get(stream, ())]
+        if self.record is None:
+            self.record = append.record
+        self._recorded_at = now - self._record_interval_us
+        self.retry_at = now + self._retry_us
+        return ()
+
+    def flush(self, now: int) -> list[Effect]:
+        """Start the next append if there is something to write and none is under way."""
+        if self._in_flight is not None or now < self.retry_at:
+            return []
+        record = None
+        if self.record is not None and now - self._recorded_at >= self._record_interval_us:
+            record, self.record, self._recorded_at = self.record, None, now
+        if record is None and not self._pending:
+            return []
+        frames = tuple((stream, tuple(frames)) for stream, frames in self._pending.items())
+        self._pending = {}
+        self._in_flight = Append(self._next, frames, record)
+        self._next += 1
+        return [self._in_flight]

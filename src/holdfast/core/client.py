@@ -1,0 +1,150 @@
+"""The client view: an output stream with its corrections applied.
+
+Theory of operation. A client reads a stream as a replica does: it follows one of the
+providers, or two at once while one of them sends corrections, and takes each stable tuple
+once, by id, and each tentative tuple only about times nothing was said about. It hands the
+application stable tuples, tentative tuples and undos: an undo says which tentative tuples are
+taken back, by time, because the stable ones that follow stand in their place. Nothing can
+take back a stable tuple, because stable tuples are only ever appended.
+
+    CORRECT ──tentative──▶ PROVISIONAL ──first correction──▶ CORRECTING ──last──▶ CORRECT
+                                ▲                                │
+                                └───────────tentative────────────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar
+
+from holdfast.core.consumer import Consumer, FrameTaken
+from holdfast.core.effects import (
+    DeliverBoundary,
+    DeliverTuples,
+    DeliverUndo,
+    Effect,
+    Send,
+    SetTimer,
+)
+from holdfast.core.events import Event, FeedLost, MessageArrived, Started, TimerFired
+from holdfast.core.frame import Kind
+from holdfast.core.machine import Machine
+from holdfast.core.messages import StreamFrame
+from holdfast.core.settings import Input, Timing
+from holdfast.core.stream_copy import FAR_FUTURE, GapFound, StreamCopy
+
+
+class ClientState(Enum):
+    CORRECT = "correct"
+    PROVISIONAL = "provisional"
+    CORRECTING = "correcting"
+
+
+class Trigger(Enum):
+    TENTATIVE_TAKEN = "tentative taken"
+    CORRECTED_IN_PART = "corrected in part"
+    CORRECTED = "corrected"
+
+
+TABLE: Mapping[tuple[Enum, Enum], Enum] = {
+    (ClientState.CORRECT, Trigger.TENTATIVE_TAKEN): ClientState.PROVISIONAL,
+    (ClientState.PROVISIONAL, Trigger.TENTATIVE_TAKEN): ClientState.PROVISIONAL,
+    (ClientState.PROVISIONAL, Trigger.CORRECTED_IN_PART): ClientState.CORRECTING,
+    (ClientState.PROVISIONAL, Trigger.CORRECTED): ClientState.CORRECT,
+    (ClientState.CORRECTING, Trigger.TENTATIVE_TAKEN): ClientState.PROVISIONAL,
+    (ClientState.CORRECTING, Trigger.CORRECTED_IN_PART): ClientState.CORRECTING,
+    (ClientState.CORRECTING, Trigger.CORRECTED): ClientState.CORRECT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """One client of one stream. ``next_id`` is where an earlier life of it got to."""
+
+    address: str
+    input: Input
+    next_id: int = 0
+    timing: Timing = field(default_factory=Timing)
+
+
+class Client(Machine[ClientState, Trigger]):
+    """The driver of one client."""
+
+    TABLE: ClassVar[Mapping[tuple[Enum, Enum], Enum]] = TABLE
+
+    def __init__(self, settings: ClientSettings) -> None:
+        super().__init__(f"{settings.address} client", ClientState.CORRECT)
+        self.settings = settings
+        stream = settings.input.stream
+        self.stream = stream
+        self.copy = StreamCopy(stream, settings.next_id)
+        self.consumer = Consumer(
+            settings.address, (settings.input,), {stream: self.copy}, settings.timing
+        )
+        self._delivered_boundary = 0
+        self._timer_at = 0
+
+    def machines(self) -> Iterator[Machine[Any, Any]]:
+        yield self
+        yield from self.consumer.machines()
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        match event:
+            case Started() | TimerFired():
+                self._timer_at = 0
+                self._consume(TimerFired(), now, effects)
+            case MessageArrived() | FeedLost():
+                self._consume(event, now, effects)
+        # What is delivered need not be kept, except the places of tentative tuples.
+        self.copy.stable.clear()
+        self.copy.ages.clear()
+        self.consumer.acks[self.stream] = self.copy.first_id_needed(FAR_FUTURE)
+        at = self.consumer.next_due
+        if at > now and at != self._timer_at:
+            self._timer_at = at
+            effects.append(SetTimer(at))
+        return effects
+
+    def _consume(
+        self, event: MessageArrived | FeedLost | TimerFired, now: int, effects: list[Effect]
+    ) -> None:
+        broken: set[int] = set()
+        for effect in self.consumer.handle(event, now):
+            if isinstance(effect, Send):
+                effects.append(effect)
+            elif isinstance(effect, FrameTaken) and effect.feed not in broken:
+                try:
+                    self._take(effect.frame, now, effects)
+                except GapFound:
+                    broken.add(effect.feed)
+        for feed in broken:
+            self._consume(FeedLost(feed), now, effects)
+
+    def _take(self, frame: StreamFrame, now: int, effects: list[Effect]) -> None:
+        first_id = self.copy.next_id
+        oldest = min((one.header.stime_min for one in self.copy.tentative), default=FAR_FUTURE)
+        cut = self.copy.cut
+        held = self.copy.take(frame, now)
+        if held is not None and held.header.kind is Kind.TENTATIVE:
+            self.move(Trigger.TENTATIVE_TAKEN, now)
+        elif self.copy.cut > max(cut, oldest):
+            whole = not self.copy.tentative
+            self.move(Trigger.CORRECTED if whole else Trigger.CORRECTED_IN_PART, now)
+            effects.append(DeliverUndo(self.stream, first_id, self.copy.cut))
+        if held is not None:
+            effects.append(
+                DeliverTuples(self.stream, held.header, held.block, held.skip, held.stime_from)
+            )
+        if self.copy.boundary > self._delivered_boundary:
+            self._delivered_boundary = self.copy.boundary
+            effects.append(DeliverBoundary(self.stream, self.copy.boundary))
+
+    def validate(self) -> None:
+        self.consumer.validate()
+        self.require(
+            (self.state is ClientState.CORRECT) == (not self.copy.tentative),
+            "correct exactly when no tentative tuple is held",
+        )

@@ -1,0 +1,173 @@
+"""What a driver orders its runtime to do. The runtime carries these out in order.
+
+Failures of an order come back as events (JobFailed, AppendFailed); a Send may be lost
+without notice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from holdfast.core.events import RecoveryRecord
+from holdfast.core.frame import Header
+from holdfast.core.messages import Message, StreamFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a message; best effort, in order within one feed."""
+
+    to: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Call with TimerFired at this time; replaces the timer set before."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputSlice:
+    """A part of one received block: rows from ``skip`` on whose stime is in the range."""
+
+    stream: str
+    header: Header
+    block: object
+    skip: int
+    stime_from: int
+    stime_to: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunJob:
+    """Advance a state version from ``start`` to ``stop``; comes back as JobDone or JobFailed.
+
+    state      a version from an earlier JobDone, or None for the empty state.
+    slices     the input, in no particular order; the engine sorts by stime, stream and id.
+    emit_from  (output, stime): leave out, but count, what is older than this.
+    """
+
+    job: int
+    state: object
+    start: int
+    stop: int
+    slices: tuple[InputSlice, ...]
+    emit_from: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CancelJob:
+    """The result of this job is no longer wanted; ending it early saves work."""
+
+    job: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropState:
+    """No version forks from this state any more; its memory may go."""
+
+    state: object
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Make frames durable, then the record; comes back as Appended or AppendFailed.
+
+    1. Append every stream's frames to its log.
+    2. Sync the logs.
+    3. Append the record, if there is one, and sync it: it may never be found on disk
+       without the frames of step 1.
+    4. Report Appended.
+    """
+
+    append: int
+    frames: tuple[tuple[str, tuple[StreamFrame, ...]], ...]
+    record: RecoveryRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateLog:
+    """Forget the frames of a log from this id on: its tail was not whole when it was opened."""
+
+    stream: str
+    next_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrimLog:
+    """Every consumer has acknowledged what is below this id; its space may go.
+
+    The log may not hold that much yet: its end, and the id that comes next there, stay.
+    """
+
+    stream: str
+    below_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptTuples:
+    """Tell the source that its tuples below ``next_id`` are safe."""
+
+    next_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseBatch:
+    """Tell the source that a batch was not taken, and why; ``next_id`` is what it may offer."""
+
+    next_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverTuples:
+    """Give the application rows of a block: from ``skip`` on, of stime ``stime_from`` on.
+
+    The header's kind says whether they are stable or tentative.
+    """
+
+    stream: str
+    header: Header
+    block: object
+    skip: int
+    stime_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverUndo:
+    """Tell the application that tentative tuples older than ``below_stime`` are taken back.
+
+    The stable tuples from ``first_id`` on, which follow, stand in their place.
+    """
+
+    stream: str
+    first_id: int
+    below_stime: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverBoundary:
+    """Tell the application that its stable stream is complete up to this time."""
+
+    stream: str
+    boundary: int
+
+
+Effect: TypeAlias = (
+    Send
+    | SetTimer
+    | RunJob
+    | CancelJob
+    | DropState
+    | Append
+    | TruncateLog
+    | TrimLog
+    | AcceptTuples
+    | RefuseBatch
+    | DeliverTuples
+    | DeliverUndo
+    | DeliverBoundary
+)

@@ -1,0 +1,200 @@
+"""The entry point: where a source's tuples get their ids, safely on disk, and boundaries.
+
+Theory of operation. A source counts its tuples and hands them over in batches; the count is
+the tuple id. A batch is taken if it continues the log, so that a batch offered twice (the
+source did not hear the answer, or the entry point restarted) is taken once. Batches are
+appended in groups; only when a group is on disk are its tuples published and accepted. An id
+that anyone has seen is therefore never given to another tuple, and none is skipped.
+
+Every group ends with a boundary, and when the source is silent a group is a boundary alone: a
+promise, also on disk, that no older tuple follows. The boundary is the present time less the
+disorder the source is allowed. A batch with an older tuple came too late and is refused.
+
+After a crash the log is cut after its last boundary: what follows it was never published.
+
+    IDLE ──something to write──▶ WRITING ──appended──▶ IDLE
+                                    │ failed             ▲
+                                    └────▶ PAUSED ──retry┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from holdfast.core.effects import (
+    AcceptTuples,
+    Append,
+    Effect,
+    RefuseBatch,
+    SetTimer,
+    TruncateLog,
+)
+from holdfast.core.events import (
+    Appended,
+    AppendFailed,
+    Event,
+    LoggedStream,
+    MessageArrived,
+    SourceBatch,
+    Started,
+    TimerFired,
+)
+from holdfast.core.frame import Header, Kind
+from holdfast.core.machine import Machine
+from holdfast.core.messages import StreamFrame, StreamState
+from holdfast.core.provider import Provider
+from holdfast.core.replica import whole_frames
+from holdfast.core.serving import ServedStream
+
+
+class EntryState(Enum):
+    IDLE = "idle"
+    WRITING = "writing"
+    PAUSED = "paused"
+
+
+class Trigger(Enum):
+    WRITE = "something to write"
+    APPENDED = "appended"
+    FAILED = "append failed"
+    RETRY = "retry"
+
+
+TABLE: Mapping[tuple[Enum, Enum], Enum] = {
+    (EntryState.IDLE, Trigger.WRITE): EntryState.WRITING,
+    (EntryState.WRITING, Trigger.APPENDED): EntryState.IDLE,
+    (EntryState.WRITING, Trigger.FAILED): EntryState.PAUSED,
+    (EntryState.PAUSED, Trigger.RETRY): EntryState.IDLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EntrySettings:
+    """One entry point: its stream, who must acknowledge it, and its times."""
+
+    address: str
+    stream: str
+    consumers: tuple[str, ...]
+    boundary_interval_us: int = 100_000
+    disorder_us: int = 0
+    retry_us: int = 100_000
+
+
+class EntryPoint(Machine[EntryState, Trigger]):
+    """The driver of one entry point."""
+
+    TABLE: ClassVar[Mapping[tuple[Enum, Enum], Enum]] = TABLE
+
+    def __init__(self, settings: EntrySettings, logged: LoggedStream | None = None) -> None:
+        super().__init__(f"{settings.address} entry point", EntryState.IDLE)
+        self.settings = settings
+        log = whole_frames(logged or LoggedStream(settings.stream, 0, ()))
+        served = ServedStream(settings.stream, settings.consumers, log.first_id, log.frames)
+        self.served = served
+        self.provider = Provider({settings.stream: served}, lambda stream: StreamState.STABLE)
+        self._promised = served.boundary
+        self._waiting: list[SourceBatch] = []
+        self._waiting_id = served.next_id
+        self._writing: Append | None = None
+        self._next_append = 1
+        self._boundary_at = 0
+        self._retry_at = 0
+        self._timer_at = 0
+
+    def machines(self) -> Iterator[Machine[Any, Any]]:
+        yield self
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        match event:
+            case Started():
+                effects.append(TruncateLog(self.settings.stream, self.served.next_id))
+            case SourceBatch():
+                effects += self._offered(event)
+            case MessageArrived(sender, message):
+                effects += self.provider.handle(sender, message, now)
+            case Appended(append):
+                effects += self._appended(append, now)
+            case AppendFailed(append, reason):
+                effects += self._failed(append, reason, now)
+            case TimerFired():
+                self._timer_at = 0
+                if self.state is EntryState.PAUSED and now >= self._retry_at:
+                    self.move(Trigger.RETRY, now)
+        effects += self._write(now)
+        at = self._retry_at if self.state is EntryState.PAUSED else self._boundary_at
+        if at > now and at != self._timer_at:
+            self._timer_at = at
+            effects.append(SetTimer(at))
+        return effects
+
+    def _offered(self, batch: SourceBatch) -> list[Effect]:
+        if batch.first_id + batch.count <= self.served.next_id:
+            return [AcceptTuples(self.served.next_id)]
+        if batch.first_id != self._waiting_id:
+            if batch.first_id + batch.count <= self._waiting_id:
+                return []  # being written; accepted when it is
+            reason = f"tuple {self._waiting_id} is next, offered {batch.first_id}"
+            return [RefuseBatch(self._waiting_id, reason)]
+        if batch.stime_min < self._promised:
+            reason = f"stime {batch.stime_min} is below the boundary {self._promised}"
+            return [RefuseBatch(self._waiting_id, reason)]
+        self._waiting.append(batch)
+        self._waiting_id += batch.count
+        return []
+
+    def _write(self, now: int) -> list[Effect]:
+        due = bool(self._waiting) or now >= self._boundary_at
+        if self.state is not EntryState.IDLE or not due:
+            return []
+        self.move(Trigger.WRITE, now, f"{len(self._waiting)} batches")
+        self._boundary_at = now + self.settings.boundary_interval_us
+        self._promised = max(self._promised, now - self.settings.disorder_us)
+        frames = []
+        for batch in self._waiting:
+            header = Header(
+                Kind.STABLE,
+                batch.first_id,
+                batch.count,
+                batch.stime_min,
+                batch.stime_max,
+                batch.stime_max,
+            )
+            frames.append(StreamFrame(header, batch.block))
+        stime = self._promised
+        frames.append(StreamFrame(Header(Kind.BOUNDARY, self._waiting_id, 0, stime, stime, stime)))
+        self._waiting = []
+        self._writing = Append(self._next_append, ((self.settings.stream, tuple(frames)),))
+        self._next_append += 1
+        return [self._writing]
+
+    def _appended(self, append: int, now: int) -> list[Effect]:
+        if self._writing is None or append != self._writing.append:
+            return []
+        frames = self._writing.frames[0][1]
+        self._writing = None
+        self.move(Trigger.APPENDED, now)
+        had = self.served.next_id
+        effects = self.served.publish(frames)
+        if self.served.next_id > had:
+            effects.append(AcceptTuples(self.served.next_id))
+        return effects
+
+    def _failed(self, append: int, reason: str, now: int) -> list[Effect]:
+        """The ids were seen by nobody: the source offers the tuples again."""
+        if self._writing is None or append != self._writing.append:
+            return []
+        self._writing = None
+        self._waiting = []
+        self._waiting_id = self.served.next_id
+        self._retry_at = now + self.settings.retry_us
+        self.move(Trigger.FAILED, now, reason)
+        return [RefuseBatch(self._waiting_id, reason)]
+
+    def validate(self) -> None:
+        self.require((self.state is EntryState.WRITING) == (self._writing is not None), "writing")
+        self.require(self._promised >= self.served.boundary, "published more than promised")
+        self.provider.validate()

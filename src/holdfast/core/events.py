@@ -1,0 +1,146 @@
+"""What happens to a process: the facts its runtime reports to the driver.
+
+A runtime calls ``driver.handle(event, now)`` with one of these and carries out the effects
+it gets back, in order. It decides nothing itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from holdfast.core.messages import Message, StreamFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The process is up; ``handle`` is called for the first time."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageArrived:
+    """A peer's message."""
+
+    sender: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class FeedLost:
+    """The connection of a feed broke and the runtime noticed; the same as never noticing."""
+
+    feed: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The time of the last SetTimer has come (or something like it: early is harmless)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputBlock:
+    """What a job produced on one output, from ``emit_from`` on.
+
+    ``skipped`` counts the tuples below ``emit_from``, which were there before and are left
+    out; the protocol checks that they are exactly as many as it had.
+    """
+
+    stream: str
+    count: int
+    skipped: int
+    stime_min: int
+    stime_max: int
+    tmax: int
+    block: object
+
+
+@dataclass(frozen=True, slots=True)
+class JobDone:
+    """A job ended well.
+
+    state   the fragment's new state version.
+    marker  the oldest input time that still contributes to it (at most the job's end).
+    """
+
+    job: int
+    state: object
+    marker: int
+    outputs: tuple[OutputBlock, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailed:
+    """A job ended without a result; its input state is untouched."""
+
+    job: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """An append, and its record if it had one, is on disk and synced."""
+
+    append: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFailed:
+    """An append did not reach the disk; nothing of it will be found there."""
+
+    append: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBatch:
+    """A source hands its entry point tuples, and counts them: ``first_id`` came before.
+
+    The count is what makes handing them over again harmless.
+    """
+
+    first_id: int
+    count: int
+    stime_min: int
+    stime_max: int
+    block: object
+
+
+Event: TypeAlias = (
+    Started
+    | MessageArrived
+    | FeedLost
+    | TimerFired
+    | JobDone
+    | JobFailed
+    | Appended
+    | AppendFailed
+    | SourceBatch
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryRecord:
+    """Where a replica's stable state stood; with its output logs, all a restart needs.
+
+    boundary  the stable state had taken every bucket below it.
+    marker    the oldest input time that state still depends on.
+    inputs    (stream, id of the first tuple at or after the marker).
+    outputs   (stream, the id of the first tuple at or after the boundary).
+    """
+
+    boundary: int
+    marker: int
+    inputs: tuple[tuple[str, int], ...]
+    outputs: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedStream:
+    """What a log holds of a stream when it is opened: STABLE and BOUNDARY frames in order.
+
+    ``first_id`` is the first id not trimmed away, which matters when no frame is left.
+    """
+
+    stream: str
+    first_id: int
+    frames: tuple[StreamFrame, ...]

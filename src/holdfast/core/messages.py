@@ -1,0 +1,147 @@
+"""What processes of a network say to each other: streams, heartbeats, partners.
+
+Messages between two processes may be lost with their connection, and messages of different
+connections overtake each other. Nothing here relies on more: every feed message carries its
+place in the feed, and every heartbeat compares what one side sent with what the other has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from holdfast.core.frame import Header
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFrame:
+    """A frame whose tuples are opaque: ``block`` is whatever the runtime keeps them in."""
+
+    header: Header
+    block: object = None
+
+
+class StreamState(Enum):
+    """What a replica says of one of its output streams."""
+
+    STABLE = "stable"
+    UP_FAILURE = "up_failure"
+    STABILIZATION = "stabilization"
+    RECOVERING = "recovering"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReport:
+    """One stream in a heartbeat: its state, how far it is stable, how far it is at all."""
+
+    stream: str
+    state: StreamState
+    boundary: int
+    live_boundary: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest:
+    """Are you there, and how are these streams?
+
+    acks         (stream, first id this consumer may still need again): the rest may go.
+    feeds        the feeds the consumer has open at this peer.
+    newest_feed  the newest feed id the consumer ever issued; an older one that is not in
+                 ``feeds`` is no longer wanted.
+    """
+
+    streams: tuple[str, ...]
+    acks: tuple[tuple[str, int], ...]
+    feeds: tuple[int, ...]
+    newest_feed: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    """I am. ``feeds`` says how many messages went out on each of the asker's feeds."""
+
+    reports: tuple[StreamReport, ...]
+    feeds: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Send me this stream: stable tuples from ``next_id``, tentative ones from a time on.
+
+    ``tentative_boundary`` is how far in stream time the subscriber already has tentative
+    tuples from anywhere. It is the form the tmax rule takes when results come in buckets:
+    what another replica said about earlier times is not said again.
+    """
+
+    stream: str
+    feed: int
+    next_id: int
+    tentative_boundary: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeRefused:
+    """No: the replica is still recovering, or the tuples asked for are trimmed."""
+
+    feed: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """I take this stream elsewhere now."""
+
+    feed: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFrames:
+    """The ``seq``-th message of a feed, from 0; its frames are applied all or none."""
+
+    feed: int
+    seq: int
+    frames: tuple[StreamFrame, ...]
+
+
+class PostponeAnswer(Enum):
+    """What a partner replies when asked to postpone its own reconciliation."""
+
+    GRANTED = "granted"
+    NOT_NEEDED = "not_needed"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class PostponeRequest:
+    """I want to reconcile; go on processing new tuples until I am done."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class PostponeReply:
+    """GRANTED: I go on. NOT_NEEDED: I am stable anyway. REFUSED: I cannot."""
+
+    round: int
+    answer: PostponeAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class PostponeRelease:
+    """I am done (or gave up); your turn."""
+
+    round: int
+
+
+Message: TypeAlias = (
+    HeartbeatRequest
+    | HeartbeatReply
+    | Subscribe
+    | SubscribeRefused
+    | Unsubscribe
+    | FeedFrames
+    | PostponeRequest
+    | PostponeReply
+    | PostponeRelease
+)

@@ -1,0 +1,403 @@
+"""The driver of one replica: all its machines, wired; events in, orders to the runtime out.
+
+This is what a runtime calls. The product's runtime turns the effects into Flight calls, log
+appends and Spark jobs, the simulator into simulated ones; neither decides anything.
+
+How the machines hang together:
+
+    messages ─▶ Consumer ─frames─▶ SUnion ─failure, correction─▶ ConsistencyManager
+                                     │ buckets                       │ fork, drop, policy
+                                     ▼                               ▼
+                                  Versions ─jobs─▶ runtime ─▶ SOutput per output ─▶ Provider
+
+A durable step is: publish and append the frames of a stable result (1), then the recovery
+record (2), then acknowledge to the producers what the record no longer needs (3). Publishing
+does not wait for the disk: a replica that loses the frames computes the same ones again,
+because their input is acknowledged only in step 3.
+
+To restart after a crash: give the last record and what the logs hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.core import consistency, soutput, sunion, versions
+from holdfast.core.appender import Appender
+from holdfast.core.consistency import ConsistencyManager, NodeState
+from holdfast.core.consumer import Consumer, FrameTaken, SourceChanged
+from holdfast.core.effects import CancelJob, DropState, Effect, RunJob, Send, SetTimer, TruncateLog
+from holdfast.core.events import (
+    Appended,
+    AppendFailed,
+    Event,
+    FeedLost,
+    JobDone,
+    JobFailed,
+    LoggedStream,
+    MessageArrived,
+    OutputBlock,
+    RecoveryRecord,
+    Started,
+    TimerFired,
+)
+from holdfast.core.frame import Kind
+from holdfast.core.machine import Machine
+from holdfast.core.messages import (
+    HeartbeatRequest,
+    PostponeRelease,
+    PostponeReply,
+    PostponeRequest,
+    StreamState,
+    Subscribe,
+    Unsubscribe,
+)
+from holdfast.core.provider import Provider
+from holdfast.core.serving import ServedStream
+from holdfast.core.settings import Reconcile, ReplicaSettings
+from holdfast.core.soutput import SOutput, SOutputState
+from holdfast.core.stream_copy import FAR_FUTURE, GapFound, StreamCopy
+from holdfast.core.sunion import SUnion
+from holdfast.core.versions import Advanced, Line, Versions
+
+EMPTY_RECORD = RecoveryRecord(0, 0, (), ())
+
+
+class Replica:
+    """One running copy of a fragment."""
+
+    def __init__(
+        self,
+        settings: ReplicaSettings,
+        record: RecoveryRecord | None = None,
+        logged: tuple[LoggedStream, ...] = (),
+    ) -> None:
+        self.settings = settings
+        self.timing = settings.timing
+        record = record or EMPTY_RECORD
+        first_ids = dict(record.inputs)
+        self.copies = {
+            one.stream: StreamCopy(one.stream, first_ids.get(one.stream, 0))
+            for one in settings.inputs
+        }
+        address = settings.address
+        eager = settings.while_failed is settings.while_failed.PROCESS
+        self.consumer = Consumer(address, settings.inputs, self.copies, self.timing)
+        self.sunion = SUnion(address, self.copies, self.timing, record.boundary, eager)
+        self.manager = ConsistencyManager(settings)
+        self.versions = Versions(address, record.boundary, record.marker)
+        self.appender = Appender(self.timing.retry_us, self.timing.record_interval_us)
+        self._at_start: list[Effect] = []
+        self._reached_by = {one.stream: one.reached_by for one in settings.outputs}
+        logs = {one.stream: whole_frames(one) for one in logged}
+        self.soutputs: dict[str, SOutput] = {}
+        served = {}
+        for one in settings.outputs:
+            log = logs.get(one.stream, LoggedStream(one.stream, 0, ()))
+            stream = ServedStream(
+                one.stream, one.consumers, log.first_id, log.frames, settings.tentative_frames_max
+            )
+            stream.open = False
+            served[one.stream] = stream
+            base_id = dict(record.outputs).get(one.stream, 0)
+            self.soutputs[one.stream] = SOutput(
+                address, one.stream, stream.next_id, stream.boundary, base_id
+            )
+            self._at_start.append(TruncateLog(one.stream, stream.next_id))
+        self.provider = Provider(served, self._state_of)
+        self._retry_job_at = 0
+        self._live_had_turn = False
+        self._timer_at = FAR_FUTURE
+
+    @property
+    def state(self) -> NodeState:
+        return self.manager.state
+
+    def machines(self) -> Iterator[Machine[Any, Any]]:
+        """Every machine of the replica, for those who count transitions."""
+        yield self.sunion
+        yield self.manager
+        yield self.versions
+        yield from self.soutputs.values()
+        yield from self.consumer.machines()
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        """Take a fact, return orders. The only way anything here changes."""
+        effects: list[Effect] = []
+        decide = True
+        match event:
+            case Started():
+                effects += self._at_start
+                self._consume(TimerFired(), now, effects)
+            case TimerFired():
+                self._timer_at = FAR_FUTURE
+                self._consume(event, now, effects)
+                self._manage(consistency.TimePassed(), now, effects)
+            case MessageArrived(sender, message):
+                if isinstance(message, HeartbeatRequest | Subscribe | Unsubscribe):
+                    effects += self.provider.handle(sender, message, now)
+                    decide = False
+                elif isinstance(message, PostponeRequest | PostponeReply | PostponeRelease):
+                    self._manage(consistency.PartnerSaid(sender, message), now, effects)
+                else:
+                    self._consume(event, now, effects)
+            case FeedLost():
+                self._consume(event, now, effects)
+            case JobDone():
+                self._job_done(event, now, effects)
+            case JobFailed():
+                self.versions.handle(event, now)
+                self._retry_job_at = now + self.timing.retry_us
+            case Appended() | AppendFailed():
+                acknowledged = self.appender.handle(event, now)
+                self.consumer.acks.update(acknowledged)
+        if decide:
+            self._decide(now, effects)
+        effects += self.appender.flush(now)
+        self._set_timer(now, effects)
+        return effects
+
+    # -- what comes in ------------------------------------------------------------------
+
+    def _consume(
+        self, event: MessageArrived | FeedLost | TimerFired, now: int, effects: list[Effect]
+    ) -> None:
+        broken: set[int] = set()
+        for effect in self.consumer.handle(event, now):
+            match effect:
+                case Send():
+                    effects.append(effect)
+                case SourceChanged(stream, hopeless):
+                    self.sunion.handle(sunion.SourceJudged(stream, hopeless), now)
+                case FrameTaken(stream, frame, feed):
+                    if feed in broken:
+                        continue
+                    try:
+                        self.sunion.handle(sunion.FrameArrived(stream, frame), now)
+                    except GapFound:
+                        broken.add(feed)
+        for feed in broken:
+            self._consume(FeedLost(feed), now, effects)
+
+    def _job_done(self, done: JobDone, now: int, effects: list[Effect]) -> None:
+        for effect in self.versions.handle(done, now):
+            if isinstance(effect, Advanced):
+                self._advanced(effect, now, effects)
+            elif isinstance(effect, RunJob | CancelJob | DropState):
+                effects.append(effect)
+
+    def _advanced(self, advanced: Advanced, now: int, effects: list[Effect]) -> None:
+        blocks: dict[str, OutputBlock] = {block.stream: block for block in advanced.outputs}
+        stop = advanced.stop
+        if advanced.line is Line.REBUILD:
+            return
+        for stream, output in self.soutputs.items():
+            block = blocks.get(stream)
+            if advanced.line is Line.STABLE:
+                self._emit(output.handle(soutput.StableComputed(stop, block), now), effects)
+            else:
+                tainted = stream in advanced.tainted
+                event = soutput.LiveComputed(stop, block, tainted)
+                self._emit(output.handle(event, now), effects)
+        if advanced.line is Line.LIVE:
+            self.sunion.handle(sunion.LiveTaken(stop), now)
+            return
+        live = self.versions.live_position
+        if live is not None and live <= stop:
+            self._drop_live(now, effects)
+        undo = self.settings.reconcile is Reconcile.UNDO
+        keep_from = self.versions.marker if undo else stop
+        self.sunion.handle(sunion.StableTaken(stop, keep_from), now)
+        self.appender.record = RecoveryRecord(
+            stop,
+            self.versions.marker,
+            tuple(
+                (name, copy.first_id_needed(self.versions.marker))
+                for name, copy in self.copies.items()
+            ),
+            tuple((name, one.base_id) for name, one in self.soutputs.items()),
+        )
+
+    def _emit(self, emitted: list[soutput.EmitFrames], effects: list[Effect]) -> None:
+        for one in emitted:
+            effects += self.provider.streams[one.stream].publish(one.frames)
+            self.appender.add(one.stream, one.frames)
+
+    # -- what the manager orders --------------------------------------------------------
+
+    def _manage(self, event: consistency.ManagerEvent, now: int, effects: list[Effect]) -> None:
+        for order in self.manager.handle(event, now):
+            match order:
+                case consistency.ForkLive():
+                    if self.versions.live_position is None:
+                        clear = self.settings.reconcile is Reconcile.UNDO
+                        self.versions.handle(versions.Fork(clear), now)
+                        position = self.versions.live_position
+                        self.sunion.handle(sunion.LiveTaken(position or 0), now)
+                case consistency.DropLive():
+                    self._drop_live(now, effects)
+                case consistency.ChooseRelease(release):
+                    self.sunion.handle(sunion.ReleaseChosen(release), now)
+                case consistency.EndReconciliation(healed):
+                    self.sunion.handle(sunion.Reconciled(healed), now)
+                    for output in self.soutputs.values():
+                        ended = soutput.ReconciliationEnded(healed)
+                        self._emit(output.handle(ended, now), effects)
+                case consistency.OpenStreams():
+                    for stream in self.provider.streams.values():
+                        stream.open = True
+                case consistency.TellPartner(partner, message):
+                    effects.append(Send(partner, message))
+
+    def _drop_live(self, now: int, effects: list[Effect]) -> None:
+        if self.versions.live_position is not None:
+            for effect in self.versions.handle(versions.ForgetLive(), now):
+                if isinstance(effect, CancelJob | DropState):
+                    effects.append(effect)
+        self.sunion.handle(sunion.LiveGone(), now)
+
+    # -- what to compute next -----------------------------------------------------------
+
+    def _decide(self, now: int, effects: list[Effect]) -> None:
+        """Between two jobs: notice what has changed, then start the next job."""
+        while self.versions.job is None and now >= self._retry_job_at:
+            before = self.manager.state
+            match before:
+                case NodeState.RECOVERING | NodeState.STABLE:
+                    if self._begin_stable(now, effects):
+                        return
+                    if self.versions.rebuilt:
+                        self._look(now, effects)
+                    if self.manager.state is NodeState.RECOVERING and self._has_caught_up():
+                        self._manage(consistency.CaughtUp(healed=True), now, effects)
+                case NodeState.STABILIZATION:
+                    if self._begin_redo(now, effects):
+                        return
+                    live = self.versions.live_position
+                    outstanding = any(one.outstanding for one in self.soutputs.values())
+                    healed = live is None and not outstanding
+                    self._manage(consistency.CaughtUp(healed), now, effects)
+                case _:
+                    self._look(now, effects)
+                    unchanged = self.manager.state is before
+                    if unchanged and self._begin_live(now, effects):
+                        return
+            if self.manager.state is before:
+                return
+
+    def _look(self, now: int, effects: list[Effect]) -> None:
+        for effect in self.sunion.handle(sunion.LookAtBuckets(), now):
+            match effect:
+                case sunion.ReportFailure():
+                    self._manage(consistency.InputFailed(), now, effects)
+                case sunion.RequestReconciliation():
+                    live = self.versions.live_position
+                    touched = live is not None and live > self.versions.stable_position
+                    touched |= any(one.outstanding for one in self.soutputs.values())
+                    self._manage(consistency.InputsCorrected(touched), now, effects)
+                case sunion.WithdrawRequest():
+                    self._manage(consistency.CorrectionWithdrawn(), now, effects)
+
+    def _begin_redo(self, now: int, effects: list[Effect]) -> bool:
+        """A redo job, or first a job of the live version beside it if that is due."""
+        self.sunion.handle(sunion.LookAtBuckets(reconciling=True), now)
+        target = self.sunion.stable_target()
+        live = self.versions.live_position
+        last_job = live is not None and self.sunion.redo_stop(target) >= max(live, target)
+        if live is not None and not last_job and not self._live_had_turn:
+            self._live_had_turn = self._begin_live(now, effects)
+            if self._live_had_turn:
+                return True
+        self._live_had_turn = False
+        return self._begin_stable(now, effects)
+
+    def _begin_stable(self, now: int, effects: list[Effect]) -> bool:
+        position = self.versions.stable_position
+        target = self.sunion.stable_target()
+        if not self.versions.rebuilt:
+            if target < position:
+                return False
+            slices = self.sunion.slices(self.versions.marker, position, stable_only=True)
+            discard = tuple((name, FAR_FUTURE) for name in self.soutputs)
+            begin = versions.Begin(Line.REBUILD, position, slices, discard)
+        else:
+            if target <= position:
+                return False
+            stop = self.sunion.redo_stop(target)
+            slices = self.sunion.slices(position, stop, stable_only=True)
+            emit_from = tuple((name, one.emit_from(False)) for name, one in self.soutputs.items())
+            begin = versions.Begin(Line.STABLE, stop, slices, emit_from)
+        self._begin(begin, now, effects)
+        return True
+
+    def _begin_live(self, now: int, effects: list[Effect]) -> bool:
+        position = self.versions.live_position
+        if position is None:
+            return False
+        stop = self.sunion.live_target(now)
+        if stop <= position:
+            return False
+        unstable = self.sunion.unstable_inputs(stop)
+        tainted = frozenset(
+            name for name, reached_by in self._reached_by.items() if reached_by & unstable
+        )
+        every_tainted = tainted | self.versions.tainted
+        emit_from = tuple(
+            (name, one.emit_from(name in every_tainted)) for name, one in self.soutputs.items()
+        )
+        slices = self.sunion.slices(position, stop, stable_only=False)
+        self._begin(versions.Begin(Line.LIVE, stop, slices, emit_from, tainted), now, effects)
+        return True
+
+    def _begin(self, begin: versions.Begin, now: int, effects: list[Effect]) -> None:
+        for effect in self.versions.handle(begin, now):
+            if isinstance(effect, RunJob):
+                effects.append(effect)
+
+    def _has_caught_up(self) -> bool:
+        """Whether the rebuilt state is about where the producers are, for every input."""
+        if not self.versions.rebuilt:
+            return False
+        return all(
+            one.main is not None
+            and one.newest_boundary - one.copy.boundary <= self.timing.alpha_x_us
+            for one in self.consumer.upstreams.values()
+        )
+
+    # -- what others are told, and when to look again -----------------------------------
+
+    def _state_of(self, stream: str) -> StreamState:
+        if self.manager.state is NodeState.RECOVERING:
+            return StreamState.RECOVERING
+        output = self.soutputs[stream]
+        stuck = self.sunion.release is sunion.Release.SUSPEND
+        if stuck and output.state is SOutputState.STABLE:
+            failed = self.manager.state is not NodeState.STABILIZATION
+            return StreamState.UP_FAILURE if failed else StreamState.STABILIZATION
+        return output.reported_state()
+
+    def _set_timer(self, now: int, effects: list[Effect]) -> None:
+        times = [self.consumer.next_due, self.manager.deadline, self.appender.retry_at]
+        if self.versions.job is None:
+            times.append(self.sunion.next_deadline())
+            times.append(self._retry_job_at)
+        at = min((one for one in times if one > now), default=FAR_FUTURE)
+        if at != self._timer_at and at != FAR_FUTURE:
+            self._timer_at = at
+            effects.append(SetTimer(at))
+
+    def validate(self) -> None:
+        """Every invariant of every machine; the simulator and the tests call it."""
+        for machine in (self.sunion, self.manager, self.versions, self.consumer, self.provider):
+            machine.validate()
+        for output in self.soutputs.values():
+            output.validate()
+
+
+def whole_frames(logged: LoggedStream) -> LoggedStream:
+    """The frames up to the last BOUNDARY: what follows it was cut off in the middle."""
+    frames = list(logged.frames)
+    while frames and frames[-1].header.kind is not Kind.BOUNDARY:
+        frames.pop()
+    return LoggedStream(logged.stream, logged.first_id, tuple(frames))

@@ -1,0 +1,144 @@
+"""Serving a stream: feeds to any number of subscribers, each from where it is.
+
+Theory of operation. A served stream keeps an index of its untrimmed stable frames and of the
+tentative frames that no stable ones have replaced yet. The tuples are behind opaque handles:
+in memory, or places in the durable log. A new subscriber is sent what it lacks, stable tuples
+by id and tentative ones by time, as one message; from then on it gets every frame as it is
+published. Feed messages are counted, so that the subscriber notices a lost one, and heartbeat
+replies repeat the count, so that it notices when the last one was lost.
+
+While the stream is closed (its replica is recovering) subscribers are refused.
+
+When tentative frames exceed their limit the oldest go first. Stable frames never go except by
+acknowledgement.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+
+from holdfast.core.acknowledgements import Acknowledged, Acknowledgements
+from holdfast.core.effects import Effect, Send, TrimLog
+from holdfast.core.frame import Header, Kind
+from holdfast.core.messages import (
+    FeedFrames,
+    HeartbeatRequest,
+    StreamFrame,
+    Subscribe,
+    SubscribeRefused,
+)
+
+KEPT_AS_TENTATIVE = (Kind.TENTATIVE, Kind.TENTATIVE_BOUNDARY)
+
+
+class ServedStream:
+    """One stream as its provider keeps it."""
+
+    def __init__(
+        self,
+        stream: str,
+        consumers: tuple[str, ...],
+        first_id: int = 0,
+        frames: tuple[StreamFrame, ...] = (),
+        tentative_frames_max: int = 10_000,
+    ) -> None:
+        self.stream = stream
+        self.open = True
+        self.next_id = first_id
+        self.boundary = 0
+        self.tentative_boundary = 0
+        self.stable: list[StreamFrame] = []
+        self.tentative: deque[StreamFrame] = deque(maxlen=tentative_frames_max)
+        self.acknowledgements = Acknowledgements(stream, consumers, first_id)
+        self._sent: dict[tuple[str, int], int] = {}
+        for frame in frames:
+            self._keep(frame)
+
+    @property
+    def first_id(self) -> int:
+        """The first id that can still be asked for."""
+        return self.acknowledgements.trimmed_below
+
+    def publish(self, frames: tuple[StreamFrame, ...]) -> list[Effect]:
+        """Keep new frames and send them to every subscriber."""
+        for frame in frames:
+            self._keep(frame)
+        effects: list[Effect] = []
+        for (consumer, feed), sent in self._sent.items():
+            self._sent[consumer, feed] = sent + 1
+            effects.append(Send(consumer, FeedFrames(feed, sent, frames)))
+        return effects
+
+    def subscribe(self, consumer: str, request: Subscribe) -> list[Effect]:
+        """Send what the subscriber lacks, and everything new from now on."""
+        if not self.open:
+            return [Send(consumer, SubscribeRefused(request.feed, "recovering"))]
+        if request.next_id < self.first_id:
+            reason = f"trimmed below {self.first_id}, asked for {request.next_id}"
+            return [Send(consumer, SubscribeRefused(request.feed, reason))]
+        self._sent[consumer, request.feed] = 1
+        return [Send(consumer, FeedFrames(request.feed, 0, self._lacking(request)))]
+
+    def unsubscribe(self, consumer: str, feed: int) -> None:
+        self._sent.pop((consumer, feed), None)
+
+    def hear(self, consumer: str, request: HeartbeatRequest) -> list[tuple[int, int]]:
+        """Drop the consumer's feeds it no longer wants; what was sent on the others."""
+        mine = [key for key in self._sent if key[0] == consumer]
+        for key in mine:
+            if key[1] not in request.feeds and key[1] <= request.newest_feed:
+                del self._sent[key]
+        return [(key[1], self._sent[key]) for key in mine if key in self._sent]
+
+    def acknowledge(self, consumer: str, first_needed: int, now: int) -> list[Effect]:
+        """Note an acknowledgement; trim if it was the last one missing."""
+        event = Acknowledged(consumer, min(first_needed, self.next_id))
+        trims = self.acknowledgements.handle(event, now)
+        if not trims:
+            return []
+        keep = 0
+        while keep < len(self.stable) and self.stable[keep].header.next_id <= self.first_id:
+            keep += 1
+        del self.stable[:keep]
+        return [TrimLog(self.stream, trim.first_needed) for trim in trims]
+
+    def drop_feeds(self) -> None:
+        """Forget all subscribers; they will notice and come back."""
+        self._sent.clear()
+
+    def _keep(self, frame: StreamFrame) -> None:
+        header = frame.header
+        if header.kind is Kind.STABLE:
+            if header.first_id != self.next_id:
+                raise ValueError(f"{self.stream}: id {header.first_id}, next is {self.next_id}")
+            self.stable.append(frame)
+            self.next_id = header.next_id
+        elif header.kind is Kind.BOUNDARY:
+            self.boundary = header.stime_min
+            while self.tentative and self.tentative[0].header.stime_max < self.boundary:
+                self.tentative.popleft()
+        elif header.kind in KEPT_AS_TENTATIVE:
+            self.tentative.append(frame)
+            if header.kind is Kind.TENTATIVE_BOUNDARY:
+                self.tentative_boundary = header.stime_min
+
+    def _lacking(self, request: Subscribe) -> tuple[StreamFrame, ...]:
+        start = bisect_right(self.stable, request.next_id, key=lambda kept: kept.header.next_id)
+        frames = self.stable[start:]
+        if frames and frames[0].header.stime_min < request.tentative_boundary:
+            stime = request.tentative_boundary
+            frames.insert(0, StreamFrame(Header(Kind.UNDO, request.next_id, 0, stime, stime)))
+        stime = self.boundary
+        frames.append(StreamFrame(Header(Kind.BOUNDARY, self.next_id, 0, stime, stime, stime)))
+        since = max(self.boundary, request.tentative_boundary)
+        frames += [kept for kept in self.tentative if kept.header.stime_max >= since]
+        return tuple(frames)
+
+    def validate(self) -> None:
+        next_id = None
+        for frame in self.stable:
+            if next_id is not None and frame.header.first_id != next_id:
+                raise ValueError(f"{self.stream}: ids jump from {next_id} in {frame.header}")
+            next_id = frame.header.next_id
+        self.acknowledgements.validate()

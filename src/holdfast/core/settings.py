@@ -1,0 +1,111 @@
+"""What the machines of one process are told when they start: names, neighbours, knobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+SECOND_US = 1_000_000
+
+
+class Policy(Enum):
+    """What to do with new tuples while an input is failed, or while reconciling."""
+
+    SUSPEND = "suspend"
+    DELAY = "delay"
+    PROCESS = "process"
+
+
+class Reconcile(Enum):
+    """How a reconciliation gets back to the state before the failure."""
+
+    CHECKPOINT = "checkpoint"
+    UNDO = "undo"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The times of a fragment, in microseconds.
+
+    bucket_us              the length of a bucket.
+    delay_us, alpha        X and α: SUnion may hold a tuple for αX.
+    heartbeat_interval_us  how often every replica of every upstream neighbour is asked.
+    misses_until_down      unanswered heartbeats after which a peer counts as gone.
+    partner_timeout_us     how long a partner may think about postponing.
+    postpone_lease_us      how long a postponement holds when it is not renewed.
+    redo_buckets           buckets per redo job, so that a second version gets its turn.
+    partial_redo_buckets   a corrected stretch this long is reconciled though newer buckets
+                           are still tentative: rolling failures must not put it off for ever.
+    record_interval_us     how often the recovery record is written at most.
+    retry_us               the pause before a failed append or job is tried again.
+    """
+
+    bucket_us: int = 200_000
+    delay_us: int = 3 * SECOND_US
+    alpha: float = 0.9
+    heartbeat_interval_us: int = 250_000
+    misses_until_down: int = 3
+    partner_timeout_us: int = 500_000
+    postpone_lease_us: int = 6 * SECOND_US
+    redo_buckets: int = 50
+    partial_redo_buckets: int = 150
+    record_interval_us: int = SECOND_US
+    retry_us: int = 100_000
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < 1:
+            raise ValueError(f"alpha is between 0 and 1; got {self.alpha}")
+        if not 0 < self.bucket_us < self.alpha_x_us:
+            raise ValueError(
+                f"a bucket ({self.bucket_us} µs) is shorter than αX ({self.alpha_x_us} µs)"
+            )
+
+    @property
+    def alpha_x_us(self) -> int:
+        """How long SUnion may hold a tuple."""
+        return int(self.delay_us * self.alpha)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A stream a process reads, and the addresses of all who can provide it."""
+
+    stream: str
+    producers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A stream a process provides.
+
+    reached_by  the inputs whose tuples can shape it: only they can make it tentative.
+    consumers   everyone who must acknowledge a tuple before it may be trimmed.
+    """
+
+    stream: str
+    reached_by: frozenset[str]
+    consumers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSettings:
+    """One replica of a fragment."""
+
+    address: str
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    partners: tuple[str, ...] = ()
+    timing: Timing = field(default_factory=Timing)
+    while_failed: Policy = Policy.PROCESS
+    while_stabilizing: Policy = Policy.PROCESS
+    reconcile: Reconcile = Reconcile.CHECKPOINT
+    tentative_frames_max: int = 10_000
+
+    def __post_init__(self) -> None:
+        names = {one.stream for one in self.inputs}
+        if not names:
+            raise ValueError(f"{self.address}: a fragment has at least one input")
+        for output in self.outputs:
+            if not output.reached_by <= names:
+                unknown = sorted(output.reached_by - names)
+                raise ValueError(f"{self.address}: {output.stream} depends on unknown {unknown}")

@@ -1,0 +1,151 @@
+"""What a consumer holds of one stream: its stable tuples, and tentative ones laid over them.
+
+Theory of operation. Stable tuples are the same on every replica that provides the stream, so
+a copy needs only the next id to know which are new: it takes each once, from whichever feed
+brings it first, and a gap means that messages were lost. A frame may hold tuples the copy
+already has (replicas cut their streams into frames differently); the copy then notes how many
+rows to skip, because it cannot look inside.
+
+Tentative tuples differ between replicas, so ids say nothing about them. They are placed by
+time: a copy takes a tentative tuple only if its stime is at or after both the stable boundary
+and the tentative boundary, that is, only about times about which nothing was said before.
+Tentative tuples are therefore never corrected by other tentative tuples, and never doubled by
+changing to another replica. Stable tuples replace the tentative ones of their times as the
+stable boundary passes over them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from holdfast.core.frame import Header, Kind
+from holdfast.core.machine import ProtocolError
+from holdfast.core.messages import StreamFrame
+
+FAR_FUTURE = 1 << 62
+
+
+@dataclass(slots=True)
+class Held:
+    """A received frame: the rows from ``skip`` on, of stime ``stime_from`` on, are ours."""
+
+    header: Header
+    block: object
+    skip: int
+    stime_from: int
+    arrived: int
+
+
+class GapFound(Exception):
+    """A frame is not the next one: something before it was lost."""
+
+
+class StreamCopy:
+    """The received part of one stream."""
+
+    def __init__(self, stream: str, next_id: int = 0) -> None:
+        self.stream = stream
+        self.next_id = next_id
+        self.boundary = 0
+        self.tentative_boundary = 0
+        self.cut = 0
+        self.progressed_at = 0
+        self.stable: deque[Held] = deque()
+        self.tentative: deque[Held] = deque()
+        # (arrival, stime_max) of everything not yet processed, for the deadline of buckets.
+        self.ages: deque[tuple[int, int]] = deque()
+        # (first id, stime_max) of stable frames, to say from which id on a time is covered.
+        self._ids_by_stime: deque[tuple[int, int]] = deque()
+
+    @property
+    def live_boundary(self) -> int:
+        """How far in time the stream has been heard of, stable or tentative."""
+        return max(self.boundary, self.tentative_boundary)
+
+    def take(self, frame: StreamFrame, now: int) -> Held | None:
+        """Take a frame; returns what was new in it, if it held tuples and any were."""
+        header = frame.header
+        kind = header.kind
+        if kind is Kind.BOUNDARY:
+            self._take_boundary(header, now)
+        elif kind is Kind.STABLE:
+            return self._take_stable(header, frame.block, now)
+        elif kind is Kind.TENTATIVE:
+            return self._take_tentative(header, frame.block, now)
+        elif kind is Kind.TENTATIVE_BOUNDARY and header.stime_min > self.tentative_boundary:
+            if header.stime_min > self.live_boundary:
+                self.progressed_at = now
+            self.tentative_boundary = header.stime_min
+        return None
+
+    def _take_boundary(self, header: Header, now: int) -> None:
+        if header.first_id > self.next_id:
+            raise GapFound(f"{self.stream}: boundary at id {header.first_id}, have {self.next_id}")
+        if header.stime_min > self.boundary:
+            if header.stime_min > self.live_boundary:
+                self.progressed_at = now
+            self.boundary = header.stime_min
+            self._raise_cut(header.stime_min)
+
+    def _take_stable(self, header: Header, block: object, now: int) -> Held | None:
+        if header.first_id > self.next_id:
+            raise GapFound(f"{self.stream}: tuple {header.first_id} came, {self.next_id} is next")
+        if header.next_id <= self.next_id:
+            return None
+        skip = self.next_id - header.first_id
+        held = Held(header, block, skip, 0, now)
+        self._ids_by_stime.append((self.next_id, header.stime_max))
+        self.next_id = header.next_id
+        self.stable.append(held)
+        self.ages.append((now, header.stime_max))
+        self._raise_cut(header.stime_max + 1)
+        return held
+
+    def _take_tentative(self, header: Header, block: object, now: int) -> Held | None:
+        stime_from = max(self.cut, self.tentative_boundary)
+        if header.stime_max < stime_from:
+            return None
+        held = Held(header, block, 0, stime_from, now)
+        self.tentative.append(held)
+        self.ages.append((now, header.stime_max))
+        return held
+
+    def _raise_cut(self, stime: int) -> None:
+        """Stable tuples now stand for everything older than ``stime``."""
+        self.cut = max(self.cut, stime)
+        while self.tentative and self.tentative[0].header.stime_max < self.cut:
+            self.tentative.popleft()
+
+    def drop_stable_below(self, stime: int) -> None:
+        """Forget stable tuples that no version will read again."""
+        while self.stable and self.stable[0].header.stime_max < stime:
+            self.stable.popleft()
+
+    def drop_tentative_below(self, stime: int) -> None:
+        """Forget tentative tuples that the live version has processed."""
+        while self.tentative and self.tentative[0].header.stime_max < stime:
+            self.tentative.popleft()
+
+    def forget_ages_below(self, stime: int) -> None:
+        """Tuples older than ``stime`` have been processed: no deadline waits for them."""
+        while self.ages and self.ages[0][1] < stime:
+            self.ages.popleft()
+
+    def first_id_needed(self, stime: int) -> int:
+        """The first id whose tuple may be as new as ``stime``; forgets what is older."""
+        while self._ids_by_stime and self._ids_by_stime[0][1] < stime:
+            self._ids_by_stime.popleft()
+        return self._ids_by_stime[0][0] if self._ids_by_stime else self.next_id
+
+    def validate(self) -> None:
+        end = None
+        for held in self.stable:
+            start = held.header.first_id + held.skip
+            if end is not None and start != end:
+                raise ProtocolError(f"{self.stream}: held ids jump from {end} to {start}")
+            end = held.header.next_id
+        if end is not None and end != self.next_id:
+            raise ProtocolError(f"{self.stream}: holds ids up to {end}, next is {self.next_id}")
+        if self.boundary > self.cut:
+            raise ProtocolError(f"{self.stream}: boundary {self.boundary} above cut {self.cut}")

@@ -1,0 +1,412 @@
+"""The upstream monitor: from which replica does a consumer take one input stream.
+
+Theory of operation. Every replica that can provide the stream is asked for heartbeats, and
+says for the stream its state, how far it is stable and how far it goes at all. From that each
+replica has a use:
+
+- *current*: STABLE, and about as far as anyone;
+- *live*: UP_FAILURE, or STABILIZATION with a second version, and about as far as anyone;
+- *correcting*: STABILIZATION, or STABLE but far behind: good for stable tuples, not for news;
+- none: silent, recovering.
+
+The consumer follows a current replica if there is one. Otherwise it follows a live replica
+for news and, at the same time, a correcting one for corrections, if it is ahead of what the
+live one has of the stable stream. Otherwise it takes what there is. It stays with what it has
+when that is as good: changing costs a little and gains nothing. A replica that calls itself
+stable but falls behind another stable one is left, because it is about to fail: its own αX
+and ours would end at the same moment.
+
+A feed continues where the consumer is, by id and by time (see stream_copy.py). Feed messages
+are counted: a gap, or a heartbeat that says that more was sent than came, and came no later
+than the next heartbeat, means that messages were lost, and the feed is opened anew. What a
+feed carries is itself news of its replica's state, faster than heartbeats: tentative tuples,
+an UNDO, a REC_DONE.
+
+When no current replica is known the stream is *hopeless* for the moment, which SUnion uses
+not to wait in vain.
+
+The states say what is being followed; every change of source is a transition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import ClassVar, TypeAlias
+
+from holdfast.core.frame import Kind
+from holdfast.core.machine import Machine, PeerError
+from holdfast.core.messages import (
+    FeedFrames,
+    Message,
+    StreamFrame,
+    StreamReport,
+    StreamState,
+    Subscribe,
+    Unsubscribe,
+)
+from holdfast.core.stream_copy import StreamCopy
+
+
+class Following(Enum):
+    NOTHING = "nothing"
+    STABLE = "a stable replica"
+    LIVE = "a live replica"
+    LIVE_AND_CORRECTIONS = "a live replica and a correcting one"
+    CORRECTIONS = "a correcting replica"
+
+
+class Trigger(Enum):
+    FOUND_STABLE = "found stable"
+    FOUND_LIVE = "found live"
+    FOUND_LIVE_AND_CORRECTIONS = "found live and correcting"
+    FOUND_CORRECTIONS = "found correcting"
+    LOST_ALL = "lost all"
+
+
+FOUND = {
+    Following.STABLE: Trigger.FOUND_STABLE,
+    Following.LIVE: Trigger.FOUND_LIVE,
+    Following.LIVE_AND_CORRECTIONS: Trigger.FOUND_LIVE_AND_CORRECTIONS,
+    Following.CORRECTIONS: Trigger.FOUND_CORRECTIONS,
+    Following.NOTHING: Trigger.LOST_ALL,
+}
+
+_N, _S, _L = Following.NOTHING, Following.STABLE, Following.LIVE
+_B, _C = Following.LIVE_AND_CORRECTIONS, Following.CORRECTIONS
+
+TABLE: Mapping[tuple[Enum, Enum], Enum] = {
+    (_N, Trigger.FOUND_STABLE): _S,
+    (_N, Trigger.FOUND_LIVE): _L,
+    (_N, Trigger.FOUND_LIVE_AND_CORRECTIONS): _B,
+    (_N, Trigger.FOUND_CORRECTIONS): _C,
+    (_S, Trigger.FOUND_STABLE): _S,  # another one
+    (_S, Trigger.FOUND_LIVE): _L,
+    (_S, Trigger.FOUND_LIVE_AND_CORRECTIONS): _B,
+    (_S, Trigger.FOUND_CORRECTIONS): _C,
+    (_S, Trigger.LOST_ALL): _N,
+    (_L, Trigger.FOUND_STABLE): _S,
+    (_L, Trigger.FOUND_LIVE): _L,
+    (_L, Trigger.FOUND_LIVE_AND_CORRECTIONS): _B,
+    (_L, Trigger.FOUND_CORRECTIONS): _C,
+    (_L, Trigger.LOST_ALL): _N,
+    (_B, Trigger.FOUND_STABLE): _S,
+    (_B, Trigger.FOUND_LIVE): _L,
+    (_B, Trigger.FOUND_LIVE_AND_CORRECTIONS): _B,
+    (_B, Trigger.FOUND_CORRECTIONS): _C,
+    (_B, Trigger.LOST_ALL): _N,
+    (_C, Trigger.FOUND_STABLE): _S,
+    (_C, Trigger.FOUND_LIVE): _L,
+    (_C, Trigger.FOUND_LIVE_AND_CORRECTIONS): _B,
+    (_C, Trigger.FOUND_CORRECTIONS): _C,
+    (_C, Trigger.LOST_ALL): _N,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PeerReported:
+    """A heartbeat reply: the stream's report and what was sent on our feeds."""
+
+    peer: str
+    report: StreamReport
+    sent: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSilent:
+    """The failure detector gave the peer up."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class FeedArrived:
+    """A message of one of our feeds, or of one we have left."""
+
+    peer: str
+    message: FeedFrames
+
+
+@dataclass(frozen=True, slots=True)
+class FeedBroken:
+    """A feed was refused, its connection broke or it skipped tuples."""
+
+    feed: int
+
+
+UpstreamEvent: TypeAlias = PeerReported | PeerSilent | FeedArrived | FeedBroken
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Send a message to a replica of the upstream neighbour."""
+
+    peer: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class TakeFrame:
+    """A frame for whoever uses the stream."""
+
+    frame: StreamFrame
+    feed: int
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeSource:
+    """Whether a stable, current replica of the stream is known has changed."""
+
+    hopeless: bool
+
+
+UpstreamEffect: TypeAlias = Tell | TakeFrame | JudgeSource
+
+
+@dataclass(slots=True)
+class Feed:
+    """An open subscription."""
+
+    peer: str
+    id: int
+    opened_at: int
+    received: int = 0
+    sent_before: int = 0
+    stable_next: int = 0
+
+
+class FeedIds:
+    """Feed ids of one consumer: unique among its streams, and among its lives.
+
+    They grow with time, so that an id of an earlier life of the process never returns.
+    """
+
+    def __init__(self) -> None:
+        self.newest = 0
+
+    def issue(self, now: int) -> int:
+        self.newest = max(self.newest + 1, now)
+        return self.newest
+
+
+class Upstream(Machine[Following, Trigger]):
+    """One input stream's sources."""
+
+    TABLE: ClassVar[Mapping[tuple[Enum, Enum], Enum]] = TABLE
+
+    def __init__(
+        self,
+        owner: str,
+        producers: tuple[str, ...],
+        copy: StreamCopy,
+        feed_ids: FeedIds,
+        behind_us: int,
+        reply_us: int,
+    ) -> None:
+        super().__init__(f"{owner} upstream of {copy.stream}", Following.NOTHING)
+        self.copy = copy
+        self.producers = producers
+        self.main: Feed | None = None
+        self.corrections: Feed | None = None
+        self.hopeless = False
+        self._feed_ids = feed_ids
+        self.reports: dict[str, StreamReport] = {}
+        self._behind_us = behind_us
+        self._reply_us = reply_us
+
+    @property
+    def newest_boundary(self) -> int:
+        """How far the most advanced reachable replica is stable."""
+        return max((report.boundary for report in self.reports.values()), default=0)
+
+    def feeds_at(self, peer: str) -> tuple[int, ...]:
+        return tuple(feed.id for feed in self._feeds() if feed.peer == peer)
+
+    def handle(self, event: UpstreamEvent, now: int) -> list[UpstreamEffect]:
+        match event:
+            case PeerReported(peer, report, sent):
+                self.reports[peer] = report
+                return self._compare_feeds(peer, sent, now) + self._choose(now)
+            case PeerSilent(peer):
+                self.reports.pop(peer, None)
+                return self._choose(now)
+            case FeedArrived(peer, message):
+                return self._arrived(peer, message, now)
+            case FeedBroken(feed_id):
+                return [
+                    effect
+                    for feed in self._feeds()
+                    if feed.id == feed_id
+                    for effect in self._reopen(feed, now)
+                ]
+
+    # -- feeds --------------------------------------------------------------------------
+
+    def _feeds(self) -> list[Feed]:
+        return [feed for feed in (self.main, self.corrections) if feed is not None]
+
+    def _arrived(self, peer: str, message: FeedFrames, now: int) -> list[UpstreamEffect]:
+        feed = next((feed for feed in self._feeds() if feed.id == message.feed), None)
+        if feed is None:
+            return [Tell(peer, Unsubscribe(message.feed))]
+        if message.seq != feed.received:
+            return self._reopen(feed, now)
+        feed.received += 1
+        effects: list[UpstreamEffect] = []
+        for frame in message.frames:
+            self._check(feed, frame)
+            effects.append(TakeFrame(frame, feed.id))
+        return effects + self._learn(feed.peer, message.frames, now)
+
+    def _check(self, feed: Feed, frame: StreamFrame) -> None:
+        header = frame.header
+        if header.kind is Kind.STABLE:
+            feed.stable_next = header.next_id
+        elif header.kind is Kind.UNDO and header.first_id < feed.stable_next:
+            raise PeerError(
+                f"{self.name}: {feed.peer} undoes from {header.first_id}, "
+                f"but sent stable tuples up to {feed.stable_next}\n{self.story()}"
+            )
+
+    def _learn(self, peer: str, frames: tuple[StreamFrame, ...], now: int) -> list[UpstreamEffect]:
+        """The state of a replica shows in what it sends."""
+        report = self.reports.get(peer)
+        if report is None:
+            return []
+        state = report.state
+        for frame in frames:
+            kind = frame.header.kind
+            if kind is Kind.TENTATIVE_BOUNDARY and state is StreamState.STABLE:
+                state = StreamState.UP_FAILURE
+            elif kind is Kind.UNDO and state is StreamState.UP_FAILURE:
+                state = StreamState.STABILIZATION
+            elif kind is Kind.REC_DONE and state is StreamState.STABILIZATION:
+                state = StreamState.STABLE
+        if state is report.state:
+            return []
+        self.reports[peer] = replace(report, state=state)
+        return self._choose(now)
+
+    def _compare_feeds(self, peer: str, sent: Mapping[int, int], now: int) -> list[UpstreamEffect]:
+        """Open feeds anew that lost messages without our noticing."""
+        effects: list[UpstreamEffect] = []
+        for feed in self._feeds():
+            if feed.peer != peer or now - feed.opened_at < self._reply_us:
+                continue
+            if feed.id not in sent or feed.received < feed.sent_before:
+                effects += self._reopen(feed, now)
+            else:
+                feed.sent_before = sent[feed.id]
+        return effects
+
+    def _reopen(self, feed: Feed, now: int) -> list[UpstreamEffect]:
+        effects: list[UpstreamEffect] = [Tell(feed.peer, Unsubscribe(feed.id))]
+        fresh = self._open(feed.peer, now, effects)
+        if feed is self.main:
+            self.main = fresh
+        else:
+            self.corrections = fresh
+        return effects
+
+    def _open(self, peer: str, now: int, effects: list[UpstreamEffect]) -> Feed:
+        feed = Feed(peer, self._feed_ids.issue(now), now)
+        position = (self.copy.next_id, self.copy.tentative_boundary)
+        effects.append(Tell(peer, Subscribe(self.copy.stream, feed.id, *position)))
+        return feed
+
+    # -- the choice ---------------------------------------------------------------------
+
+    def _choose(self, now: int) -> list[UpstreamEffect]:
+        main, corrections, following = self._best_sources()
+        effects: list[UpstreamEffect] = []
+        before = self._feeds()
+        by_peer = {feed.peer: feed for feed in before}
+        peers = (self._peer_of(self.main), self._peer_of(self.corrections))
+        if (main, corrections) != peers or following is not self.state:
+            for feed in before:
+                if feed.peer not in (main, corrections):
+                    effects.append(Tell(feed.peer, Unsubscribe(feed.id)))
+            feeds = [
+                None if peer is None else by_peer.get(peer) or self._open(peer, now, effects)
+                for peer in (main, corrections)
+            ]
+            self.main, self.corrections = feeds
+            self.move(FOUND[following], now, f"{main}, {corrections}")
+        hopeless = not self._current()
+        if hopeless != self.hopeless:
+            self.hopeless = hopeless
+            effects.append(JudgeSource(hopeless))
+        return effects
+
+    @staticmethod
+    def _peer_of(feed: Feed | None) -> str | None:
+        return None if feed is None else feed.peer
+
+    def _best_sources(self) -> tuple[str | None, str | None, Following]:
+        current = self._current()
+        if current:
+            return self._pick(self.main, current, stable=True), None, Following.STABLE
+        live = [
+            report_peer
+            for report_peer, report in self.reports.items()
+            if report.state in (StreamState.UP_FAILURE, StreamState.STABILIZATION)
+            and self._is_recent(report.live_boundary)
+        ]
+        correcting = [
+            report_peer
+            for report_peer, report in self.reports.items()
+            if report.state in (StreamState.STABLE, StreamState.STABILIZATION)
+        ]
+        if not live:
+            if not correcting:
+                return None, None, Following.NOTHING
+            return self._pick(self.main, correcting, stable=True), None, Following.CORRECTIONS
+        main = self._pick(self.main, live, stable=False)
+        assert main is not None
+        ahead = [
+            peer
+            for peer in correcting
+            if peer != main and self.reports[peer].boundary > self.reports[main].boundary
+        ]
+        if not ahead:
+            return main, None, Following.LIVE
+        corrections = self._pick(self.corrections, ahead, stable=True)
+        return main, corrections, Following.LIVE_AND_CORRECTIONS
+
+    def _current(self) -> list[str]:
+        return [
+            peer
+            for peer, report in self.reports.items()
+            if report.state is StreamState.STABLE and self._is_recent(report.boundary)
+        ]
+
+    def _is_recent(self, boundary: int) -> bool:
+        newest = max(report.live_boundary for report in self.reports.values())
+        return boundary >= newest - self._behind_us
+
+    def _pick(self, feed: Feed | None, peers: list[str], stable: bool) -> str | None:
+        """The one we have if it is about as far as the best; else the best."""
+
+        def reached(peer: str) -> int:
+            report = self.reports[peer]
+            return report.boundary if stable else report.live_boundary
+
+        furthest = max(reached(peer) for peer in peers)
+        near = [peer for peer in peers if reached(peer) >= furthest - self._behind_us // 3]
+        if feed is not None and feed.peer in near:
+            return feed.peer
+        return min(near, key=self.producers.index)
+
+    def validate(self) -> None:
+        both = self.state is Following.LIVE_AND_CORRECTIONS
+        self.require(both == (self.corrections is not None), "corrections feed and state differ")
+        self.require(
+            (self.state is Following.NOTHING) == (self.main is None), "main feed and state differ"
+        )
+        self.require(
+            self.main is None
+            or self.corrections is None
+            or self.main.peer != self.corrections.peer,
+            "two feeds from one replica",
+        )

@@ -1,0 +1,207 @@
+"""The versions of a fragment: the stable one, the live one beside it, and the job that runs.
+
+Theory of operation. A fragment's state comes in immutable versions, so a version costs what a
+reference costs. The stable version has taken only stable buckets. The live version is forked
+from it when an input fails and takes tentative ones; to reconcile, the stable version goes on
+from where it is. Keeping the stable version's state through the failure is checkpoint/redo
+(WHOLE, FORKED). With undo/redo it is given up when the live version is forked, and rebuilt
+when it is needed, from the empty state and the input since its stream marker: the oldest input
+that contributed to it (CLEARED, CLEARED_FORKED). A replica that restarts after a crash begins
+CLEARED too, and rebuilds in the same way.
+
+One job runs at a time. A job that is no longer wanted is cancelled; if its result comes all
+the same it is dropped.
+
+    WHOLE ──fork──▶ FORKED ──drop live──▶ WHOLE
+    WHOLE ──fork, clear──▶ CLEARED_FORKED ──drop live──▶ CLEARED ──rebuilt──▶ WHOLE
+                           CLEARED_FORKED ──rebuilt──▶ FORKED
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar, TypeAlias
+
+from holdfast.core.effects import CancelJob, DropState, InputSlice, RunJob
+from holdfast.core.events import JobDone, JobFailed, OutputBlock
+from holdfast.core.machine import Machine
+
+
+class VersionsState(Enum):
+    WHOLE = "whole"
+    FORKED = "forked"
+    CLEARED = "cleared"
+    CLEARED_FORKED = "cleared and forked"
+
+
+class Trigger(Enum):
+    FORK = "fork"
+    FORK_AND_CLEAR = "fork and clear"
+    DROP_LIVE = "drop live"
+    REBUILT = "rebuilt"
+
+
+TABLE: Mapping[tuple[Enum, Enum], Enum] = {
+    (VersionsState.WHOLE, Trigger.FORK): VersionsState.FORKED,
+    (VersionsState.WHOLE, Trigger.FORK_AND_CLEAR): VersionsState.CLEARED_FORKED,
+    (VersionsState.FORKED, Trigger.DROP_LIVE): VersionsState.WHOLE,
+    (VersionsState.CLEARED_FORKED, Trigger.DROP_LIVE): VersionsState.CLEARED,
+    (VersionsState.CLEARED, Trigger.REBUILT): VersionsState.WHOLE,
+    (VersionsState.CLEARED_FORKED, Trigger.REBUILT): VersionsState.FORKED,
+}
+
+
+class Line(Enum):
+    STABLE = "stable"
+    LIVE = "live"
+    REBUILD = "rebuild"
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Start the live version; ``clear`` gives the stable version's state up."""
+
+    clear: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetLive:
+    """End the live version and whatever it computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Advance a version to ``stop``. ``tainted`` are the outputs tentative input can reach."""
+
+    line: Line
+    stop: int
+    slices: tuple[InputSlice, ...]
+    emit_from: tuple[tuple[str, int], ...]
+    tainted: frozenset[str] = frozenset()
+
+
+VersionsEvent: TypeAlias = Fork | ForgetLive | Begin | JobDone | JobFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """A version reached ``stop``; a rebuilt one is where the stable version was."""
+
+    line: Line
+    stop: int
+    outputs: tuple[OutputBlock, ...]
+    tainted: frozenset[str]
+
+
+VersionsEffect: TypeAlias = RunJob | CancelJob | DropState | Advanced
+
+
+class Versions(Machine[VersionsState, Trigger]):
+    """The versions of one fragment replica."""
+
+    TABLE: ClassVar[Mapping[tuple[Enum, Enum], Enum]] = TABLE
+
+    def __init__(self, owner: str, position: int, marker: int) -> None:
+        fresh = marker >= position
+        state = VersionsState.WHOLE if fresh else VersionsState.CLEARED
+        super().__init__(f"{owner} versions", state)
+        self.stable_position = position
+        self.marker = marker
+        self.live_position: int | None = None
+        self.tainted: frozenset[str] = frozenset()
+        self.job: tuple[int, Begin] | None = None
+        self._stable_state: object = None
+        self._live_state: object = None
+        self._known: list[object] = []
+        self._next_job = 1
+
+    @property
+    def rebuilt(self) -> bool:
+        """Whether the stable version has its state."""
+        return self.state in (VersionsState.WHOLE, VersionsState.FORKED)
+
+    def handle(self, event: VersionsEvent, now: int) -> list[VersionsEffect]:
+        match event:
+            case Fork(clear):
+                self._fork(clear, now)
+                return []
+            case ForgetLive():
+                return self._forget_live(now)
+            case Begin():
+                return [self._begin(event)]
+            case JobDone():
+                return self._done(event, now)
+            case JobFailed(job, _):
+                if self.job is not None and self.job[0] == job:
+                    self.job = None
+                return []
+
+    def _fork(self, clear: bool, now: int) -> None:
+        # A state that depends on no input is the empty one: nothing to rebuild.
+        rebuild = clear and self.marker < self.stable_position
+        self.move(Trigger.FORK_AND_CLEAR if rebuild else Trigger.FORK, now)
+        self.live_position = self.stable_position
+        self._live_state = self._stable_state
+        if clear:
+            self._stable_state = None
+
+    def _forget_live(self, now: int) -> list[VersionsEffect]:
+        effects: list[VersionsEffect] = []
+        if self.job is not None and self.job[1].line is Line.LIVE:
+            effects.append(CancelJob(self.job[0]))
+            self.job = None
+        self.move(Trigger.DROP_LIVE, now)
+        self.live_position = None
+        self._live_state = None
+        self.tainted = frozenset()
+        return effects + self._drop_unused()
+
+    def _begin(self, begin: Begin) -> RunJob:
+        self.require(self.job is None, "one job at a time")
+        match begin.line:
+            case Line.STABLE:
+                self.require(self.rebuilt, "the stable version has no state to go on from")
+                state, start = self._stable_state, self.stable_position
+            case Line.REBUILD:
+                state, start = None, self.marker
+            case Line.LIVE:
+                self.require(self.live_position is not None, "there is no live version")
+                state, start = self._live_state, self.live_position or 0
+        self.require(begin.stop > start, f"a job from {start} to {begin.stop}")
+        job = self._next_job
+        self._next_job += 1
+        self.job = (job, begin)
+        return RunJob(job, state, start, begin.stop, begin.slices, begin.emit_from)
+
+    def _done(self, done: JobDone, now: int) -> list[VersionsEffect]:
+        if self.job is None or self.job[0] != done.job:
+            return [DropState(done.state)]
+        begin = self.job[1]
+        self.job = None
+        self._known.append(done.state)
+        if begin.line is Line.LIVE:
+            self._live_state, self.live_position = done.state, begin.stop
+            self.tainted |= begin.tainted
+        else:
+            self._stable_state, self.marker = done.state, min(done.marker, begin.stop)
+            self.stable_position = begin.stop
+            if begin.line is Line.REBUILD:
+                self.move(Trigger.REBUILT, now, f"from {self.marker} to {begin.stop}")
+        effects: list[VersionsEffect] = [
+            Advanced(begin.line, begin.stop, done.outputs, self.tainted)
+        ]
+        return effects + self._drop_unused()
+
+    def _drop_unused(self) -> list[VersionsEffect]:
+        used = (self._stable_state, self._live_state)
+        gone = [state for state in self._known if not any(state is one for one in used)]
+        self._known = [state for state in self._known if any(state is one for one in used)]
+        return [DropState(state) for state in gone]
+
+    def validate(self) -> None:
+        forked = self.state in (VersionsState.FORKED, VersionsState.CLEARED_FORKED)
+        self.require(forked == (self.live_position is not None), "live version and state differ")
+        self.require(self.marker <= self.stable_position, "the marker is past the position")
+        self.require(len(self._known) <= 2, f"{len(self._known)} states kept for two versions")

@@ -1,0 +1,1 @@
+"""A simulated world for the protocols: one seed, one run, the very code of the product."""

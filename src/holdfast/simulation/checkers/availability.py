@@ -1,0 +1,156 @@
+"""Availability: what can be shown is shown within X per fragment.
+
+Two checks, sampled. In every replica that is in order, no tuple waits longer than X for its
+bucket to be taken. And for every client: if a fixed path of processes and links has stood
+between a source and the client for long enough, the client has been told about every tuple of
+that source that is older than X per fragment of the path, as stable or tentative.
+
+Paths through a replica whose policy is to suspend promise nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.consistency import NodeState
+from holdfast.core.entry import EntrySettings
+from holdfast.core.settings import Policy
+from holdfast.simulation.checkers import Violation
+from holdfast.simulation.executor import Operator
+from holdfast.simulation.processes import ClientProcess, ReplicaProcess
+
+if TYPE_CHECKING:
+    from holdfast.simulation.world import World
+
+
+class Availability:
+    """Knows every path of a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        spec = world.spec
+        self._operators: dict[str, Operator] = {
+            stream: operator
+            for fragment in spec.fragments
+            for stream, operator in fragment.plan.outputs
+        }
+        self._entries: dict[str, EntrySettings] = {one.stream: one for one in spec.entries}
+        self._producers = spec.producers
+        timing = spec.timing
+        self._x_us = timing.delay_us
+        # What a hop takes when nothing is wrong: filling a bucket, its job, its messages.
+        self._hop_us = 2 * timing.bucket_us + 4 * spec.job_us + 300_000
+        self._notice_us = (timing.misses_until_down + 4) * timing.heartbeat_interval_us
+        self._recovered_at: dict[str, int] = {}
+
+    def sample(self) -> None:
+        for process in self._world.replicas.values():
+            self._check_replica(process)
+        known: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
+        for client in self._world.clients.values():
+            if client.running:
+                self._check_client(client, known)
+
+    def _check_replica(self, process: ReplicaProcess) -> None:
+        now = self._world.clock.now
+        address = process.address
+        settings = process.settings
+        if not process.running or process.slow or process.driver.state is NodeState.RECOVERING:
+            self._recovered_at[address] = now
+            return
+        alone = process.driver.state is NodeState.STABILIZATION
+        suspends = Policy.SUSPEND in (settings.while_failed, settings.while_stabilizing)
+        if suspends or (alone and process.driver.versions.live_position is None):
+            self._recovered_at[address] = now
+            return
+        since = max(self._recovered_at.get(address, 0), process.disturbed_at)
+        deadline = process.driver.sunion.next_deadline()
+        waited = now - (deadline - settings.timing.alpha_x_us)
+        allowed = self._x_us + self._hop_us
+        if waited > allowed and now - since > allowed:
+            raise Violation(
+                "availability",
+                f"in {address} ({process.driver.state.name}) a tuple has waited "
+                f"{waited / 1e6:.3f} s, X is {self._x_us / 1e6:.3f} s\n"
+                f"{process.driver.sunion.story()}",
+            )
+
+    def _check_client(
+        self, client: ClientProcess, known: dict[tuple[str, str], dict[str, tuple[int, int]]]
+    ) -> None:
+        now = self._world.clock.now
+        stream = client.driver.stream
+        for source, (since, depth) in self._paths_to(client.address, stream, known).items():
+            within = depth * (self._x_us + self._hop_us)
+            if now - since < within + (depth + 1) * (self._notice_us + self._x_us):
+                continue
+            shown = client.driver.copy.live_boundary
+            newest = self._newest_before(source, now - within)
+            if newest >= shown:
+                raise Violation(
+                    "availability",
+                    f"{client.address} was told of {stream} up to {shown / 1e6:.3f} s, but "
+                    f"{source} has a tuple of {newest / 1e6:.3f} s and a path of {depth} "
+                    f"fragments has stood since {since / 1e6:.3f} s; now {now / 1e6:.3f} s",
+                )
+
+    def _newest_before(self, source: str, stime: int) -> int:
+        rows = self._world.truth.rows.get(source, [])
+        for row in reversed(rows):
+            if row[0] < stime:
+                return row[0]
+        return -1
+
+    def _paths_to(
+        self, reader: str, stream: str, known: dict[tuple[str, str], dict[str, tuple[int, int]]]
+    ) -> dict[str, tuple[int, int]]:
+        """The sources that reach a reader by a stream: since when, over how many fragments."""
+        best: dict[str, tuple[int, int]] = {}
+        for producer in self._producers[stream]:
+            link_since = self._world.link_stands_since(producer, reader)
+            if link_since is None:
+                continue
+            for source, (since, depth) in self._paths_at(producer, stream, known).items():
+                path = (max(since, link_since), depth)
+                if source not in best or path < best[source]:
+                    best[source] = path
+        return best
+
+    def _paths_at(
+        self, producer: str, stream: str, known: dict[tuple[str, str], dict[str, tuple[int, int]]]
+    ) -> dict[str, tuple[int, int]]:
+        """The same for what a producer itself has of a stream it serves."""
+        if (producer, stream) in known:
+            return known[producer, stream]
+        paths: dict[str, tuple[int, int]] = {}
+        process = self._world.processes[producer]
+        if process.running and not process.slow:
+            if stream in self._entries:
+                if not process.disk.full:
+                    paths = {stream: (process.disturbed_at, 0)}
+            else:
+                paths = self._paths_through(producer, stream, known)
+        known[producer, stream] = paths
+        return paths
+
+    def _paths_through(
+        self, replica: str, stream: str, known: dict[tuple[str, str], dict[str, tuple[int, int]]]
+    ) -> dict[str, tuple[int, int]]:
+        process = self._world.replicas[replica]
+        settings = process.settings
+        if Policy.SUSPEND in (settings.while_failed, settings.while_stabilizing):
+            return {}
+        since = max(process.disturbed_at, self._recovered_at.get(replica, 0))
+        operator = self._operators[stream]
+        by_input = [self._paths_to(replica, name, known) for name in operator.inputs]
+        if operator.blocking:
+            if not all(by_input):
+                return {}
+            since = max(since, *(min(path[0] for path in one.values()) for one in by_input))
+        paths: dict[str, tuple[int, int]] = {}
+        for one in by_input:
+            for source, (source_since, depth) in one.items():
+                path = (max(since, source_since), depth + 1)
+                if source not in paths or path < paths[source]:
+                    paths[source] = path
+        return paths

@@ -1,0 +1,56 @@
+"""Eventual consistency: after healing a client holds what a failure-free run had produced.
+
+The oracle computes every fragment once, over its whole input at a time, with nothing in
+between that could fail.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.simulation.checkers import Violation
+from holdfast.simulation.executor import Row, Tagged
+
+if TYPE_CHECKING:
+    from holdfast.simulation.world import World
+
+
+def oracle(world: World) -> dict[str, list[Row]]:
+    """Every stream as it ought to be."""
+    streams = {entry.stream: world.truth.rows.get(entry.stream, []) for entry in world.spec.entries}
+    stop = world.clock.now + 1
+    for fragment in world.spec.fragments:
+        rows: list[Tagged] = [
+            (stime, stream, number, key, value)
+            for stream in fragment.inputs
+            for number, (stime, key, value) in enumerate(streams[stream])
+            if stime < stop
+        ]
+        _, results, _ = fragment.plan.advance(None, rows, 0, stop)
+        streams |= results
+    return streams
+
+
+def check(world: World) -> None:
+    streams = oracle(world)
+    for client in world.clients.values():
+        stream = client.driver.stream
+        expected = [row for row in streams[stream] if row[0] < client.boundary]
+        got = [row for row in client.stable if row[0] < client.boundary]
+        if got != expected:
+            index = next(
+                (
+                    i
+                    for i, pair in enumerate(zip(got, expected, strict=False))
+                    if pair[0] != pair[1]
+                ),
+                min(len(got), len(expected)),
+            )
+            raise Violation(
+                "eventual consistency",
+                f"{client.address} holds {len(got)} tuples of {stream}, the oracle "
+                f"{len(expected)}; the first difference is at id {index}: "
+                f"{got[index : index + 1]}, not {expected[index : index + 1]}",
+            )
+        if any(row[0] < client.boundary for row in client.tentative):
+            raise Violation("eventual consistency", f"{client.address} keeps tentative tuples")

@@ -1,0 +1,46 @@
+"""Convergence: every replica gives every id to the same stable tuple, in every life.
+
+The first to publish an id decides what it is; whoever differs later is wrong. What is decided
+here is compared with the oracle at the end of a run.
+"""
+
+from __future__ import annotations
+
+from holdfast.core.effects import Append
+from holdfast.core.frame import Kind
+from holdfast.core.messages import StreamFrame
+from holdfast.simulation.checkers import Violation
+from holdfast.simulation.executor import Row
+
+
+class Truth:
+    """The stable tuples of every stream, by id."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[Row]] = {}
+
+    def learn(self, stream: str, frames: tuple[StreamFrame, ...], who: str = "entry") -> None:
+        """Take stable frames of a stream: new ids are noted, known ones compared."""
+        for frame in frames:
+            if frame.header.kind is Kind.STABLE:
+                block: tuple[Row, ...] = frame.block  # type: ignore[assignment]
+                self.compare(stream, frame.header.first_id, block, who)
+
+    def compare(self, stream: str, first_id: int, rows: tuple[Row, ...], who: str) -> None:
+        """``who`` has these rows under the ids from ``first_id`` on."""
+        known = self.rows.setdefault(stream, [])
+        if first_id > len(known):
+            raise Violation("convergence", f"{who} skips ids {len(known)} to {first_id}")
+        overlap = known[first_id : first_id + len(rows)]
+        if tuple(overlap) != rows[: len(overlap)]:
+            raise Violation(
+                "convergence",
+                f"{who} has {rows[: len(overlap)]} as ids {first_id} on of {stream}, "
+                f"others have {tuple(overlap)}",
+            )
+        known.extend(rows[len(overlap) :])
+
+    def check_append(self, address: str, append: Append) -> None:
+        """A replica publishes what it appends."""
+        for stream, frames in append.frames:
+            self.learn(stream, frames, address)

@@ -1,0 +1,34 @@
+"""Progress: once all is well, everyone is stable again and up to date."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.consistency import NodeState
+from holdfast.simulation.checkers import Stall
+
+if TYPE_CHECKING:
+    from holdfast.simulation.world import World
+
+
+def check(world: World) -> None:
+    now = world.clock.now
+    timing = world.spec.timing
+    for address, process in world.replicas.items():
+        if process.driver.state is not NodeState.STABLE:
+            raise Stall(
+                "progress",
+                f"{address} is {process.driver.state.name} at the end\n"
+                f"{process.driver.manager.story()}\n{process.driver.sunion.story()}",
+            )
+        behind = now - process.driver.versions.stable_position
+        if behind > timing.delay_us * (1 + len(world.spec.fragments)):
+            raise Stall("progress", f"{address} is {behind / 1e6:.3f} s behind at the end")
+    for address, client in world.clients.items():
+        behind = now - client.boundary
+        if behind > timing.delay_us * (1 + len(world.spec.fragments)):
+            raise Stall(
+                "progress",
+                f"{address} is {behind / 1e6:.3f} s behind at the end\n"
+                f"{client.driver.consumer.upstreams[client.driver.stream].story()}",
+            )

@@ -1,0 +1,26 @@
+"""Fewest tentative tuples: none at all when no failure lasts as long as αX.
+
+Checked in runs whose schedule is gentle: single short cuts, far apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.simulation.checkers import Violation
+
+if TYPE_CHECKING:
+    from holdfast.simulation.world import World
+
+
+def check(world: World) -> None:
+    if not world.schedule.gentle:
+        return
+    for client in world.clients.values():
+        if client.first_tentative_at is not None:
+            raise Violation(
+                "fewest tentative tuples",
+                f"{client.address} got {client.tentative_count} tentative tuples, the first at "
+                f"{client.first_tentative_at / 1e6:.3f} s, though no failure lasted αX = "
+                f"{world.spec.timing.alpha_x_us / 1e6:.3f} s",
+            )

@@ -1,0 +1,163 @@
+"""The stand-in for Spark: operators on tuples of tuples, with the engine's contract.
+
+advance(state, rows, start, stop) -> (state', results): states are immutable, an advance emits
+exactly the results with start <= stime < stop in a total order, and advancing over several
+buckets at once gives the same results as one at a time. It lives here and nowhere else.
+
+A row is (stime, key, value). Rows come in the order of stime, stream and id. Every operator
+mixes what it reads into the values it writes in an order-sensitive way, so that a lost,
+doubled, late or misplaced input row changes some output row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from holdfast.core.effects import InputSlice, RunJob
+from holdfast.core.events import JobDone, OutputBlock
+
+Row: TypeAlias = tuple[int, int, int]
+Tagged: TypeAlias = tuple[int, str, int, int, int]  # stime, stream, id, key, value
+MODULUS = (1 << 61) - 1
+
+
+def mix(accumulated: int, value: int) -> int:
+    """Fold a value into an accumulator; the order matters."""
+    return (accumulated * 1_000_003 + value + 1) % MODULUS
+
+
+class Operator(Protocol):
+    """One output of a fragment, computed from some of its inputs."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]: ...
+
+    @property
+    def blocking(self) -> bool: ...
+
+    def advance(
+        self, state: object, rows: list[Tagged], start: int, stop: int
+    ) -> tuple[object, list[Row], int]:
+        """New state, results, and the oldest input time the state depends on."""
+
+
+@dataclass(frozen=True)
+class Union:
+    """Merges its inputs and drops the rows of one key."""
+
+    inputs: tuple[str, ...]
+    dropped_key: int = -1
+    blocking: bool = False
+
+    def advance(
+        self, state: object, rows: list[Tagged], start: int, stop: int
+    ) -> tuple[object, list[Row], int]:
+        results = [
+            (stime, key, mix(len(stream), value))
+            for stime, stream, _, key, value in rows
+            if key != self.dropped_key
+        ]
+        return None, results, stop
+
+
+@dataclass(frozen=True)
+class Window:
+    """Tumbling windows per key; a result's stime is the window's end less one."""
+
+    inputs: tuple[str, ...]
+    size_us: int
+    blocking: bool = False
+
+    def advance(
+        self, state: object, rows: list[Tagged], start: int, stop: int
+    ) -> tuple[object, list[Row], int]:
+        # (window start, key) -> (accumulated, oldest stime)
+        windows: dict[tuple[int, int], tuple[int, int]] = dict(state or ())  # type: ignore[call-overload]
+        for stime, _, _, key, value in rows:
+            place = (stime - stime % self.size_us, key)
+            accumulated, oldest = windows.get(place, (0, stime))
+            windows[place] = (mix(accumulated, value), min(oldest, stime))
+        results = []
+        for place in sorted(windows):
+            end = place[0] + self.size_us
+            if end <= stop:
+                accumulated, _ = windows.pop(place)
+                if end - 1 >= start:
+                    results.append((end - 1, place[1], accumulated))
+        marker = min((oldest for _, oldest in windows.values()), default=stop)
+        return tuple(windows.items()), results, min(marker, stop)
+
+
+@dataclass(frozen=True)
+class Join:
+    """Pairs of rows of two streams with equal keys, at most ``within_us`` apart."""
+
+    inputs: tuple[str, ...]
+    within_us: int
+    blocking: bool = True
+
+    def advance(
+        self, state: object, rows: list[Tagged], start: int, stop: int
+    ) -> tuple[object, list[Row], int]:
+        kept: list[Tagged] = list(state or ())  # type: ignore[call-overload]
+        results = []
+        for row in rows:
+            stime, stream, _, key, value = row
+            for other in kept:
+                if other[1] != stream and other[3] == key and stime - other[0] <= self.within_us:
+                    results.append((stime, key, mix(other[4], value)))
+            kept.append(row)
+        kept = [row for row in kept if row[0] > stop - self.within_us]
+        return tuple(kept), results, min((row[0] for row in kept), default=stop)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The operators of a fragment, one per output."""
+
+    outputs: tuple[tuple[str, Operator], ...]
+
+    def advance(
+        self, state: object, rows: list[Tagged], start: int, stop: int
+    ) -> tuple[object, dict[str, list[Row]], int]:
+        """The contract of the engine; ``rows`` in any order."""
+        rows.sort()
+        states: tuple[object, ...] = state or (None,) * len(self.outputs)  # type: ignore[assignment]
+        after = []
+        results = {}
+        marker = stop
+        for (stream, operator), before in zip(self.outputs, states, strict=True):
+            mine = [row for row in rows if row[1] in operator.inputs]
+            operator_state, results[stream], oldest = operator.advance(before, mine, start, stop)
+            after.append(operator_state)
+            marker = min(marker, oldest)
+        return tuple(after), results, marker
+
+
+def read_slice(piece: InputSlice) -> list[Tagged]:
+    """The rows of a slice, each with its stream and id."""
+    block: tuple[Row, ...] = piece.block  # type: ignore[assignment]
+    first_id = piece.header.first_id
+    return [
+        (stime, piece.stream, first_id + index, key, value)
+        for index, (stime, key, value) in enumerate(block)
+        if index >= piece.skip and piece.stime_from <= stime < piece.stime_to
+    ]
+
+
+def run_job(plan: Plan, job: RunJob) -> JobDone:
+    """Carry out a job at once; the simulator decides how long it took."""
+    rows = [row for piece in job.slices for row in read_slice(piece)]
+    state, results, marker = plan.advance(job.state, rows, job.start, job.stop)
+    emit_from = dict(job.emit_from)
+    blocks = []
+    for stream, produced in results.items():
+        fresh = tuple(row for row in produced if row[0] >= emit_from[stream])
+        skipped = len(produced) - len(fresh)
+        if fresh:
+            first, last = fresh[0][0], fresh[-1][0]
+            blocks.append(OutputBlock(stream, len(fresh), skipped, first, last, last, fresh))
+        elif skipped:
+            blocks.append(OutputBlock(stream, 0, skipped, 0, 0, 0, ()))
+    return JobDone(job.job, state, marker, tuple(blocks))

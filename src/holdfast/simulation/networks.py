@@ -1,0 +1,204 @@
+"""Networks to simulate: what runs where, with which operators, policies and times.
+
+``generate`` draws one from a seed: its depth, fan-in and fan-out, blocking and non-blocking
+operators, replicas, policies and times all vary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from holdfast.core.client import ClientSettings
+from holdfast.core.entry import EntrySettings
+from holdfast.core.settings import (
+    SECOND_US,
+    Input,
+    Output,
+    Policy,
+    Reconcile,
+    ReplicaSettings,
+    Timing,
+)
+from holdfast.simulation.executor import Join, Operator, Plan, Union, Window
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A fragment and where its replicas run."""
+
+    name: str
+    plan: Plan
+    addresses: tuple[str, ...]
+    while_failed: Policy
+    while_stabilizing: Policy
+    reconcile: Reconcile
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(
+            dict.fromkeys(name for _, operator in self.plan.outputs for name in operator.inputs)
+        )
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """A whole deployment."""
+
+    timing: Timing
+    entries: tuple[EntrySettings, ...]
+    fragments: tuple[Fragment, ...]
+    clients: tuple[ClientSettings, ...]
+    job_us: int
+
+    @property
+    def producers(self) -> dict[str, tuple[str, ...]]:
+        """Who provides each stream."""
+        found: dict[str, tuple[str, ...]] = {one.stream: (one.address,) for one in self.entries}
+        for fragment in self.fragments:
+            found |= {stream: fragment.addresses for stream, _ in fragment.plan.outputs}
+        return found
+
+    def replica_settings(self) -> dict[str, ReplicaSettings]:
+        """The settings of every replica, by address."""
+        producers, consumers = self.producers, self._consumers()
+        settings = {}
+        for fragment in self.fragments:
+            inputs = fragment.inputs
+            for index, address in enumerate(fragment.addresses):
+                turned = fragment.addresses[index:] + fragment.addresses[:index]
+                settings[address] = ReplicaSettings(
+                    address,
+                    # Replicas start at different producers, to spread the load.
+                    tuple(Input(name, rotate(producers[name], index)) for name in inputs),
+                    tuple(
+                        Output(stream, frozenset(operator.inputs), consumers[stream])
+                        for stream, operator in fragment.plan.outputs
+                    ),
+                    turned[1:],
+                    self.timing,
+                    fragment.while_failed,
+                    fragment.while_stabilizing,
+                    fragment.reconcile,
+                )
+        return settings
+
+    def _consumers(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, list[str]] = {stream: [] for stream in self.producers}
+        for fragment in self.fragments:
+            for stream in fragment.inputs:
+                found[stream] += fragment.addresses
+        for client in self.clients:
+            found[client.input.stream].append(client.address)
+        return {stream: tuple(names) for stream, names in found.items()}
+
+
+def rotate(names: tuple[str, ...], by: int) -> tuple[str, ...]:
+    by %= len(names)
+    return names[by:] + names[:by]
+
+
+def build(
+    timing: Timing,
+    sources: tuple[str, ...],
+    fragments: tuple[Fragment, ...],
+    client_streams: tuple[str, ...],
+    job_us: int = 20_000,
+) -> NetworkSpec:
+    """Connect sources (s0, s1, ...), fragments and one client per watched stream."""
+    bare = NetworkSpec(timing, (), fragments, (), job_us)
+    producers = bare.producers | {name: (f"entry{name[1:]}",) for name in sources}
+    clients = tuple(
+        ClientSettings(f"client{index}", Input(stream, producers[stream]), timing=timing)
+        for index, stream in enumerate(client_streams)
+    )
+    unconnected = NetworkSpec(
+        timing,
+        tuple(EntrySettings(f"entry{name[1:]}", name, ()) for name in sources),
+        fragments,
+        clients,
+        job_us,
+    )
+    consumers = unconnected._consumers()
+    entries = tuple(
+        EntrySettings(
+            entry.address,
+            entry.stream,
+            consumers[entry.stream],
+            boundary_interval_us=max(timing.bucket_us // 2, 50_000),
+            retry_us=timing.retry_us,
+        )
+        for entry in unconnected.entries
+    )
+    return NetworkSpec(timing, entries, fragments, clients, job_us)
+
+
+def generate_timing(random: Random) -> Timing:
+    bucket_us = random.choice([100_000, 200_000, 250_000, 500_000])
+    delay_us = random.choice([2, 3, 5]) * SECOND_US
+    return Timing(
+        bucket_us=bucket_us,
+        delay_us=delay_us,
+        alpha=random.choice([0.6, 0.75, 0.9]),
+        heartbeat_interval_us=random.choice([100_000, 250_000]),
+        partner_timeout_us=random.choice([100_000, 300_000]),
+        redo_buckets=random.choice([1, 5, 20, 50]),
+        partial_redo_buckets=random.choice([30, 150]),
+    )
+
+
+def generate(random: Random) -> NetworkSpec:
+    """A random network of one to four levels."""
+    timing = generate_timing(random)
+    sources = random.randint(1, 4)
+    available = [f"s{index}" for index in range(sources)]
+    fragments = []
+    for level in range(random.choice([1, 1, 2, 2, 3, 4])):
+        for part in range(random.choice([1, 1, 2])):
+            name = f"f{level}{part}"
+            inputs = random.sample(available, min(len(available), random.randint(1, 3)))
+            fragments.append(_generate_fragment(random, name, inputs, timing))
+        available += [
+            stream
+            for fragment in fragments
+            if fragment.name.startswith(f"f{level}")
+            for stream, _ in fragment.plan.outputs
+        ]
+        # Deeper levels read mostly what the levels before produced.
+        available = [one for one in available if one[0] == "f" or random.random() < 0.3] or ["s0"]
+    used = {stream for fragment in fragments for stream in fragment.inputs}
+    outputs = [stream for fragment in fragments for stream, _ in fragment.plan.outputs]
+    ends = [stream for stream in outputs if stream not in used]
+    watched = ends + [stream for stream in outputs if stream in used and random.random() < 0.2]
+    job_us = random.choice([5_000, 20_000, 50_000])
+    read = tuple(f"s{index}" for index in range(sources) if f"s{index}" in used)
+    return build(timing, read, tuple(fragments), tuple(watched), job_us)
+
+
+def _generate_fragment(random: Random, name: str, inputs: list[str], timing: Timing) -> Fragment:
+    outputs: list[tuple[str, Operator]] = []
+    for index in range(random.choice([1, 1, 2])):
+        mine = tuple(random.sample(inputs, random.randint(1, len(inputs))))
+        outputs.append((f"{name}.{index}", _generate_operator(random, mine, timing)))
+    covered = {stream for _, operator in outputs for stream in operator.inputs}
+    if set(inputs) - covered:
+        outputs[0] = (outputs[0][0], _generate_operator(random, tuple(inputs), timing))
+    replicas = random.choice([1, 2, 2, 2, 3])
+    policies = [Policy.PROCESS, Policy.PROCESS, Policy.DELAY, Policy.SUSPEND]
+    return Fragment(
+        name,
+        Plan(tuple(outputs)),
+        tuple(f"{name}{letter}" for letter in "abc"[:replicas]),
+        random.choice(policies),
+        random.choice(policies),
+        random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO]),
+    )
+
+
+def _generate_operator(random: Random, inputs: tuple[str, ...], timing: Timing) -> Operator:
+    kind = random.random()
+    if kind < 0.35:
+        return Window(inputs, timing.bucket_us * random.choice([1, 3, 10]) + random.choice([0, 77]))
+    if kind < 0.6 and len(inputs) == 2:
+        return Join(inputs, timing.bucket_us * random.choice([1, 4]))
+    return Union(inputs, random.choice([-1, 0, 1]))

@@ -1,0 +1,312 @@
+"""Simulated processes: they carry out the effects of a driver and report what comes of it.
+
+This is the simulator's counterpart of the runtime. It decides nothing about the protocol; it
+only decides, by the seed, how long things take and whether they work.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.client import Client, ClientSettings
+from holdfast.core.effects import (
+    AcceptTuples,
+    Append,
+    CancelJob,
+    DeliverBoundary,
+    DeliverTuples,
+    DeliverUndo,
+    Effect,
+    RefuseBatch,
+    RunJob,
+    Send,
+    SetTimer,
+    TrimLog,
+    TruncateLog,
+)
+from holdfast.core.entry import EntryPoint, EntrySettings
+from holdfast.core.events import (
+    Appended,
+    AppendFailed,
+    Event,
+    JobFailed,
+    SourceBatch,
+    Started,
+    TimerFired,
+)
+from holdfast.core.machine import Machine
+from holdfast.core.replica import Replica
+from holdfast.core.settings import ReplicaSettings
+from holdfast.simulation.disk import Disk
+from holdfast.simulation.executor import Plan, Row, run_job
+
+if TYPE_CHECKING:
+    from holdfast.simulation.world import World
+
+
+class Process:
+    """A driver, its disk, and whether it is up, paused or slow."""
+
+    def __init__(self, world: World, address: str) -> None:
+        self.world = world
+        self.address = address
+        self.disk = Disk(world.random)
+        self.up = False
+        self.life = 0
+        self.paused = 0
+        self.slow = 0
+        self.disturbed_at = 0
+        self.driver: Replica | EntryPoint | Client
+        self._waiting: deque[Event] = deque()
+        self._timer = 0
+
+    @property
+    def running(self) -> bool:
+        return self.up and not self.paused
+
+    def make_driver(self) -> None:
+        raise NotImplementedError
+
+    def start(self) -> None:
+        self.make_driver()
+        self.up = True
+        self.disturbed_at = self.world.clock.now
+        self.receive(Started())
+
+    def crash(self) -> None:
+        """Stop dead; what is not on disk is gone."""
+        if not self.up:
+            return
+        self.world.coverage.collect(self.driver.machines())
+        self.up = False
+        self.life += 1
+        self._waiting.clear()
+        self.disk.crash()
+        self.disturbed_at = self.world.clock.now
+
+    def pause(self) -> None:
+        self.paused += 1
+        self.disturbed_at = self.world.clock.now
+
+    def resume(self) -> None:
+        self.paused -= 1
+        self.disturbed_at = self.world.clock.now
+        while self._waiting and self.running:
+            self.receive(self._waiting.popleft())
+
+    def receive(self, event: Event) -> None:
+        """An event for the driver; it waits while the process is paused."""
+        if not self.up:
+            return
+        if self.paused:
+            self._waiting.append(event)
+            return
+        for effect in self.driver.handle(event, self.world.clock.now):
+            self.carry_out(effect)
+        self.world.after_event(self)
+
+    def receive_in_life(self, life: int, event: Event) -> None:
+        """An outcome of something an earlier life began means nothing to this one."""
+        if life == self.life:
+            self.receive(event)
+
+    def carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send(to, message):
+                self.world.network.send(self.address, to, message)
+            case SetTimer(at):
+                self._timer += 1
+                self.world.clock.at(at, self._fire, self.life, self._timer)
+            case Append():
+                duration = self.disk.begin(effect)
+                self.world.clock.after(duration, self._appended, self.life, effect)
+            case TruncateLog(stream, next_id):
+                self.disk.truncate(stream, next_id)
+            case TrimLog(stream, below_id):
+                self.disk.trim(stream, below_id)
+
+    def _fire(self, life: int, timer: int) -> None:
+        if life == self.life and timer == self._timer:
+            self.receive(TimerFired())
+
+    def _appended(self, life: int, append: Append) -> None:
+        if life != self.life:
+            return
+        if self.disk.finish(append):
+            self.receive(Appended(append.append))
+        else:
+            self.receive(AppendFailed(append.append, "the disk is full"))
+
+    def machines(self) -> Iterator[Machine[Any, Any]]:
+        return self.driver.machines()
+
+
+class ReplicaProcess(Process):
+    """A replica with the stand-in executor."""
+
+    driver: Replica
+
+    def __init__(self, world: World, settings: ReplicaSettings, plan: Plan, job_us: int) -> None:
+        super().__init__(world, settings.address)
+        self.settings = settings
+        self.plan = plan
+        self._job_us = job_us
+
+    def make_driver(self) -> None:
+        logged = tuple(self.disk.open(output.stream) for output in self.settings.outputs)
+        self.driver = Replica(self.settings, self.disk.record, logged)
+
+    def carry_out(self, effect: Effect) -> None:
+        match effect:
+            case RunJob():
+                self._run(effect)
+            case CancelJob():
+                pass  # its result will come, and be dropped
+            case _:
+                super().carry_out(effect)
+                if isinstance(effect, Append):
+                    self.world.truth.check_append(self.address, effect)
+
+    def _run(self, job: RunJob) -> None:
+        random = self.world.random
+        duration = int(self._job_us * (0.5 + random.random())) + 50 * len(job.slices)
+        duration *= 1 + 9 * self.slow
+        if random.random() < self.world.job_failure_rate:
+            failed = JobFailed(job.job, "executor lost")
+            self.world.clock.after(duration, self.receive_in_life, self.life, failed)
+            return
+        done = run_job(self.plan, job)
+        self.world.clock.after(duration, self.receive_in_life, self.life, done)
+
+
+class EntryProcess(Process):
+    """An entry point and the source that feeds it."""
+
+    driver: EntryPoint
+
+    def __init__(self, world: World, settings: EntrySettings, interval_us: int) -> None:
+        super().__init__(world, settings.address)
+        self.settings = settings
+        self.silent = 0
+        self._source = Source(world.random)
+        self._interval_us = interval_us
+
+    def make_driver(self) -> None:
+        self.driver = EntryPoint(self.settings, self.disk.open(self.settings.stream))
+
+    def start(self) -> None:
+        super().start()
+        served = self.driver.served
+        self.world.truth.learn(self.settings.stream, tuple(served.stable))
+        self._accepted(served.next_id)
+        self._source.offer_from(served.next_id)
+        self._produce(self.life)
+
+    def carry_out(self, effect: Effect) -> None:
+        match effect:
+            case AcceptTuples(next_id):
+                self._accepted(next_id)
+            case RefuseBatch(next_id, _):
+                self._source.offer_from(next_id)
+            case _:
+                super().carry_out(effect)
+
+    def _accepted(self, next_id: int) -> None:
+        self._source.accepted(next_id)
+        self.world.truth.learn(self.settings.stream, tuple(self.driver.served.stable))
+
+    def _produce(self, life: int) -> None:
+        if life != self.life:
+            return
+        if self.running:
+            now = self.world.clock.now
+            if not self.silent and now < self.world.source_stop:
+                self._source.produce()
+            for batch in self._source.offers(now):
+                self.receive(batch)
+        interval = int(self._interval_us * (0.5 + self.world.random.random()))
+        self.world.clock.after(interval, self._produce, life)
+
+
+class Source:
+    """Makes tuples, counts them, and offers them until they are accepted."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._batches: deque[tuple[int, tuple[tuple[int, int], ...]]] = deque()
+        self._made = 0
+        self._offered = 0
+
+    def produce(self) -> None:
+        count = self._random.choice([0, 1, 1, 2, 3])
+        values = tuple(
+            (self._random.randrange(4), self._random.randrange(1 << 30)) for _ in range(count)
+        )
+        if values:
+            self._batches.append((self._made, values))
+            self._made += count
+
+    def offers(self, now: int) -> list[SourceBatch]:
+        """Batches not yet offered; their tuples carry the present time."""
+        found = []
+        for first_id, values in self._batches:
+            if first_id >= self._offered:
+                block = tuple((now + index, *value) for index, value in enumerate(values))
+                last = now + len(values) - 1
+                found.append(SourceBatch(first_id, len(values), now, last, block))
+                self._offered = first_id + len(values)
+        return found
+
+    def offer_from(self, next_id: int) -> None:
+        self._offered = min(self._offered, next_id)
+
+    def accepted(self, next_id: int) -> None:
+        while self._batches and self._batches[0][0] + len(self._batches[0][1]) <= next_id:
+            self._batches.popleft()
+        self._offered = max(self._offered, next_id)
+
+
+class ClientProcess(Process):
+    """A client whose application remembers everything it was told."""
+
+    driver: Client
+
+    def __init__(self, world: World, settings: ClientSettings) -> None:
+        super().__init__(world, settings.address)
+        self.settings = settings
+        self.stable: list[Row] = []
+        self.tentative: list[Row] = []
+        self.tentative_count = 0
+        self.first_tentative_at: int | None = None
+        self.boundary = 0
+
+    def make_driver(self) -> None:
+        self.driver = Client(self.settings)
+
+    def carry_out(self, effect: Effect) -> None:
+        match effect:
+            case DeliverTuples():
+                self._tuples(effect)
+            case DeliverUndo(_, _, below_stime):
+                self.tentative = [row for row in self.tentative if row[0] >= below_stime]
+            case DeliverBoundary(_, boundary):
+                self.boundary = boundary
+            case _:
+                super().carry_out(effect)
+
+    def _tuples(self, effect: DeliverTuples) -> None:
+        block: tuple[Row, ...] = effect.block  # type: ignore[assignment]
+        rows = [row for row in block[effect.skip :] if row[0] >= effect.stime_from]
+        if effect.header.kind is effect.header.kind.STABLE:
+            first_id = effect.header.first_id + effect.skip
+            self.world.client_checks.stable(self, first_id, rows)
+            self.stable += rows
+        else:
+            self.world.client_checks.tentative(self, rows)
+            self.tentative += rows
+            self.tentative_count += len(rows)
+            if rows and self.first_tentative_at is None:
+                self.first_tentative_at = self.world.clock.now

@@ -1,0 +1,87 @@
+"""One seed, one run: the network, the schedule and every random choice come from it."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from random import Random
+
+from holdfast.core.settings import SECOND_US
+from holdfast.simulation import networks, schedules
+from holdfast.simulation.checkers import Stall, Violation
+from holdfast.simulation.networks import NetworkSpec
+from holdfast.simulation.schedules import Schedule
+from holdfast.simulation.world import World, links_of, place
+
+
+class Verdict(IntEnum):
+    """How a run ended; the numbers are the exit codes of ``holdfast simulate``."""
+
+    FINE = 0
+    CRASH = 3
+    WRONG = 4
+    STALL = 5
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A network, where it runs, and what happens to it. ``seed`` decides the rest."""
+
+    seed: int
+    spec: NetworkSpec
+    server_of: dict[str, str]
+    schedule: Schedule
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a run."""
+
+    seed: int
+    verdict: Verdict
+    reason: str = ""
+    simulated_s: float = 0.0
+    steps: int = 0
+    tentative: int = 0
+    stable: int = 0
+    visits: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+
+
+def scenario_of(seed: int) -> Scenario:
+    """Everything a seed stands for."""
+    random = Random(seed)
+    spec = networks.generate(random)
+    server_of = place(spec, random)
+    servers = sorted(set(server_of.values()))
+    calm_us = 20 * SECOND_US + 3 * spec.timing.delay_us
+    schedule = schedules.generate(
+        random, servers, links_of(spec, server_of), spec.timing.alpha_x_us, calm_us
+    )
+    return Scenario(seed, spec, server_of, schedule)
+
+
+def run(scenario: Scenario, tell: Callable[[str], None] | None = None) -> Result:
+    """Run a scenario to its end or to the first thing that is wrong."""
+    world = World(scenario.spec, scenario.schedule, Random(scenario.seed), scenario.server_of, tell)
+    verdict, reason = Verdict.FINE, ""
+    try:
+        world.run()
+    except Stall as stall:
+        verdict, reason = Verdict.STALL, str(stall)
+    except Violation as violation:
+        verdict, reason = Verdict.WRONG, f"{violation} at {world.clock.now / SECOND_US:.3f} s"
+    except Exception:
+        verdict = Verdict.CRASH
+        reason = f"at {world.clock.now / SECOND_US:.3f} s\n{traceback.format_exc()}"
+    return Result(
+        scenario.seed,
+        verdict,
+        reason,
+        world.clock.now / SECOND_US,
+        world.clock.steps,
+        sum(client.tentative_count for client in world.clients.values()),
+        sum(len(client.stable) for client in world.clients.values()),
+        dict(world.coverage.visits),
+    )

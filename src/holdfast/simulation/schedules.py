@@ -1,0 +1,152 @@
+"""Failure schedules: what breaks when, and when it is whole again.
+
+A schedule is a list of faults, each with a beginning and an end; faults overlap freely. All
+of them end before the calm at the end of a run. Being a plain list, a schedule that breaks
+something is made shorter by leaving faults out (see shrink.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+
+from holdfast.core.settings import SECOND_US
+
+
+class FaultKind(Enum):
+    CRASH = "crash"
+    PAUSE = "pause"
+    SLOW = "slow server"
+    CUT = "cut"
+    CUT_ONE_WAY = "cut one way"
+    PARTITION = "partition"
+    SLOW_LINK = "slow link"
+    LOSE_CONNECTION = "lose connections"
+    DISK_FULL = "disk full"
+    SILENCE = "source is silent"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something is broken between two times. ``servers`` are the ones concerned."""
+
+    kind: FaultKind
+    start: int
+    end: int
+    servers: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.start / SECOND_US:8.3f} s to {self.end / SECOND_US:8.3f} s  "
+            f"{self.kind.value}: {', '.join(self.servers)}"
+        )
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The faults of a run, and when the run ends."""
+
+    faults: tuple[Fault, ...]
+    end: int
+    # No fault of a gentle schedule lasts long enough to justify a tentative tuple.
+    gentle: bool = False
+
+    @property
+    def healed_at(self) -> int:
+        return max((fault.end for fault in self.faults), default=0)
+
+
+PAIRWISE = (FaultKind.CUT, FaultKind.CUT_ONE_WAY, FaultKind.SLOW_LINK, FaultKind.LOSE_CONNECTION)
+WEIGHTS = {
+    FaultKind.CRASH: 4,
+    FaultKind.PAUSE: 3,
+    FaultKind.SLOW: 1,
+    FaultKind.CUT: 6,
+    FaultKind.CUT_ONE_WAY: 3,
+    FaultKind.PARTITION: 2,
+    FaultKind.SLOW_LINK: 2,
+    FaultKind.LOSE_CONNECTION: 2,
+    FaultKind.DISK_FULL: 1,
+    FaultKind.SILENCE: 1,
+}
+
+
+def generate(
+    random: Random, servers: list[str], links: list[tuple[str, str]], alpha_x_us: int, calm_us: int
+) -> Schedule:
+    """A random schedule over some servers and the links that are in use between them."""
+    style = random.random()
+    if style < 0.12:
+        return _gentle(random, links, alpha_x_us, calm_us)
+    if style < 0.27:
+        return _swizzled(random, links, calm_us)
+    faults = []
+    time = 5 * SECOND_US
+    for _ in range(random.randint(1, 10)):
+        # Mostly bursts of overlapping faults; now and then a calm that lets things heal.
+        time += int(random.expovariate(1) * random.choice([1, 3, 3, 15]) * SECOND_US)
+        faults.append(_fault(random, time, servers, links))
+        if random.random() < 0.3:
+            faults.append(_aftershock(random, faults[-1], servers, links))
+    end = max(fault.end for fault in faults) + calm_us
+    return Schedule(tuple(faults), end)
+
+
+def _duration(random: Random) -> int:
+    """Most failures are short; most of the downtime is in long ones."""
+    seconds = random.choice([0.2, 1, 1, 3, 3, 6, 12, 25]) * (0.5 + random.random())
+    return int(seconds * SECOND_US)
+
+
+def _fault(random: Random, time: int, servers: list[str], links: list[tuple[str, str]]) -> Fault:
+    kind = random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+    end = time + _duration(random)
+    if kind in PAIRWISE:
+        return Fault(kind, time, end, random.choice(links))
+    if kind is FaultKind.PARTITION:
+        size = random.randint(1, max(1, len(servers) // 2))
+        return Fault(kind, time, end, tuple(sorted(random.sample(servers, size))))
+    if kind is FaultKind.SILENCE:
+        return Fault(kind, time, end, (random.choice([s for s in servers if s[0] == "e"]),))
+    return Fault(kind, time, end, (random.choice(servers),))
+
+
+def _aftershock(
+    random: Random, before: Fault, servers: list[str], links: list[tuple[str, str]]
+) -> Fault:
+    """A fault while the system recovers from another."""
+    time = before.end + int(random.random() * 1.5 * SECOND_US)
+    return _fault(random, time, servers, links)
+
+
+def _swizzled(random: Random, links: list[tuple[str, str]], calm_us: int) -> Schedule:
+    """Links are cut one by one and healed in another order."""
+    chosen = random.sample(links, min(len(links), random.randint(2, 6)))
+    start = 5 * SECOND_US
+    cuts = []
+    for link in chosen:
+        start += int(random.random() * 3 * SECOND_US)
+        cuts.append((link, start))
+    random.shuffle(cuts)
+    heal = start
+    faults = []
+    for link, began in cuts:
+        heal += int(random.random() * 4 * SECOND_US) + 1
+        faults.append(Fault(FaultKind.CUT, began, heal, link))
+    return Schedule(tuple(faults), heal + calm_us)
+
+
+def _gentle(
+    random: Random, links: list[tuple[str, str]], alpha_x_us: int, calm_us: int
+) -> Schedule:
+    """Single short cuts, far apart: short enough that nothing may become tentative."""
+    faults = []
+    time = 5 * SECOND_US
+    longest = alpha_x_us - int(1.1 * SECOND_US)
+    for _ in range(random.randint(1, 4)):
+        duration = int(longest * random.uniform(0.3, 1.0)) if longest > 0 else 1_000
+        kind = random.choice([FaultKind.CUT, FaultKind.CUT_ONE_WAY, FaultKind.LOSE_CONNECTION])
+        faults.append(Fault(kind, time, time + duration, random.choice(links)))
+        time += duration + 10 * SECOND_US
+    return Schedule(tuple(faults), time + calm_us, gentle=True)

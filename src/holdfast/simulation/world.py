@@ -1,0 +1,231 @@
+"""The simulated world: processes on servers, the network between them, faults and checks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+from holdfast.core.events import MessageArrived
+from holdfast.core.messages import Message, SubscribeRefused
+from holdfast.core.settings import SECOND_US
+from holdfast.simulation.checkers import (
+    Violation,
+    buffers,
+    consistency,
+    progress,
+    tentative,
+)
+from holdfast.simulation.checkers.availability import Availability
+from holdfast.simulation.checkers.client import ClientChecks
+from holdfast.simulation.checkers.convergence import Truth
+from holdfast.simulation.clock import Clock
+from holdfast.simulation.coverage import Coverage
+from holdfast.simulation.network import Network
+from holdfast.simulation.networks import NetworkSpec
+from holdfast.simulation.processes import ClientProcess, EntryProcess, Process, ReplicaProcess
+from holdfast.simulation.schedules import Fault, FaultKind, Schedule
+
+SAMPLE_US = SECOND_US // 2
+
+
+def place(spec: NetworkSpec, random: Random) -> dict[str, str]:
+    """A server for every process; partners never share one."""
+    shared = random.random() < 0.5
+    servers = {}
+    for index, fragment in enumerate(spec.fragments):
+        for number, address in enumerate(fragment.addresses):
+            servers[address] = f"m{number}" if shared else f"m{index}{number}"
+    servers |= {entry.address: f"e{index}" for index, entry in enumerate(spec.entries)}
+    servers |= {client.address: f"c{index}" for index, client in enumerate(spec.clients)}
+    return servers
+
+
+def links_of(spec: NetworkSpec, server_of: dict[str, str]) -> list[tuple[str, str]]:
+    """The pairs of servers between which data or requests flow."""
+    pairs = set()
+    producers = spec.producers
+    for address, settings in spec.replica_settings().items():
+        for one in settings.inputs:
+            pairs |= {(server_of[name], server_of[address]) for name in producers[one.stream]}
+        pairs |= {(server_of[name], server_of[address]) for name in settings.partners}
+    for client in spec.clients:
+        names = client.input.producers
+        pairs |= {(server_of[name], server_of[client.address]) for name in names}
+    return sorted(pair for pair in pairs if pair[0] != pair[1])
+
+
+class World:
+    """One run: build it, let it run, ask it what was wrong."""
+
+    def __init__(
+        self,
+        spec: NetworkSpec,
+        schedule: Schedule,
+        random: Random,
+        server_of: dict[str, str],
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.schedule = schedule
+        self.random = random
+        self.server_of = server_of
+        self.clock = Clock()
+        self.network = Network(self.clock, random, server_of)
+        self.network.deliver = self._deliver
+        self.coverage = Coverage()
+        self.truth = Truth()
+        self.client_checks = ClientChecks(self)
+        self.source_stop = schedule.end
+        self.job_failure_rate = 0.002
+        self._tell = tell
+        self._told: dict[str, str] = {}
+        self._down: Counter[str] = Counter()
+        self._build()
+        self.availability = Availability(self)
+        self.servers = sorted(set(server_of.values()))
+
+    def _build(self) -> None:
+        spec = self.spec
+        plans = {name: one.plan for one in spec.fragments for name in one.addresses}
+        interval_us = max(spec.timing.bucket_us, 150_000)
+        self.replicas = {
+            address: ReplicaProcess(self, settings, plans[address], spec.job_us)
+            for address, settings in spec.replica_settings().items()
+        }
+        self.entries = {one.address: EntryProcess(self, one, interval_us) for one in spec.entries}
+        self.clients = {one.address: ClientProcess(self, one) for one in spec.clients}
+        self.processes: dict[str, Process] = {**self.entries, **self.replicas, **self.clients}
+
+    # -- running ------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """From the start to the end of the schedule; raises what goes wrong."""
+        for process in self.processes.values():
+            self.clock.after(int(self.random.random() * 300_000), process.start)
+        for fault in self.schedule.faults:
+            self.clock.at(fault.start, self._begin, fault)
+            self.clock.at(fault.end, self._end, fault)
+        self.clock.after(SAMPLE_US, self._sample)
+        self.clock.run_until(self.schedule.end)
+        self.finish()
+
+    def finish(self) -> None:
+        """The checks at the end, when all has been well for a while."""
+        for process in self.processes.values():
+            self.coverage.collect(process.machines())
+        tentative.check(self)
+        progress.check(self)
+        consistency.check(self)
+        buffers.check(self)
+
+    def after_event(self, process: Process) -> None:
+        """Called after every event of every process."""
+        if self._tell is not None and isinstance(process, ReplicaProcess | ClientProcess):
+            self._narrate(process)
+
+    def _sample(self) -> None:
+        for process in self.processes.values():
+            if process.running:
+                process.driver.validate()
+        self.availability.sample()
+        self.clock.after(SAMPLE_US, self._sample)
+
+    def _deliver(self, source: str, target: str, message: Message) -> None:
+        if isinstance(message, SubscribeRefused) and message.reason.startswith("trimmed"):
+            raise Violation("no loss", f"{source} cannot serve {target}: {message.reason}")
+        self.processes[target].receive(MessageArrived(source, message))
+
+    def link_stands_since(self, one: str, other: str) -> int | None:
+        """Since when messages flow both ways, in time; None if they do not now."""
+        a, b = self.server_of[one], self.server_of[other]
+        since = 0
+        for link in ((a, b), (b, a)):
+            if not self.network.is_open(*link) or self.network.is_slow(*link):
+                return None
+            since = max(since, self.network.changed_at.get(link, 0))
+        return since
+
+    # -- faults -------------------------------------------------------------------------
+
+    def _at(self, server: str) -> list[Process]:
+        return [one for name, one in self.processes.items() if self.server_of[name] == server]
+
+    def _begin(self, fault: Fault) -> None:
+        self._say(f"{fault.kind.value} begins: {', '.join(fault.servers)}")
+        self._apply(fault, begins=True)
+
+    def _end(self, fault: Fault) -> None:
+        self._say(f"{fault.kind.value} ends: {', '.join(fault.servers)}")
+        self._apply(fault, begins=False)
+
+    def _apply(self, fault: Fault, begins: bool) -> None:
+        match fault.kind:
+            case FaultKind.CRASH:
+                self._crash(fault.servers[0], begins)
+            case FaultKind.PAUSE:
+                for process in self._at(fault.servers[0]):
+                    process.pause() if begins else process.resume()
+            case FaultKind.SLOW:
+                for process in self._at(fault.servers[0]):
+                    process.slow += 1 if begins else -1
+                    process.disturbed_at = self.clock.now
+            case FaultKind.DISK_FULL:
+                for process in self._at(fault.servers[0]):
+                    process.disk.full = begins
+                    process.disturbed_at = self.clock.now
+            case FaultKind.SILENCE:
+                for process in self._at(fault.servers[0]):
+                    if isinstance(process, EntryProcess):
+                        process.silent += 1 if begins else -1
+            case _:
+                self._apply_to_links(fault, begins)
+
+    def _crash(self, server: str, begins: bool) -> None:
+        self._down[server] += 1 if begins else -1
+        for process in self._at(server):
+            if isinstance(process, ClientProcess):
+                process.pause() if begins else process.resume()
+            elif begins:
+                process.crash()
+            elif not self._down[server]:
+                process.start()
+
+    def _apply_to_links(self, fault: Fault, begins: bool) -> None:
+        for link in self._links_of(fault):
+            match fault.kind:
+                case FaultKind.SLOW_LINK:
+                    self.network.slow(*link, 700_000 if begins else -700_000)
+                case FaultKind.LOSE_CONNECTION:
+                    self.network.lose_connections(*link)
+                case _:
+                    (self.network.cut if begins else self.network.heal)(*link)
+
+    def _links_of(self, fault: Fault) -> list[tuple[str, str]]:
+        if fault.kind is FaultKind.PARTITION:
+            inside = set(fault.servers)
+            outside = [server for server in self.servers if server not in inside]
+            return [pair for a in inside for b in outside for pair in ((a, b), (b, a))]
+        a, b = fault.servers
+        return [(a, b)] if fault.kind is FaultKind.CUT_ONE_WAY else [(a, b), (b, a)]
+
+    # -- the story ----------------------------------------------------------------------
+
+    def _say(self, what: str) -> None:
+        if self._tell is not None:
+            self._tell(f"{self.clock.now / SECOND_US:10.3f} s  {what}")
+
+    def _narrate(self, process: ReplicaProcess | ClientProcess) -> None:
+        driver = process.driver
+        if isinstance(process, ReplicaProcess):
+            parts = [process.driver.state.name]
+            parts += [f"{k} {one.state.name}" for k, one in process.driver.soutputs.items()]
+        else:
+            parts = [process.driver.state.name]
+        for stream, one in driver.consumer.upstreams.items():
+            peer = "" if one.main is None else f" ({one.main.peer})"
+            parts.append(f"{stream} from {one.state.value}{peer}")
+        text = ", ".join(parts)
+        if self._told.get(process.address) != text:
+            self._told[process.address] = text
+            self._say(f"{process.address:8} {text}")
