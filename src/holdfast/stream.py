@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -239,14 +240,7 @@ class Stream:
     def _relabel(self, label: str) -> Stream:
         operator = self.operator
         assert isinstance(operator, StatelessOperator)
-        renamed = StatelessOperator(
-            operator.name,
-            label,
-            operator.inputs,
-            operator.schema,
-            operator.fragment,
-            operator.apply,
-        )
+        renamed = dataclasses.replace(operator, label=label)
         return Stream(self.network, renamed, self.template)
 
     def _new_stateless(

@@ -26,7 +26,7 @@ WINDOW, FILLED, CODE = "window_number", "filled", "group_code"
 
 @dataclass(frozen=True)
 class CountAggregate:
-    """The operator: takes tuples with ``slot`` 0, emits each window with the tuple that fills it."""
+    """The operator: emits each window with the tuple that fills it."""
 
     window: CountWindow
     state: GroupState

@@ -17,14 +17,13 @@ from holdfast.errors import NetworkError
 # Plan nodes that look at more than one tuple: a stateless function would give another result
 # for another split of the stream into buckets.
 _STATEFUL_NODES = frozenset(
-    [
+    (
         "Aggregate",
         "Window",
         "Deduplicate",
         "Distinct",
         "GlobalLimit",
         "LocalLimit",
-        "Limit",
         "Offset",
         "Tail",
         "Sample",
@@ -38,12 +37,12 @@ _STATEFUL_NODES = frozenset(
         "MapInPandas",
         "MapInArrow",
         "MapPartitions",
-    ]
+    )
 )
 # Names of things whose value depends on the moment or the machine, although Spark calls most
 # of them deterministic within one query.
 _CURRENT = frozenset(
-    [
+    (
         "current_timestamp",
         "current_date",
         "localtimestamp",
@@ -61,7 +60,7 @@ _CURRENT = frozenset(
         "input_file_block_start",
         "input_file_block_length",
         "version",
-    ]
+    )
 )
 
 

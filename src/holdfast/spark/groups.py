@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from holdfast.spark.runs import HASH, SLOT, Int64s, Keys, null_safe_equal, numbers, one_array
+from holdfast.spark.runs import HASH, SLOT, Bools, Int64s, Keys, null_safe_equal, numbers, one_array
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def in_stream_order(rows: pa.Table) -> pa.Table:
     return _break_ties(rows, tied) if tied.any() else rows
 
 
-def _break_ties(rows: pa.Table, tied: np.ndarray) -> pa.Table:  # type: ignore[type-arg]
+def _break_ties(rows: pa.Table, tied: Bools) -> pa.Table:
     """Tuples that share time and ``seq`` (one tuple exploded into many) go by their columns.
 
     Rows that are equal in every column may take any order, so comparing texts is enough.

@@ -171,8 +171,8 @@ class JoinStep:
         }
         for table, names in zip(sides, self.columns, strict=True):
             for name in names:
-                missing = table is None
-                columns[name] = pa.nulls(len(stime)) if missing else one_array(table[name])
+                column = pa.nulls(len(stime)) if table is None else one_array(table[name])
+                columns[name] = column
         return pa.table(columns)
 
 

@@ -8,7 +8,6 @@ needs the older version to lay them on.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -98,7 +97,7 @@ def unpack(engine: Engine, packed: PackedState, onto: State | None = None) -> St
             f"{part.operator}~{part.family}~{part.partition}~0~{part.rows.num_rows}"
             f"~{int(slots[0])}~{int(slots[-1])}"
         )
-        write_run(os.path.join(directory, name), part.rows)
+        write_run(str(directory / name), part.rows)
     first_open = engine.first_open(packed.boundary)
     runs = collect_runs(base, directory, engine.partitions, first_open)
     engine.skip_versions(packed.version)

@@ -57,7 +57,7 @@ class PreparedQuery:
 
     def __init__(self, result: DataFrame, leaves: Mapping[str, DataFrame]) -> None:
         self._spark = result.sparkSession
-        self._jvm: Any = self._spark.sparkContext._jvm
+        self._jvm = _jvm(self._spark)
         self._dataset: Any = result._jdf
         self._schema = arrow_schema(result.schema)
         self._leaf_schemas = {name: leaf.schema.json() for name, leaf in leaves.items()}
@@ -126,10 +126,13 @@ class _PlanNode:
 
 
 def _arrow_dataset(spark: SparkSession, path: Path, schema_json: str) -> Any:
-    jvm: Any = spark.sparkContext._jvm
-    utils = jvm.org.apache.spark.sql.api.python.PythonSQLUtils
+    utils = _jvm(spark).org.apache.spark.sql.api.python.PythonSQLUtils
     batches = utils.readArrowStreamFromFile(str(path))
     return utils.toDataFrame(batches, schema_json, spark._jsparkSession)
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark.sparkContext._jvm
 
 
 def _leaf_rdd(dataset: Any) -> Any:

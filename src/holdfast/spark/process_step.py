@@ -7,6 +7,7 @@ and the new state (None forgets the key). State lives in the same runs as everyb
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from holdfast.errors import HoldfastError
 from holdfast.spark.groups import Groups, group, keys_of
-from holdfast.spark.runs import DEAD, HASH, SLOT, Int64s, Keys, lookup, mix, numbers
+from holdfast.spark.runs import DEAD, HASH, SLOT, Bools, Int64s, Keys, lookup, mix, numbers
 from holdfast.spark.task import Step
 
 FAMILY = "keys"
@@ -88,7 +89,7 @@ class ProcessStep:
         starts_fresh = set(breaks.tolist())
         return [
             _Calm(rows.slice(low, high - low), low in starts_fresh)
-            for low, high in zip(cuts[:-1], cuts[1:], strict=True)
+            for low, high in itertools.pairwise(cuts)
         ]
 
     def _one_call(
@@ -134,7 +135,7 @@ class ProcessStep:
         groups: Groups,
         keys: Keys,
         states: list[Any],
-        found: np.ndarray,  # type: ignore[type-arg]
+        found: Bools,
     ) -> None:
         last = np.empty(groups.count, dtype=np.int64)
         last[groups.codes] = numbers(rows["stime"])

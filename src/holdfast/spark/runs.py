@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,9 +40,8 @@ def mix(left: Int64s, right: Int64s | int) -> Int64s:
     """A hash of two columns of hashes; equal on every machine."""
     with np.errstate(over="ignore"):
         value = left.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        value ^= np.asarray(right).astype(np.int64).astype(np.uint64) + np.uint64(
-            0x632BE59BD9B4E019
-        )
+        other = np.asarray(right).astype(np.int64).astype(np.uint64)
+        value ^= other + np.uint64(0x632BE59BD9B4E019)
         value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         mixed: Int64s = (value ^ (value >> np.uint64(31))).astype(np.int64)
@@ -53,9 +53,9 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def numbers(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.generic]:
+def numbers(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
     """A column without nulls as a numpy array, without copying where Arrow allows."""
-    values: npt.NDArray[np.generic] = one_array(column).to_numpy(zero_copy_only=False)
+    values: npt.NDArray[Any] = one_array(column).to_numpy(zero_copy_only=False)
     return values
 
 
@@ -151,7 +151,7 @@ def _confirm(
     keys: Keys,
     hit: Int64s,
     row: Int64s,
-    segment: npt.NDArray[np.generic],
+    segment: npt.NDArray[Any],
     low: int,
     key_names: Sequence[str],
 ) -> tuple[Int64s, Int64s]:
@@ -230,8 +230,8 @@ def merge(
 
 def _newest(
     rows: pa.Table,
-    slot: npt.NDArray[np.generic],
-    hashes: npt.NDArray[np.generic],
+    slot: npt.NDArray[Any],
+    hashes: npt.NDArray[Any],
     key_names: Sequence[str],
 ) -> Bools:
     """True for the first row of every key; rows of one hash come newest first."""
@@ -253,8 +253,8 @@ def _newest(
 
 def _newest_of_collisions(
     rows: pa.Table,
-    slot: npt.NDArray[np.generic],
-    hashes: npt.NDArray[np.generic],
+    slot: npt.NDArray[Any],
+    hashes: npt.NDArray[Any],
     key_names: Sequence[str],
 ) -> Bools:
     """The slow, exact way, for the rows whose hash two different keys share."""

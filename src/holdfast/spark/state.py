@@ -7,7 +7,7 @@ back to it. A run's file is deleted when the last State that names it is gone.
 
 from __future__ import annotations
 
-import os
+import contextlib
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,18 +24,17 @@ class Run:
         self.rows = rows
         self.low = low
         self.high = high
-        self._delete = weakref.finalize(self, _unlink, str(path))
+        self._delete = weakref.finalize(self, _unlink, path)
 
     def __repr__(self) -> str:
         return f"Run({self.path.name})"
 
 
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-        os.rmdir(os.path.dirname(path))  # the step's directory, once its last run is gone
-    except OSError:
-        pass  # gone already, or the directory still has other runs
+def _unlink(path: Path) -> None:
+    # Either may be gone already, and the step's directory may still have other runs.
+    with contextlib.suppress(OSError):
+        path.unlink()
+        path.parent.rmdir()
 
 
 # operator -> family -> runs of each partition, oldest first
@@ -83,24 +82,24 @@ def collect_runs(
         operator: {family: [list(each) for each in parts] for family, parts in families.items()}
         for operator, families in state.runs.items()
     }
-    for entry in sorted(os.listdir(directory)):
-        operator, family, partition, swallowed, rows, low, high = entry.split("~")
+    found = sorted(directory.iterdir())
+    for path in found:
+        operator, family, partition, swallowed, rows, low, high = path.name.split("~")
         families = runs.setdefault(operator, {})
         lists = families.setdefault(family, [[] for _ in range(partitions)])
         mine = lists[int(partition)]
         del mine[len(mine) - int(swallowed) :]
-        mine.append(Run(directory / entry, int(rows), int(low), int(high)))
-    if not os.listdir(directory):
-        os.rmdir(directory)
+        mine.append(Run(path, int(rows), int(low), int(high)))
+    if not found:
+        directory.rmdir()
     return {
         operator: {
-            family: tuple(
-                tuple(
-                    run for run in part if run.high >= first_open.get((operator, family), run.high)
-                )
-                for part in parts
-            )
+            family: tuple(_still_needed(part, first_open.get((operator, family))) for part in parts)
             for family, parts in families.items()
         }
         for operator, families in runs.items()
     }
+
+
+def _still_needed(runs: list[Run], first_open: int | None) -> tuple[Run, ...]:
+    return tuple(run for run in runs if first_open is None or run.high >= first_open)

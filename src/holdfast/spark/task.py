@@ -12,9 +12,9 @@ directory; a task that Spark runs again writes the same files again.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,9 +81,9 @@ class Step:
         slots = numbers(rows[SLOT])
         low, high = (int(slots[0]), int(slots[-1])) if len(slots) else (0, 0)
         name = f"{self.operator}~{family}~{self.partition}~{swallowed}~{rows.num_rows}~{low}~{high}"
-        path = os.path.join(self.directory, name)
-        write_run(path + ".part", rows)
-        os.replace(path + ".part", path)
+        path = Path(self.directory, name)
+        write_run(f"{path}.part", rows)
+        Path(f"{path}.part").rename(path)
 
 
 Handler = Callable[[Step, pa.Table], pa.Table]
@@ -131,7 +131,7 @@ def _rows_of(table: pa.Table, partition: int, partitions: int) -> pa.Table:
 def _step(told: dict[str, Any], operator: str, partition: int) -> Step:
     runs: dict[str, list[str]] = {}
     for family, by_partition in told["runs"].get(operator, {}).items():
-        runs[family] = [os.path.join(told["root"], each) for each in by_partition[partition]]
+        runs[family] = [f"{told['root']}/{each}" for each in by_partition[partition]]
     return Step(
         told["before"],
         told["boundary"],
