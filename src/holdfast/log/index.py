@@ -34,7 +34,7 @@ from holdfast.log.checksum import crc32c, with_checksum
 from holdfast.log.order import Tail
 
 MAGIC = b"HFI1"
-_HEADER = struct.Struct("<4sIIIIxxxxQQQQQqq")
+_HEADER = struct.Struct("<4sIIIIxxxxQQQQQqqq")
 _CRC_FROM = 8
 _NO_TIME = -(1 << 63)
 
@@ -134,6 +134,7 @@ class SegmentIndex:
             self.tentative_bytes,
             pack_time(tail.boundary),
             pack_time(tail.reach),
+            pack_time(tail.stable_reach),
         )
         return with_checksum(MAGIC, packed[_CRC_FROM:] + body)
 
@@ -143,7 +144,7 @@ class SegmentIndex:
         if len(data) < _HEADER.size:
             return None
         magic, crc, of_segment, entries, undos, end, *rest = _HEADER.unpack_from(data)
-        lsn, next_id, stable_next_id, tentative_bytes, boundary, reach = rest
+        lsn, next_id, stable_next_id, tentative_bytes, *times = rest
         size = _HEADER.size + 8 * (4 * entries + 2 * undos)
         if magic != MAGIC or len(data) != size:
             return None
@@ -159,7 +160,7 @@ class SegmentIndex:
             at += 8 * count
         index.tentative_bytes = tentative_bytes
         index._next_at = end
-        tail = Tail(lsn, next_id, stable_next_id, unpack_time(boundary), unpack_time(reach))
+        tail = Tail(lsn, next_id, stable_next_id, *map(unpack_time, times))
         return PackedIndex(index, of_segment, end, tail)
 
 

@@ -37,6 +37,7 @@ class Tail:
     boundary        the newest promise that still holds: a boundary with no tentative tuple
                     before it. One written after tentative tuples may be as wrong as they are.
     reach           the largest stime of any tuple or boundary so far, undone ones included.
+    stable_reach    the largest stime of any stable tuple so far.
     """
 
     lsn: int = 0
@@ -44,6 +45,7 @@ class Tail:
     stable_next_id: int = 0
     boundary: int | None = None
     reach: int | None = None
+    stable_reach: int | None = None
 
     @property
     def has_tentative(self) -> bool:
@@ -53,16 +55,17 @@ class Tail:
         """The tail after a frame with this header; OutOfOrder if it does not fit here."""
         kind, lsn = header.kind, self.lsn + blocks
         next_id, stable_next_id = self.next_id, self.stable_next_id
-        boundary, reach = self.boundary, self.reach
+        boundary, reach, stable_reach = self.boundary, self.reach, self.stable_reach
         if kind in (Kind.STABLE, Kind.TENTATIVE):
             self._check_next(header)
-            reach = header.stime_max if reach is None else max(reach, header.stime_max)
+            reach = _later(reach, header.stime_max)
             next_id = header.next_id
             if kind is Kind.STABLE:
                 stable_next_id = next_id
+                stable_reach = _later(stable_reach, header.stime_max)
         elif kind is Kind.BOUNDARY:
             self._check_next(header)
-            reach = header.stime_max if reach is None else max(reach, header.stime_max)
+            reach = _later(reach, header.stime_max)
             if next_id == stable_next_id:
                 boundary = header.stime_min
         elif kind is Kind.UNDO:
@@ -70,7 +73,7 @@ class Tail:
             next_id = header.first_id
         elif kind is Kind.REC_DONE:
             self._check_next(header)
-        return Tail(lsn, next_id, stable_next_id, boundary, reach)
+        return Tail(lsn, next_id, stable_next_id, boundary, reach, stable_reach)
 
     def _check_next(self, header: Header) -> None:
         if header.first_id != self.next_id:
@@ -91,6 +94,10 @@ class Tail:
                 f"{self.next_id} (exclusive); it names {header.first_id}, and stable tuples are "
                 f"never taken back"
             )
+
+
+def _later(known: int | None, time: int) -> int:
+    return time if known is None else max(known, time)
 
 
 class Undone:

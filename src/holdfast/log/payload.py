@@ -141,8 +141,12 @@ def difference(expected: pa.Schema, found: pa.Schema) -> str:
         return f"expected the columns {expected.names}, found {found.names}"
     for ours, theirs in zip(expected, found, strict=True):
         if not ours.equals(theirs):
-            return f"expected the column {ours}, found {theirs}"
+            return f"expected the column {_show(ours)}, found {_show(theirs)}"
     return "the columns differ in their metadata"
+
+
+def _show(column: pa.Field) -> str:
+    return f"{column.name}: {column.type}{'' if column.nullable else ' not null'}"
 
 
 def is_window(kind: int) -> bool:

@@ -18,6 +18,7 @@ from holdfast.core.frame import Kind
 from holdfast.frames import Frame
 from holdfast.log.block import Block
 from holdfast.log.cursor import Cursor
+from holdfast.log.errors import Trimmed
 from holdfast.log.payload import decode
 from holdfast.log.rules import Rule
 from holdfast.log.store import Store
@@ -135,8 +136,17 @@ class Reader:
             with self._store.lock:
                 # A closed log may be trimmed or rewritten by whoever opens it next.
                 stop_lsn = 0 if self._store.closed else self._stop_lsn()
-            self._blocks.extend(self._cursor.next_blocks(stop_lsn))
+            try:
+                self._blocks.extend(self._cursor.next_blocks(stop_lsn))
+            except Trimmed:
+                self._skip_trimmed()
         return bool(self._blocks)
+
+    def _skip_trimmed(self) -> None:
+        with self._store.lock:
+            lsn = self._store.first_lsn
+            self._ready.extend(Entry(lsn, frame) for frame in self._rule.skip_to(self._store))
+            self._cursor.lsn = lsn
 
     def _deliver(self, block: Block) -> list[Entry]:
         stands_to = None
@@ -156,7 +166,7 @@ class Reader:
     def _wait(self, deadline: float | None) -> bool:
         """Waits until there is more to read; False if there will not be, or not in time."""
         with self._store.lock:
-            while self._cursor.lsn >= self._stop_lsn():
+            while not self._ready and self._cursor.lsn >= self._stop_lsn():
                 if self._store.damage is not None and self._at_damage():
                     raise self._store.damage
                 if self._stopped or self._store.closed or self._at_end():

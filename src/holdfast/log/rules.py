@@ -25,6 +25,9 @@ stime), as somebody does who subscribes, or switches over from another replica. 
    as there is none, only boundaries of at least that stime come. If that tuple is tentative and
    is taken back, the search goes on where the corrections start.
 
+Readers do not keep a log from being trimmed. One that is so far behind that its place is gone goes
+on at the start of the log if it misses no stable tuple by that, and fails with Trimmed otherwise.
+
 Where tentative tuples were dropped to make room, ids of tentative frames jump ahead.
 Ids of stable tuples never do: from ``from_id`` on a reader sees each exactly once, in order.
 """
@@ -40,7 +43,9 @@ import numpy as np
 from holdfast.core.frame import Kind
 from holdfast.frames import Frame, data_frame, undo_frame
 from holdfast.log.block import Block
+from holdfast.log.errors import Trimmed
 from holdfast.log.payload import is_window
+from holdfast.log.store import Store
 
 Decode = Callable[[], Frame]
 
@@ -58,6 +63,10 @@ class Rule(Protocol):
     def first(self) -> list[Frame]:
         """What comes before anything in the log."""
 
+    def skip_to(self, store: Store) -> list[Frame]:
+        """The reader's place was trimmed, and it would go on at the start of the log: what to
+        deliver first. Raises Trimmed if something it needs is gone."""
+
     def frames(self, block: Block, stands_to: int | None, decode: Decode) -> list[Frame]:
         """The frames to deliver for ``block``, of whose ids those below ``stands_to`` stand."""
 
@@ -67,6 +76,12 @@ class AsWritten:
 
     def first(self) -> list[Frame]:
         return []
+
+    def skip_to(self, store: Store) -> list[Frame]:
+        raise Trimmed(
+            f"{store.directory}: the log was trimmed up to lsn {store.first_lsn}, past this "
+            f"reader. Start again from an id; the log has those from {store.first_id} on"
+        )
 
     def frames(self, block: Block, stands_to: int | None, decode: Decode) -> list[Frame]:
         return [decode()]
@@ -85,6 +100,7 @@ class Standing:
         windows: bool = False,
     ) -> None:
         self._from_id = from_id
+        self._stable_to = from_id  # one past what the subscriber holds for good
         self._held_to = max(from_id, tentative_to or 0)  # one past what the subscriber holds
         self._at_once = take_back is TakeBack.AT_ONCE
         self._windows = windows
@@ -109,6 +125,19 @@ class Standing:
             return []
         return [decode()]
 
+    def skip_to(self, store: Store) -> list[Frame]:
+        if self._is_searching and self._from_stime is not None:
+            store.check_stime(self._from_stime)
+            self._from_id = self._stable_to = max(self._stable_to, store.first_id)
+        elif self._stable_to < store.first_id:
+            raise Trimmed(
+                f"{store.directory}: the log was trimmed up to id {store.first_id}, and this "
+                f"reader had come to {self._stable_to} only. Take a checkpoint that is newer, "
+                f"or another replica"
+            )
+        # What became of tentative tuples the subscriber holds cannot be read here any more.
+        return self._undo(self._stable_to)
+
     def _tuples(self, block: Block, stands_to: int | None, decode: Decode) -> list[Frame]:
         start, stop = max(block.first_id, self._from_id), block.first_id + block.tuples
         if block.kind == Kind.TENTATIVE and stands_to is not None:
@@ -127,6 +156,7 @@ class Standing:
         undo: list[Frame] = []
         if block.kind == Kind.STABLE:
             self._from_stime = None  # what is found in stable tuples stays found
+            self._stable_to = stop
             undo = self._undo(first_id)
         self._held_to = max(self._held_to, stop)
         return [*undo, frame]

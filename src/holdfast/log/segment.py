@@ -14,9 +14,9 @@ segments were trimmed still knows its place, and the schema of its tuples:
         16     16  the log's random number: segments of different logs do not mix
         32      8  first lsn
         40      8  synced lsn: everything below it was durable when the segment was begun
-        48      8  next_id, then stable_next_id, boundary and reach of the tail, 8 bytes each
-        80      4  generation: how often the segment was rewritten to drop tentative blocks
-        84     12  zeros
+        48      8  next_id, then stable_next_id, boundary, reach and stable_reach of the tail
+        88      4  generation: how often the segment was rewritten to drop tentative blocks
+        92      4  zeros
         96         the schema as an Arrow IPC message, zeros up to the length
 """
 
@@ -38,7 +38,7 @@ from holdfast.log.order import Tail
 MAGIC = b"HFS1"
 SEGMENT_SUFFIX = ".seg"
 INDEX_SUFFIX = ".idx"
-_HEADER = struct.Struct("<4sIII16sQQQQqqI12x")
+_HEADER = struct.Struct("<4sIII16sQQQQqqqII")
 _CRC_FROM = 8
 _LARGEST_HEADER = 1 << 26
 
@@ -70,7 +70,9 @@ class SegmentHeader:
             start.stable_next_id,
             pack_time(start.boundary),
             pack_time(start.reach),
+            pack_time(start.stable_reach),
             self.generation,
+            0,
         )
         rest = (fixed[_CRC_FROM:] + schema).ljust(length - _CRC_FROM, b"\0")
         return with_checksum(MAGIC, rest)
@@ -159,12 +161,12 @@ def read_segment_header(
     whole = start if length <= len(start) else files.read(fd, length, 0)
     if len(whole) < length or crc32c(whole.slice(8, length - 8)) != crc:
         raise DamagedLog(path, 0, "the checksum (CRC32C) of the segment header does not match")
-    found_id, lsn, synced_lsn, next_id, stable_next_id, boundary, reach, generation = rest
+    found_id, lsn, synced_lsn, next_id, stable_next_id, *times, generation, _ = rest
     if path.name != segment_path(path.parent, lsn).name:
         raise DamagedLog(path, 0, f"the file's name does not fit its first lsn, {lsn}")
     if log_id is not None and found_id != log_id:
         raise DamagedLog(path, 0, "the segment belongs to another log")
-    tail = Tail(lsn, next_id, stable_next_id, unpack_time(boundary), unpack_time(reach))
+    tail = Tail(lsn, next_id, stable_next_id, *map(unpack_time, times))
     schema = pa.ipc.read_schema(whole.slice(_HEADER.size, schema_length))
     header = SegmentHeader(found_id, tail, synced_lsn, schema, generation)
     return Segment(path, header, crc, length, SegmentIndex(index_bytes), length, tail)

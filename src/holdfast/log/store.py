@@ -149,11 +149,22 @@ class Store:
 
     def find_stime(self, stime: int) -> int:
         """The lsn from which to read for tuples of ``stime`` or later."""
+        self.check_stime(stime)
         for segment in reversed(self.segments):
             entry = segment.index.at_stime(stime)
             if entry is not None:
                 return entry[0]
         return self.first_lsn
+
+    def check_stime(self, stime: int) -> None:
+        """Raises Trimmed if a stable tuple of ``stime`` or later is no longer there."""
+        gone = self.segments[0].header.start.stable_reach
+        if gone is not None and gone >= stime:
+            raise Trimmed(
+                f"{self.directory}: tuples of stime {stime} or later were trimmed, up to {gone}; "
+                f"the log starts at id {self.first_id}. Take a checkpoint that is newer, or "
+                f"another replica"
+            )
 
 
 def _place(segment: Segment, entry: tuple[int, int] | None) -> Place:
