@@ -58,16 +58,19 @@ def _break_ties(rows: pa.Table, tied: Bools) -> pa.Table:
 
 
 def group(rows: pa.Table, key_names: Sequence[str]) -> Groups:
-    """Group ``rows`` by slot and key columns; groups are numbered by first appearance."""
+    """Group ``rows`` by slot and key columns; groups are numbered in the order of a run."""
     slot, hashes = numbers(rows[SLOT]), numbers(rows[HASH])
     codes = pd.factorize(hashes)[0].astype(np.int64)
     if len(slot) and slot.min() != slot.max():
         slots = pd.factorize(slot)[0].astype(np.int64)
         codes = pd.factorize(slots * (codes.max() + 1) + codes)[0].astype(np.int64)
     first = _first_rows(codes)
-    representative = first[codes]
-    if _all_equal(rows, representative, key_names):
-        return Groups(codes, first)
+    if _all_equal(rows, first[codes], key_names):
+        # Sorted here once, so that neither looking up nor writing the run sorts again.
+        order = np.lexsort((hashes[first], slot[first]))
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        return Groups(rank[codes], first[order])
     exact = pd.factorize(
         pd.Series([repr(row) for row in rows.select([SLOT, *key_names]).to_pylist()], dtype=object)
     )[0].astype(np.int64)

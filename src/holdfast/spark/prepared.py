@@ -63,9 +63,8 @@ class PreparedQuery:
         self._leaf_schemas = {name: leaf.schema.json() for name, leaf in leaves.items()}
         rdd_ids = {_leaf_rdd(leaf._jdf).id(): name for name, leaf in leaves.items()}
         plan = self._dataset.queryExecution().executedPlan()
-        self._root = _PlanNode.of(plan, rdd_ids)
-        self._array_list = self._jvm.java.util.ArrayList
-        self._converters = self._jvm.scala.jdk.javaapi.CollectionConverters
+        nil = self._jvm.PythonUtils.toSeq(self._jvm.java.util.ArrayList())
+        self._root = _PlanNode.of(plan, rdd_ids, nil)
 
     @property
     def schema(self) -> pa.Schema:
@@ -77,7 +76,7 @@ class PreparedQuery:
             name: _leaf_rdd(_arrow_dataset(self._spark, inputs[name], schema))
             for name, schema in self._leaf_schemas.items()
         }
-        plan = self._instantiate(self._root, rdds)
+        plan = self._root.instantiate(rdds)
         batches = self._dataset.toArrowBatchRdd(plan)
         served = self._jvm.PythonRDD.collectAndServe(batches)
         with _load_from_socket(served, NoOpSerializer()) as stream:
@@ -87,42 +86,39 @@ class PreparedQuery:
             self._schema,
         )
 
-    def _instantiate(self, node: _PlanNode, rdds: Mapping[str, Any]) -> Any:
-        """A fresh copy of the plan below ``node``: Spark caches RDDs inside plan nodes."""
-        plan = node.plan
-        if node.leaf is not None:
-            return plan.copy(
-                plan.output(),
-                rdds[node.leaf],
-                plan.name(),
-                plan.outputPartitioning(),
-                plan.outputOrdering(),
-                plan.stream(),
-            )
-        if not node.children:
-            return plan.clone()
-        children = self._array_list()
-        for child in node.children:
-            children.add(self._instantiate(child, rdds))
-        return plan.withNewChildren(self._converters.asScala(children).toSeq())
-
 
 class _PlanNode:
-    """The shape of the physical plan, read once so that executions make few JVM calls."""
+    """The shape of the physical plan, read once so that an execution makes few JVM calls."""
 
-    def __init__(self, plan: Any, leaf: str | None, children: list[_PlanNode]) -> None:
-        self.plan = plan
-        self.leaf = leaf
-        self.children = children
+    def __init__(self, plan: Any, leaf: str | None, children: list[_PlanNode], nil: Any) -> None:
+        self._plan = plan
+        self._leaf = leaf
+        self._children = children
+        self._nil = nil
+        if leaf is not None:
+            self._scan = [plan.output(), plan.name(), plan.outputPartitioning()]
+            self._scan += [plan.outputOrdering(), plan.stream()]
 
     @classmethod
-    def of(cls, plan: Any, rdd_ids: Mapping[int, str]) -> _PlanNode:
+    def of(cls, plan: Any, rdd_ids: Mapping[int, str], nil: Any) -> _PlanNode:
         name = plan.getClass().getSimpleName()
         if name == "RDDScanExec" and plan.rdd().id() in rdd_ids:
-            return cls(plan, rdd_ids[plan.rdd().id()], [])
+            return cls(plan, rdd_ids[plan.rdd().id()], [], nil)
         children = plan.children()
-        below = [cls.of(children.apply(i), rdd_ids) for i in range(children.size())]
-        return cls(plan, None, below)
+        below = [cls.of(children.apply(i), rdd_ids, nil) for i in range(children.size())]
+        return cls(plan, None, below, nil)
+
+    def instantiate(self, rdds: Mapping[str, Any]) -> Any:
+        """A fresh copy of the plan from here down: Spark caches RDDs inside plan nodes."""
+        if self._leaf is not None:
+            output, name, partitioning, ordering, stream = self._scan
+            return self._plan.copy(output, rdds[self._leaf], name, partitioning, ordering, stream)
+        if not self._children:
+            return self._plan.clone()
+        children = self._nil
+        for child in reversed(self._children):
+            children = children.prepended(child.instantiate(rdds))
+        return self._plan.withNewChildren(children)
 
 
 def _arrow_dataset(spark: SparkSession, path: Path, schema_json: str) -> Any:

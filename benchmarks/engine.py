@@ -1,0 +1,194 @@
+"""Holdfast's engine against Structured Streaming: same query, same Parquet files, same machine.
+
+The query sums and counts prices by item in tumbling windows of ten buckets. Each system runs in
+a process of its own; both stay warm, and the cases alternate between them, so that noise on the
+machine hits both alike. Structured Streaming runs once with each of its two state stores and is
+given the better of the two in every figure; it writes to the no-op sink, while Holdfast hands
+every result to Python. Before anything is timed, both must give the same rows.
+
+    make bench BENCH=engine            the full form
+    make bench BENCH=engine ARGS=--quick
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.machine import describe_machine
+
+BUCKET_US = 1_000_000
+WINDOW_BUCKETS = 10
+STORES = ("hdfs", "rocksdb")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input: so many buckets of so many tuples over so many keys."""
+
+    name: str
+    tuples: int
+    keys: int
+    buckets: int
+    bucket_us: int = BUCKET_US
+    open_windows: int = 0
+
+    def directory(self, root: Path) -> Path:
+        return root / self.name
+
+
+def cases(quick: bool) -> list[Case]:
+    few = 2 if quick else 4
+    return [
+        Case("check", 300, 20, 2 * WINDOW_BUCKETS + 2),
+        Case("latency", 300, 100, 15 * few),
+        Case("100k", 30_000, 100_000, 10 * few),
+        Case("1m", 300_000, 1_000_000, 7 * few),
+    ]
+
+
+def sweep(quick: bool) -> list[Case]:
+    """Buckets so short that all of them fall into the windows opened first."""
+    buckets, short = (20, 1000) if quick else (60, 1000)
+    return [
+        Case(f"sweep-{size}", 3_000, size, buckets, short, size)
+        for size in (10_000, 100_000, 1_000_000)
+    ]
+
+
+def write_input(case: Case, root: Path) -> None:
+    """One Parquet file for each bucket."""
+    directory = case.directory(root)
+    directory.mkdir()
+    random = np.random.default_rng(7)
+    for index in range(case.buckets):
+        stime = np.sort(random.integers(0, case.bucket_us, case.tuples)) + index * case.bucket_us
+        table = pa.table(
+            {
+                "at": pa.array(stime, pa.timestamp("us", tz="UTC")),
+                "item": pa.array(random.integers(0, case.keys, case.tuples)),
+                "price": pa.array(random.integers(0, 1000, case.tuples), pa.int32()),
+                "pad": pa.array([b"x" * 70] * case.tuples, pa.binary()),
+            }
+        )
+        pq.write_table(table, directory / f"{index:05}.parquet", compression="none")
+
+
+class Child:
+    """A system in a process of its own, told over a pipe what to run."""
+
+    def __init__(self, system: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.engine_systems", system],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, case: Case, root: Path, **options: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        order = {"case": asdict(case), "root": str(root), **options}
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                answer: dict[str, Any] = json.loads(line)
+                return answer
+        raise RuntimeError(f"the process for {case.name} ended with {self._process.wait()}")
+
+    def close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def compare(case: Case, root: Path, children: dict[str, Child], rounds: int) -> dict[str, Any]:
+    """Run a case on both systems in turns; the ratio of each round, and their median."""
+    per_round = []
+    for _ in range(rounds):
+        spark = {store: children["spark"].run(case, root, store=store) for store in STORES}
+        holdfast = children["holdfast"].run(case, root)
+        best = min(spark.values(), key=lambda each: float(each["mean_ms"]))
+        quick = min(spark.values(), key=lambda each: float(each["median_ms"]))
+        per_round.append(
+            {
+                "holdfast_median_ms": holdfast["median_ms"],
+                "spark_median_ms": quick["median_ms"],
+                "latency_ratio": holdfast["median_ms"] / quick["median_ms"],
+                "holdfast_tuples_s": case.tuples / holdfast["mean_ms"] * 1000,
+                "spark_tuples_s": case.tuples / best["mean_ms"] * 1000,
+                "throughput_ratio": best["mean_ms"] / holdfast["mean_ms"],
+            }
+        )
+        print(f"{case.name}: {json.dumps(per_round[-1])}", flush=True)
+    return {key: statistics.median(each[key] for each in per_round) for key in per_round[0]}
+
+
+def check(case: Case, root: Path, children: dict[str, Child]) -> None:
+    """Both systems must give the same rows before anything is timed."""
+    spark = children["spark"].run(case, root, store="hdfs", rows=True)["rows"]
+    holdfast = children["holdfast"].run(case, root, rows=True)["rows"]
+    if not spark or spark != holdfast:
+        raise SystemExit(
+            f"the systems disagree: Structured Streaming gave {len(spark)} rows, Holdfast "
+            f"{len(holdfast)}"
+        )
+    print(f"check: {len(spark)} result rows, the same from both", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="finish within two minutes")
+    options = parser.parse_args()
+    rounds = 1 if options.quick else 3
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as temporary:
+        root = Path(temporary)
+        children = {"spark": Child("spark"), "holdfast": Child("holdfast")}
+        try:
+            first, *timed = cases(options.quick)
+            for case in (first, *timed):
+                write_input(case, root)
+            check(first, root, children)
+            results = {case.name: compare(case, root, children, rounds) for case in timed}
+            swept = {}
+            for case in sweep(options.quick):
+                write_input(case, root)
+                swept[str(case.open_windows)] = children["holdfast"].run(case, root)["median_ms"]
+        finally:
+            for child in children.values():
+                child.close()
+    print(json.dumps(summary(results, swept)))
+
+
+def summary(results: dict[str, Any], swept: dict[str, float]) -> dict[str, Any]:
+    return {
+        "bench": "engine",
+        "latency_ratio": round(results["latency"]["latency_ratio"], 3),
+        "throughput_ratio_100k": round(results["100k"]["throughput_ratio"], 2),
+        "throughput_ratio_1m": round(results["1m"]["throughput_ratio"], 2),
+        "state_sweep": {size: round(value, 1) for size, value in swept.items()},
+        "details": {
+            name: {key: round(value, 3) for key, value in each.items()}
+            for name, each in results.items()
+        },
+        "machine": describe_machine(),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""The two systems of the engine benchmark, each in a process of its own.
+
+Reads one order a line on standard input, answers one line of JSON on standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.engine import BUCKET_US, WINDOW_BUCKETS, Case
+from holdfast import Network, window
+from holdfast.frames import TIME
+from holdfast.spark.engine import Bucket, Engine
+from holdfast.spark.session import get_session
+from holdfast.spark.version import Version
+
+SCHEMA = "at timestamp, item bigint, price int"
+WINDOW = f"{WINDOW_BUCKETS * BUCKET_US // 1_000_000} seconds"
+# Both systems get the same heap and the whole JIT; a long-running query has both in production.
+JVM = {"spark.driver.memory": "4g", "spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
+
+
+def answer(case: Case, times: list[float], rows: list[Any] | None) -> dict[str, Any]:
+    """Times without the warm-up: the first third of the buckets."""
+    steady = times[len(times) // 3 :]
+    told = {
+        "median_ms": statistics.median(steady) * 1000,
+        "mean_ms": statistics.fmean(steady) * 1000,
+        "case": case.name,
+    }
+    return told if rows is None else {**told, "rows": rows}
+
+
+class Holdfast:
+    """The query as a Holdfast network, a bucket at a time."""
+
+    def __init__(self) -> None:
+        spark = get_session("local[2]", JVM)
+        network = Network("engine", bucket="1 second", partitions=2, spark=spark)
+        source = network.source("sales", SCHEMA, stime="at")
+        sums = [F.sum("price").alias("total"), F.count("*").alias("sales")]
+        source.groupBy(window(WINDOW), "item").agg(*sums).output("totals")
+        self._engine = Engine(network)
+
+    def run(self, case: Case, root: Path, order: dict[str, Any]) -> dict[str, Any]:
+        version = Version(self._engine)
+        if case.open_windows:
+            version.advance([_opening(case)])
+        times, rows = [], []
+        for index, path in enumerate(sorted(case.directory(root).iterdir())):
+            begin = time.perf_counter()
+            out = version.advance([_bucket(case, path, index)])["totals"]
+            times.append(time.perf_counter() - begin)
+            if order.get("rows"):
+                rows += _rows(out)
+        return answer(case, times, sorted(rows) if order.get("rows") else None)
+
+
+def _opening(case: Case) -> Bucket:
+    """One tuple for every item, just before the first bucket: so many windows are open."""
+    size = case.open_windows
+    table = _table(np.full(size, -1), -size, np.arange(size), np.ones(size, dtype=np.int32))
+    return Bucket(-case.bucket_us, 0, {"sales": table})
+
+
+def _bucket(case: Case, path: Path, index: int) -> Bucket:
+    read = pq.read_table(path, columns=["at", "item", "price"], use_threads=False)
+    stime = read["at"].cast(pa.int64()).to_numpy()
+    item, price = read["item"].to_numpy(), read["price"].to_numpy()
+    table = _table(stime, index * case.tuples, item, price)
+    return Bucket(index * case.bucket_us, (index + 1) * case.bucket_us, {"sales": table})
+
+
+def _table(stime: Any, first_id: int, item: Any, price: Any) -> pa.Table:
+    times = pa.array(stime, TIME)
+    return pa.table(
+        {
+            "stime": times,
+            "tmax": times,
+            "seq": pa.array(np.arange(first_id, first_id + len(stime))),
+            "at": times,
+            "item": pa.array(item),
+            "price": pa.array(price, pa.int32()),
+        }
+    )
+
+
+def _rows(table: pa.Table) -> list[Any]:
+    starts = [each["start"].timestamp() for each in table["window"].to_pylist()]
+    columns = (table[name].to_pylist() for name in ("item", "total", "sales"))
+    return [list(each) for each in zip(starts, *columns, strict=True)]
+
+
+class StructuredStreaming:
+    """The query as Structured Streaming runs it best: one file a trigger, two partitions."""
+
+    def __init__(self) -> None:
+        builder = SparkSession.Builder().master("local[2]")
+        settings = {
+            **JVM,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.log.level": "ERROR",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.shuffle.compress": "false",
+            "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+            "spark.sql.streaming.minBatchesToRetain": "2",
+            "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+            "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        }
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        self._spark = builder.getOrCreate()
+
+    def run(self, case: Case, root: Path, order: dict[str, Any]) -> dict[str, Any]:
+        package = "org.apache.spark.sql.execution.streaming.state"
+        stores = {
+            "hdfs": f"{package}.HDFSBackedStateStoreProvider",
+            "rocksdb": f"{package}.RocksDBStateStoreProvider",
+        }
+        self._spark.conf.set("spark.sql.streaming.stateStore.providerClass", stores[order["store"]])
+        files = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        query = (
+            files.parquet(str(case.directory(root)))
+            .withWatermark("at", "0 seconds")
+            .groupBy(F.window("at", WINDOW), "item")
+            .agg(F.sum("price").alias("total"), F.count("*").alias("sales"))
+        )
+        checkpoint = tempfile.mkdtemp(prefix="holdfast-bench-spark-")
+        rows: list[Any] = []
+        writer = query.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
+        if order.get("rows"):
+            writer = writer.foreachBatch(lambda frame, _: rows.extend(_rows(frame.toArrow())))
+        else:
+            writer = writer.format("noop")
+        running = writer.trigger(availableNow=True).start()
+        running.awaitTermination()
+        progress = [each for each in running.recentProgress if each["numInputRows"]]
+        times = [each["durationMs"]["triggerExecution"] / 1000 for each in progress]
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        return answer(case, times, sorted(rows) if order.get("rows") else None)
+
+
+def main() -> None:
+    system = Holdfast() if sys.argv[1] == "holdfast" else StructuredStreaming()
+    for line in sys.stdin:
+        order = json.loads(line)
+        case = Case(**order["case"])
+        print(json.dumps(system.run(case, Path(order["root"]), order)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
