@@ -170,7 +170,8 @@ def generate(random: Random) -> NetworkSpec:
     outputs = [stream for fragment in fragments for stream, _ in fragment.plan.outputs]
     ends = [stream for stream in outputs if stream not in used]
     watched = ends + [stream for stream in outputs if stream in used and random.random() < 0.2]
-    job_us = random.choice([5_000, 20_000, 50_000])
+    # A slow engine makes reconciliation long, which is when most can go wrong.
+    job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.2]))
     read = tuple(f"s{index}" for index in range(sources) if f"s{index}" in used)
     return build(timing, read, tuple(fragments), tuple(watched), job_us)
 

@@ -64,7 +64,7 @@ WEIGHTS = {
     FaultKind.SLOW: 1,
     FaultKind.CUT: 6,
     FaultKind.CUT_ONE_WAY: 3,
-    FaultKind.PARTITION: 2,
+    FaultKind.PARTITION: 7,
     FaultKind.SLOW_LINK: 2,
     FaultKind.LOSE_CONNECTION: 2,
     FaultKind.DISK_FULL: 1,
@@ -95,7 +95,7 @@ def generate(
 
 def _duration(random: Random) -> int:
     """Most failures are short; most of the downtime is in long ones."""
-    seconds = random.choice([0.2, 1, 1, 3, 3, 6, 12, 25]) * (0.5 + random.random())
+    seconds = random.choice([0.2, 1, 3, 3, 6, 6, 12, 25]) * (0.5 + random.random())
     return int(seconds * SECOND_US)
 
 
@@ -104,12 +104,15 @@ def _fault(random: Random, time: int, servers: list[str], links: list[tuple[str,
     end = time + _duration(random)
     if kind in PAIRWISE:
         return Fault(kind, time, end, random.choice(links))
-    if kind is FaultKind.PARTITION:
+    entries = [server for server in servers if server.startswith("e")]
+    if kind is FaultKind.SILENCE:
+        return Fault(kind, time, end, (random.choice(entries),))
+    # What hits an entry point hits everyone downstream, and no replica can stand in.
+    hit = random.choice(entries if random.random() < 0.4 else servers)
+    if kind is FaultKind.PARTITION and random.random() < 0.4:
         size = random.randint(1, max(1, len(servers) // 2))
         return Fault(kind, time, end, tuple(sorted(random.sample(servers, size))))
-    if kind is FaultKind.SILENCE:
-        return Fault(kind, time, end, (random.choice([s for s in servers if s[0] == "e"]),))
-    return Fault(kind, time, end, (random.choice(servers),))
+    return Fault(kind, time, end, (hit,))
 
 
 def _aftershock(
@@ -122,7 +125,7 @@ def _aftershock(
 
 def _swizzled(random: Random, links: list[tuple[str, str]], calm_us: int) -> Schedule:
     """Links are cut one by one and healed in another order."""
-    chosen = random.sample(links, min(len(links), random.randint(2, 6)))
+    chosen = random.sample(links, min(len(links), random.randint(2, 10)))
     start = 5 * SECOND_US
     cuts = []
     for link in chosen:
@@ -143,7 +146,7 @@ def _gentle(
     """Single short cuts, far apart: short enough that nothing may become tentative."""
     faults = []
     time = 5 * SECOND_US
-    longest = alpha_x_us - int(1.1 * SECOND_US)
+    longest = alpha_x_us - int(0.9 * SECOND_US)
     for _ in range(random.randint(1, 4)):
         duration = int(longest * random.uniform(0.3, 1.0)) if longest > 0 else 1_000
         kind = random.choice([FaultKind.CUT, FaultKind.CUT_ONE_WAY, FaultKind.LOSE_CONNECTION])

@@ -19,6 +19,7 @@ from holdfast.simulation.checkers import (
 from holdfast.simulation.checkers.availability import Availability
 from holdfast.simulation.checkers.client import ClientChecks
 from holdfast.simulation.checkers.convergence import Truth
+from holdfast.simulation.checkers.stable_tree import StableTree
 from holdfast.simulation.clock import Clock
 from holdfast.simulation.coverage import Coverage
 from holdfast.simulation.network import Network
@@ -83,6 +84,7 @@ class World:
         self._down: Counter[str] = Counter()
         self._build()
         self.availability = Availability(self)
+        self.stable_tree = StableTree(self)
         self.servers = sorted(set(server_of.values()))
 
     def _build(self) -> None:
@@ -129,6 +131,7 @@ class World:
             if process.running:
                 process.driver.validate()
         self.availability.sample()
+        self.stable_tree.sample()
         self.clock.after(SAMPLE_US, self._sample)
 
     def _deliver(self, source: str, target: str, message: Message) -> None:

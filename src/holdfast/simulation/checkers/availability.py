@@ -5,7 +5,9 @@ bucket to be taken. And for every client: if a fixed path of processes and links
 between a source and the client for long enough, the client has been told about every tuple of
 that source that is older than X per fragment of the path, as stable or tentative.
 
-Paths through a replica whose policy is to suspend promise nothing.
+A reader follows one replica of its producer. When several stand, it may be any of them, so
+what is promised is what all of them can have. Paths through a replica whose policy is to
+suspend promise nothing.
 """
 
 from __future__ import annotations
@@ -105,16 +107,24 @@ class Availability:
         self, reader: str, stream: str, known: dict[tuple[str, str], dict[str, tuple[int, int]]]
     ) -> dict[str, tuple[int, int]]:
         """The sources that reach a reader by a stream: since when, over how many fragments."""
-        best: dict[str, tuple[int, int]] = {}
+        choices = []
         for producer in self._producers[stream]:
             link_since = self._world.link_stands_since(producer, reader)
-            if link_since is None:
-                continue
-            for source, (since, depth) in self._paths_at(producer, stream, known).items():
-                path = (max(since, link_since), depth)
-                if source not in best or path < best[source]:
-                    best[source] = path
-        return best
+            paths = self._paths_at(producer, stream, known)
+            if link_since is not None and paths:
+                choices.append(
+                    {source: (max(since, link_since), d) for source, (since, d) in paths.items()}
+                )
+        if not choices:
+            return {}
+        return {
+            source: (
+                max(choice[source][0] for choice in choices),
+                max(choice[source][1] for choice in choices),
+            )
+            for source in choices[0]
+            if all(source in choice for choice in choices)
+        }
 
     def _paths_at(
         self, producer: str, stream: str, known: dict[tuple[str, str], dict[str, tuple[int, int]]]
@@ -151,6 +161,5 @@ class Availability:
         for one in by_input:
             for source, (source_since, depth) in one.items():
                 path = (max(since, source_since), depth + 1)
-                if source not in paths or path < paths[source]:
-                    paths[source] = path
+                paths[source] = max(path, paths.get(source, path))
         return paths

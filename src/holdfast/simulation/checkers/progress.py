@@ -1,10 +1,12 @@
-"""Progress: once all is well, everyone is stable again and up to date."""
+"""Progress: once all is well, everyone is stable again, up to date, and follows a stable source."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from holdfast.core.consistency import NodeState
+from holdfast.core.consumer import Consumer
+from holdfast.core.upstream import Following
 from holdfast.simulation.checkers import Stall
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ def check(world: World) -> None:
         behind = now - process.driver.versions.stable_position
         if behind > timing.delay_us * (1 + len(world.spec.fragments)):
             raise Stall("progress", f"{address} is {behind / 1e6:.3f} s behind at the end")
+        _check_sources(address, process.driver.consumer)
     for address, client in world.clients.items():
         behind = now - client.boundary
         if behind > timing.delay_us * (1 + len(world.spec.fragments)):
@@ -31,4 +34,13 @@ def check(world: World) -> None:
                 "progress",
                 f"{address} is {behind / 1e6:.3f} s behind at the end\n"
                 f"{client.driver.consumer.upstreams[client.driver.stream].story()}",
+            )
+        _check_sources(address, client.driver.consumer)
+
+
+def _check_sources(address: str, consumer: Consumer) -> None:
+    for stream, one in consumer.upstreams.items():
+        if one.state is not Following.STABLE:
+            raise Stall(
+                "progress", f"{address} takes {stream} from {one.state.value}\n{one.story()}"
             )
