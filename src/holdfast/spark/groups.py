@@ -35,7 +35,8 @@ def in_stream_order(rows: pa.Table) -> pa.Table:
     later = (stime[1:] > stime[:-1]) | ((stime[1:] == stime[:-1]) & (seq[1:] > seq[:-1]))
     if later.all():
         return rows
-    order = np.lexsort((seq, stime))
+    one_time = stime[0] == stime[-1] and (stime == stime[0]).all()
+    order = np.argsort(seq) if one_time else np.lexsort((seq, stime))
     rows = rows.take(pa.array(order))
     stime, seq = stime[order], seq[order]
     tied = (stime[1:] == stime[:-1]) & (seq[1:] == seq[:-1])
