@@ -18,6 +18,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,8 +85,10 @@ class Engine:
         self._clean = weakref.finalize(
             self, shutil.rmtree, str(made if directory is None else self._directory), True
         )
+        # Two versions of the fragment may advance at once, in two threads.
+        self._lock = threading.Lock()
         self._last_step = 0
-        self._version_floor = 0
+        self._newest_version = 0
         self._cores = max(1, self._spark.sparkContext.defaultParallelism)
 
     @property
@@ -107,12 +110,19 @@ class Engine:
 
     def next_step(self) -> int:
         """A number no earlier step of this engine has had."""
-        self._last_step += 1
-        return self._last_step
+        with self._lock:
+            self._last_step += 1
+            return self._last_step
+
+    def _next_version(self, state: State) -> int:
+        with self._lock:
+            self._newest_version = max(self._newest_version, state.version) + 1
+            return self._newest_version
 
     def skip_versions(self, version: int) -> None:
         """Make all later states newer than ``version``, which came from another engine."""
-        self._version_floor = max(self._version_floor, version)
+        with self._lock:
+            self._newest_version = max(self._newest_version, version)
 
     def close(self) -> None:
         """Delete the engine's files; its states are gone with them."""
@@ -128,7 +138,7 @@ class Engine:
         boundary = _checked_boundary(state, buckets, boundary)
         inputs = self._merge_inputs(buckets)
         number = self.next_step()
-        self._version_floor = version = max(self._version_floor, state.version) + 1
+        version = self._next_version(state)
         if not self._anything_to_do(state, inputs, boundary):
             return Advance(State(version, boundary, state.runs), self._nothing())
         directory = self._directory / f"step-{number}"
@@ -217,10 +227,15 @@ class Engine:
         layout = Layout(self.partitions, sharded)
         query = stage.query(self._spark, self._leaves, layout, self._directory)
         paths = {}
-        for name in stage.reads:
-            paths[name] = self._directory / f"input-{name}.arrows"
-            write_stream(paths[name], streams[name], self._cores if sharded else 1)
-        return query.execute(paths)
+        number = self.next_step()
+        try:
+            for name in stage.reads:
+                paths[name] = self._directory / f"input-{number}-{name}.arrows"
+                write_stream(paths[name], streams[name], self._cores if sharded else 1)
+            return query.execute(paths)
+        finally:
+            for path in paths.values():
+                path.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def _job_property(
