@@ -1,8 +1,20 @@
 """Holdfast: stream processing on Spark that keeps answering while parts of it fail."""
 
 from holdfast.aggregates import Aggregator, aggregate
+from holdfast.connect.callback_sink import call
+from holdfast.connect.console_sink import write_console
+from holdfast.connect.csv_source import read_csv
+from holdfast.connect.directory_source import read_directory
+from holdfast.connect.generator_source import generate, rate
+from holdfast.connect.jsonl_sink import write_jsonl
+from holdfast.connect.jsonl_source import read_jsonl
+from holdfast.connect.parquet_sink import write_parquet
+from holdfast.connect.parquet_source import read_parquet
+from holdfast.connect.socket_source import read_socket
 from holdfast.errors import HoldfastError, InputError, NetworkError, StateError
 from holdfast.network import Network
+from holdfast.runtime.reports import RunSummary
+from holdfast.runtime.run import run
 from holdfast.stream import Stream
 from holdfast.windows import count_window, window
 
@@ -14,9 +26,22 @@ __all__ = [
     "InputError",
     "Network",
     "NetworkError",
+    "RunSummary",
     "StateError",
     "Stream",
     "aggregate",
+    "call",
     "count_window",
+    "generate",
+    "rate",
+    "read_csv",
+    "read_directory",
+    "read_jsonl",
+    "read_parquet",
+    "read_socket",
+    "run",
     "window",
+    "write_console",
+    "write_jsonl",
+    "write_parquet",
 ]

@@ -1,0 +1,195 @@
+"""The ``holdfast`` command."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from holdfast.errors import HoldfastError, InputError
+
+if TYPE_CHECKING:
+    from holdfast.network import Network
+
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the exit code is 0, 1 for an error, 2 for wrong usage."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.command(options)
+        return code
+    except HoldfastError as error:
+        print(f"holdfast: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="holdfast", description="Stream processing on Spark that keeps answering."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_run(commands.add_parser("run", help="run a query network", description=_RUN_HELP))
+    describe = commands.add_parser("describe", help="print or draw a query network")
+    describe.add_argument("network", metavar="NETWORK.py")
+    describe.add_argument("--draw", metavar="FILE", help="also draw it: an .svg or .png file")
+    describe.set_defaults(command=_describe)
+    demo = commands.add_parser("demo", help="a minute of wide-area monitoring")
+    demo.add_argument("--seconds", type=float, default=60, help="how long (default: 60)")
+    demo.add_argument("--servers", type=int, default=40, help="how many servers (default: 40)")
+    demo.add_argument("--rate", type=float, default=3000, help="readings a second (default: 3000)")
+    demo.add_argument("--picture", default="holdfast-demo.png", help="where to draw the picture")
+    demo.add_argument("--spark-master", metavar="URL", help="default: local[*]")
+    demo.set_defaults(command=_demo)
+    return parser
+
+
+_RUN_HELP = """Runs the network that a Python file defines as `network`. The file may bind its
+sources and outputs itself, in dicts `sources` and `outputs`; the options here come first."""
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    run.add_argument("network", metavar="NETWORK.py")
+    run.add_argument(
+        "--source",
+        action="append",
+        default=[],
+        metavar="NAME=KIND:WHERE",
+        help="csv:PATH, jsonl:PATH, parquet:PATH, directory:PATH, socket:HOST:PORT or rate:NUMBER; "
+        "options follow after commas: load=csv:load.csv,lateness=10 s",
+    )
+    run.add_argument(
+        "--output",
+        action="append",
+        default=[],
+        metavar="NAME=KIND:WHERE",
+        help="console, jsonl:PATH or parquet:DIRECTORY; console if not given",
+    )
+    run.add_argument("--state", metavar="DIR", help="checkpoint there and go on from there")
+    run.add_argument("--checkpoint-interval", metavar="TIME", default="10 seconds")
+    run.add_argument("--bucket", metavar="TIME", help="in place of the network's own")
+    run.add_argument("--advance-tuples", metavar="N", type=int, default=100_000)
+    run.add_argument("--dead-letters", metavar="FILE", help="default: in the state directory")
+    run.add_argument("--spark-master", metavar="URL", help="default: local[*]")
+    run.add_argument("--quiet", action="store_true", help="no progress")
+    run.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from holdfast.connect.specs import parse_sink, parse_source
+    from holdfast.runtime.progress import Progress
+    from holdfast.runtime.reports import Observer
+    from holdfast.runtime.run import run
+    from holdfast.times import microseconds
+
+    # What is wrong with the options is said before Spark takes seconds to start.
+    sources = dict(parse_source(text) for text in options.source)
+    outputs = dict(parse_sink(text) for text in options.output)
+    microseconds(options.checkpoint_interval)
+    bucket = microseconds(options.bucket) if options.bucket else None
+    module = load(options.network, options.spark_master)
+    network = network_of(module, options.network)
+    if bucket is not None:
+        network.bucket = bucket
+    run(
+        network,
+        {**getattr(module, "sources", {}), **sources},
+        {**getattr(module, "outputs", {}), **outputs},
+        state=options.state or getattr(module, "state", None),
+        checkpoint_interval=options.checkpoint_interval,
+        advance_tuples=options.advance_tuples,
+        dead_letters=options.dead_letters,
+        observer=Observer() if options.quiet else Progress(network.name),
+    )
+    return 0
+
+
+def _describe(options: argparse.Namespace) -> int:
+    network = network_of(load(options.network, None), options.network)
+    print(network.describe())
+    if options.draw:
+        network.draw(options.draw)
+        print(f"\ndrawn into {options.draw}")
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from holdfast.demo import run_demo
+
+    return run_demo(
+        seconds=options.seconds,
+        servers=options.servers,
+        rate=options.rate,
+        picture=options.picture,
+        spark_master=options.spark_master,
+    )
+
+
+def load(path: str, spark_master: str | None) -> ModuleType:
+    """Run a network's file, on a Spark session made for it."""
+    file = Path(path).resolve()
+    if not file.is_file():
+        raise InputError(f"there is no file {path!r}; name the Python file with the network")
+    # Spark's Python workers must find what stands beside the file, too.
+    sys.path.insert(0, str(file.parent))
+    known = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(file.parent), *([known] if known else [])])
+    from pyspark import cloudpickle
+
+    start_spark(spark_master)
+    spec = importlib.util.spec_from_file_location(f"holdfast_network_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path!r} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    spec.loader.exec_module(module)
+    return module
+
+
+def start_spark(master: str | None) -> None:
+    """Make the Spark session, without the dozen lines the JVM greets with.
+
+    The JVM keeps the standard error it is born with; it goes to a file of which the end is
+    shown if Spark does not start.
+    """
+    from holdfast.spark.session import get_session
+
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            get_session(master)
+        except Exception as error:
+            log.seek(0)
+            tail = log.read().decode(errors="replace").splitlines()[-20:]
+            raise HoldfastError("\n".join(["Spark did not start:", *tail, str(error)])) from None
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
+
+
+def network_of(module: ModuleType, path: str) -> Network:
+    """The network a module defines."""
+    from holdfast.network import Network
+
+    network = getattr(module, "network", None)
+    if not isinstance(network, Network):
+        raise InputError(
+            f"{path!r} defines no network; it needs a variable: network = holdfast.Network(...)"
+        )
+    return network
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Results as a directory of Parquet files.
+
+Each flush makes one part file: written under a hidden name, then renamed, so that a reader
+sees whole files only. The number of the next part is the position.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holdfast.connect.sink import Position, Sink, Writer
+from holdfast.errors import InputError, StateError
+
+_PART = re.compile(r"part-(\d{6,})\.parquet")
+_MOST_ROWS = 1_000_000
+
+
+@dataclass(frozen=True)
+class ParquetSink(Sink):
+    """A directory of Parquet files."""
+
+    path: str
+
+    def open(self, output: str, schema: pa.Schema, position: Position | None) -> Writer:
+        return ParquetWriter(Path(self.path), (position or {}).get("parts", 0))
+
+    def __str__(self) -> str:
+        return f"Parquet directory {self.path}"
+
+
+def write_parquet(path: str | Path) -> ParquetSink:
+    """Write tuples into part files of a directory, one for each checkpoint that has any."""
+    return ParquetSink(str(path))
+
+
+class ParquetWriter(Writer):
+    """Collects tuples until a flush."""
+
+    def __init__(self, directory: Path, parts: int) -> None:
+        if directory.exists() and not directory.is_dir():
+            raise InputError(f"{str(directory)!r} is a file; a Parquet output is a directory")
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._parts = parts
+        self._tables: list[pa.Table] = []
+        self._rows = 0
+        found = {
+            int(match[1]): match[0] for match in map(_PART.fullmatch, _names(directory)) if match
+        }
+        missing = [number for number in range(parts) if number not in found]
+        if missing:
+            raise StateError(
+                f"{str(directory)!r} lacks part {missing[0]}, which was written before; put it "
+                f"back, or start over with a new state directory"
+            )
+        for number, name in found.items():
+            if number >= parts:
+                (directory / name).unlink()
+
+    def write(self, table: pa.Table) -> None:
+        if table.num_rows:
+            self._tables.append(table)
+            self._rows += table.num_rows
+        if self._rows >= _MOST_ROWS:
+            self.flush()
+
+    def flush(self) -> Position:
+        if self._tables:
+            path = self._directory / f"part-{self._parts:06}.parquet"
+            hidden = path.with_name(f".{path.name}.part")
+            with hidden.open("wb") as file:
+                pq.write_table(pa.concat_tables(self._tables), file)
+                file.flush()
+                os.fsync(file.fileno())
+            hidden.replace(path)
+            self._tables, self._rows = [], 0
+            self._parts += 1
+        return {"parts": self._parts}
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())

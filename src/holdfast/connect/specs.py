@@ -1,0 +1,93 @@
+"""Sources and sinks written as text on the command line: ``csv:load.csv,lateness=10 s``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.connect.console_sink import write_console
+from holdfast.connect.csv_source import read_csv
+from holdfast.connect.directory_source import read_directory
+from holdfast.connect.generator_source import rate
+from holdfast.connect.jsonl_sink import write_jsonl
+from holdfast.connect.jsonl_source import read_jsonl
+from holdfast.connect.parquet_sink import write_parquet
+from holdfast.connect.parquet_source import read_parquet
+from holdfast.connect.sink import Sink
+from holdfast.connect.socket_source import read_socket
+from holdfast.connect.source import Source
+from holdfast.errors import InputError
+
+_SOURCES: Mapping[str, Callable[..., Source]] = {
+    "csv": read_csv,
+    "jsonl": read_jsonl,
+    "parquet": read_parquet,
+    "directory": read_directory,
+    "socket": lambda address, **options: read_socket(*_host_and_port(address), **options),
+    "rate": lambda number, **options: rate(float(number), **options),
+}
+_SINKS: Mapping[str, Callable[..., Sink]] = {
+    "console": lambda _="", **options: write_console(**options),
+    "jsonl": write_jsonl,
+    "parquet": write_parquet,
+}
+
+
+def parse_source(text: str) -> tuple[str, Source]:
+    """``load=csv:load.csv`` as a source's name and the source."""
+    name, kind, rest, options = _split("source", text, _SOURCES)
+    return name, _make("source", text, _SOURCES[kind], rest, options)
+
+
+def parse_sink(text: str) -> tuple[str, Sink]:
+    """``busy=jsonl:busy.jsonl`` as an output's name and the sink."""
+    name, kind, rest, options = _split("output", text, _SINKS)
+    return name, _make("output", text, _SINKS[kind], rest, options)
+
+
+def _split(
+    what: str, text: str, kinds: Mapping[str, Any]
+) -> tuple[str, str, str, dict[str, object]]:
+    name, equals, target = text.partition("=")
+    kind, _, rest = target.partition(":")
+    if not equals or not name:
+        raise InputError(f"--{what} {text!r}: write it as NAME=KIND:WHERE, e.g. {_example(what)}")
+    if kind.partition(",")[0] not in kinds:
+        raise InputError(f"--{what} {text!r}: there is no kind {kind!r}; it is one of {[*kinds]}")
+    if "," in kind:
+        kind, _, rest = target.partition(",")
+        rest = f",{rest}"
+    place, *listed = rest.split(",")
+    options: dict[str, object] = {}
+    for each in listed:
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise InputError(f"--{what} {text!r}: write options as key=value, got {each!r}")
+        options[key.strip()] = _value(value.strip())
+    return name, kind, place, options
+
+
+def _make(
+    what: str, text: str, make: Callable[..., Any], place: str, options: dict[str, object]
+) -> Any:
+    try:
+        return make(place, **options)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"--{what} {text!r}: {error}") from None
+
+
+def _value(text: str) -> object:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return int(text) if text.isdigit() else text
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise InputError(f"a socket is given as host:port, got {address!r}")
+    return host, int(port)
+
+
+def _example(what: str) -> str:
+    return "load=csv:load.csv" if what == "source" else "busy=jsonl:busy.jsonl"

@@ -1,0 +1,1 @@
+"""Running a network: the loop, its state directory, its progress."""

@@ -1,0 +1,40 @@
+"""Ctrl-C and SIGTERM: finish the bucket, checkpoint, leave."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Stop:
+    """Notes a request to stop while it is entered; a second one interrupts at once."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._old: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Stop:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._old[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+
+    def request(self) -> None:
+        """Stop after the bucket at hand."""
+        self.requested = True
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
