@@ -125,7 +125,6 @@ class Replica:
     def handle(self, event: Event, now: int) -> list[Effect]:
         """Take a fact, return orders. The only way anything here changes."""
         effects: list[Effect] = []
-        decide = True
         match event:
             case Started():
                 effects += self._at_start
@@ -136,12 +135,13 @@ class Replica:
                 self._manage(consistency.TimePassed(), now, effects)
             case MessageArrived(sender, message):
                 if isinstance(message, HeartbeatRequest | Subscribe | Unsubscribe):
-                    effects += self.provider.handle(sender, message, now)
-                    decide = False
+                    return self.provider.handle(sender, message, now)
                 elif isinstance(message, PostponeRequest | PostponeReply | PostponeRelease):
                     self._manage(consistency.PartnerSaid(sender, message), now, effects)
                 else:
-                    self._consume(event, now, effects)
+                    changed = self._consume(event, now, effects)
+                    if not changed and self.manager.state is not NodeState.RECOVERING:
+                        return effects
             case FeedLost():
                 self._consume(event, now, effects)
             case JobDone():
@@ -152,8 +152,7 @@ class Replica:
             case Appended() | AppendFailed():
                 acknowledged = self.appender.handle(event, now)
                 self.consumer.acks.update(acknowledged)
-        if decide:
-            self._decide(now, effects)
+        self._decide(now, effects)
         effects += self.appender.flush(now)
         self._set_timer(now, effects)
         return effects
@@ -162,23 +161,28 @@ class Replica:
 
     def _consume(
         self, event: MessageArrived | FeedLost | TimerFired, now: int, effects: list[Effect]
-    ) -> None:
+    ) -> bool:
+        """Take what a producer says; whether it changes anything but what is sent."""
         broken: set[int] = set()
+        changed = False
         for effect in self.consumer.handle(event, now):
             match effect:
                 case Send():
                     effects.append(effect)
                 case SourceChanged(stream, hopeless):
+                    changed = True
                     self.sunion.handle(sunion.SourceJudged(stream, hopeless), now)
                 case FrameTaken(stream, frame, feed):
                     if feed in broken:
                         continue
+                    changed = True
                     try:
                         self.sunion.handle(sunion.FrameArrived(stream, frame), now)
                     except GapFound:
                         broken.add(feed)
         for feed in broken:
             self._consume(FeedLost(feed), now, effects)
+        return changed
 
     def _job_done(self, done: JobDone, now: int, effects: list[Effect]) -> None:
         for effect in self.versions.handle(done, now):

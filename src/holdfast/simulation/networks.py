@@ -140,7 +140,7 @@ def generate_timing(random: Random) -> Timing:
         bucket_us=bucket_us,
         delay_us=delay_us,
         alpha=random.choice([0.6, 0.75, 0.9]),
-        heartbeat_interval_us=random.choice([100_000, 250_000]),
+        heartbeat_interval_us=random.choice([200_000, 300_000]),
         partner_timeout_us=random.choice([100_000, 300_000]),
         redo_buckets=random.choice([1, 5, 20, 50]),
         partial_redo_buckets=random.choice([30, 150]),
