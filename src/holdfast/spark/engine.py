@@ -26,13 +26,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
 from holdfast.errors import HoldfastError
 from holdfast.operators import Operator, SourceOperator, StatefulOperator
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.prepared import arrow_schema, write_stream
-from holdfast.spark.stages import SYSTEM_FIELDS, Stage, plan_stages
+from holdfast.spark.stages import Wave, full_schema, plan_waves
 from holdfast.spark.state import State, collect_runs
 from holdfast.spark.stateful import Layout
 from holdfast.spark.task import PROPERTY
@@ -73,8 +72,7 @@ class Engine:
         self._network = network
         self._spark = network.spark
         self._outputs = {name: each.operator for name, each in network.outputs.items()}
-        self._stages = plan_stages(list(self._outputs.values()))
-        self._leaves: dict[str, Operator] = {op.name: op for op in network.operators}
+        self._waves = plan_waves(list(self._outputs.values()))
         self._inputs = {
             op.name: input_schema(op) for op in network.operators if isinstance(op, SourceOperator)
         }
@@ -144,7 +142,7 @@ class Engine:
         directory = self._directory / f"step-{number}"
         directory.mkdir()
         try:
-            streams = self._run_stages(state, version, boundary, inputs, directory)
+            streams = self._run_waves(state, version, boundary, inputs, directory)
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
@@ -195,7 +193,7 @@ class Engine:
         )
 
     def _nothing(self) -> dict[str, pa.Table]:
-        schemas = {name: _output_schema(operator) for name, operator in self._outputs.items()}
+        schemas = {name: input_schema(operator) for name, operator in self._outputs.items()}
         return {name: schema.empty_table() for name, schema in schemas.items()}
 
     def first_open(self, boundary: int) -> dict[tuple[str, str], int]:
@@ -206,7 +204,7 @@ class Engine:
             for family, slot in op.stateful.first_open(boundary).items()
         }
 
-    def _run_stages(
+    def _run_waves(
         self,
         state: State,
         version: int,
@@ -216,23 +214,23 @@ class Engine:
     ) -> dict[str, pa.Table]:
         streams = dict(inputs)
         with self._job_property(state, version, boundary, directory):
-            for stage in self._stages:
-                rows = self._run_stage(stage, streams)
-                streams[stage.operator.name] = in_stream_order(rows) if rows.num_rows > 1 else rows
+            for wave in self._waves:
+                for name, rows in self._run_wave(wave, streams).items():
+                    streams[name] = in_stream_order(rows) if rows.num_rows > 1 else rows
         return streams
 
-    def _run_stage(self, stage: Stage, streams: Mapping[str, pa.Table]) -> pa.Table:
-        rows = sum(streams[name].num_rows for name in stage.reads)
+    def _run_wave(self, wave: Wave, streams: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        rows = sum(streams[each.name].num_rows for each in wave.reads)
         sharded = rows >= _ONE_TASK_ROWS and self.partitions > 1 and self._cores > 1
         layout = Layout(self.partitions, sharded)
-        query = stage.query(self._spark, self._leaves, layout, self._directory)
-        paths = {}
         number = self.next_step()
+        paths = {
+            each.name: self._directory / f"input-{number}-{each.name}.arrows" for each in wave.reads
+        }
         try:
-            for name in stage.reads:
-                paths[name] = self._directory / f"input-{number}-{name}.arrows"
-                write_stream(paths[name], streams[name], self._cores if sharded else 1)
-            return query.execute(paths)
+            for name, path in paths.items():
+                write_stream(path, streams[name], self._cores if sharded else 1)
+            return wave.run(self._spark, layout, self._directory, paths)
         finally:
             for path in paths.values():
                 path.unlink(missing_ok=True)
@@ -269,11 +267,7 @@ class Engine:
 
 def input_schema(operator: Operator) -> pa.Schema:
     """The schema of a stream's tables inside the engine."""
-    return arrow_schema(StructType([*SYSTEM_FIELDS, *operator.schema.fields]))
-
-
-def _output_schema(operator: Operator) -> pa.Schema:
-    return input_schema(operator)
+    return arrow_schema(full_schema(operator))
 
 
 def _checked_boundary(state: State, buckets: Sequence[Bucket], boundary: int | None) -> int:

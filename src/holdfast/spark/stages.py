@@ -1,9 +1,11 @@
-"""Cuts a network into stages, each one prepared Spark query.
+"""Cuts a network into waves, each one prepared Spark query.
 
-A stage computes one stream: an output, or a stream that several later operators read and
-that is too dear to compute twice (there is a stateful operator above it, and an operator with
-state must see each tuple once). Streams between stages pass through the driver as Arrow.
-A network without such forks is a single stage: one bucket, one Spark job.
+A stream is *materialized* when it is an output, or when several later operators read it and
+there is a stateful operator above it: an operator with state must see each tuple once.
+Materialized streams pass from one wave to the next through the driver, as Arrow. All streams
+that can be computed from what earlier waves gave form one wave and one Spark job, whose result
+is the union of them, each row in the columns of its own stream. A network without forks below
+its state is a single wave: one bucket, one Spark job.
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from holdfast.operators import (
@@ -30,41 +35,68 @@ SYSTEM_FIELDS = [
     StructField("tmax", TimestampType(), False),
     StructField("seq", LongType(), False),
 ]
+_STREAM = "stream"
+
+
+def full_schema(operator: Operator) -> StructType:
+    """An operator's columns inside the engine: the system columns, then its own."""
+    return StructType([*SYSTEM_FIELDS, *operator.schema.fields])
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One query: the operator whose output it computes, and what it reads."""
+class Wave:
+    """One query: the operators whose streams it computes, and the streams it reads."""
 
-    operator: Operator
-    reads: tuple[str, ...]
-    stateful: tuple[StatefulOperator, ...]
-    # Prepared on first use: most fragments never need the sharded form.
+    roots: tuple[Operator, ...]
+    reads: tuple[Operator, ...]
+    # Prepared on first use: most networks never need the sharded form.
     _queries: dict[bool, PreparedQuery] = field(default_factory=dict)
 
-    def query(
-        self, spark: SparkSession, leaves: Mapping[str, Operator], layout: Layout, scratch: Path
-    ) -> PreparedQuery:
-        """The stage's query in the given layout, planned when first asked for."""
+    def run(
+        self, spark: SparkSession, layout: Layout, scratch: Path, inputs: Mapping[str, Path]
+    ) -> dict[str, pa.Table]:
+        """The streams of the wave, from the Arrow streams it reads."""
+        result = self._query(spark, layout, scratch).execute(inputs)
+        if len(self.roots) == 1:
+            return {self.roots[0].name: result}
+        return {root.name: _rows_of(result, index, root) for index, root in enumerate(self.roots)}
+
+    def _query(self, spark: SparkSession, layout: Layout, scratch: Path) -> PreparedQuery:
         if layout.sharded not in self._queries:
             frames = {
-                name: input_frame(spark, _full_schema(leaves[name]), scratch) for name in self.reads
+                each.name: input_frame(spark, full_schema(each), scratch) for each in self.reads
             }
-            result = _build(self.operator, frames, layout)
+            results = [_build(root, frames, layout) for root in self.roots]
+            result = results[0] if len(results) == 1 else _union(results)
             self._queries[layout.sharded] = PreparedQuery(result, frames)
         return self._queries[layout.sharded]
 
 
-def _full_schema(operator: Operator) -> StructType:
-    return StructType([*SYSTEM_FIELDS, *operator.schema.fields])
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    """The frames one below the other, each in a struct column of its own."""
+    tagged = [
+        frame.select(F.lit(index).alias(_STREAM), F.struct("*").alias(f"s{index}"))
+        for index, frame in enumerate(frames)
+    ]
+    result = tagged[0]
+    for frame in tagged[1:]:
+        result = result.unionByName(frame, allowMissingColumns=True)
+    return result
+
+
+def _rows_of(result: pa.Table, index: int, root: Operator) -> pa.Table:
+    rows = result.filter(pc.equal(result[_STREAM], index))
+    names = full_schema(root).fieldNames()
+    columns = [pc.struct_field(rows[f"s{index}"], [at]) for at in range(len(names))]
+    return pa.table(columns, names=names)
 
 
 def _build(root: Operator, frames: Mapping[str, DataFrame], layout: Layout) -> DataFrame:
-    """The DataFrame of ``root`` over the frames of the streams its stage reads."""
+    """The DataFrame of ``root`` over the frames of the streams its wave reads."""
     built: dict[str, DataFrame] = {}
 
     def frame_of(operator: Operator) -> DataFrame:
-        if operator.name in frames and (operator is not root or isinstance(root, SourceOperator)):
+        if operator.name in frames:
             return frames[operator.name]
         if operator.name not in built:
             inputs = [frame_of(each) for each in operator.inputs]
@@ -75,53 +107,57 @@ def _build(root: Operator, frames: Mapping[str, DataFrame], layout: Layout) -> D
                 built[operator.name] = operator.stateful.build(operator.name, inputs, layout)
         return built[operator.name]
 
-    return frame_of(root)
+    return frame_of(root).select(*full_schema(root).fieldNames())
 
 
-def plan_stages(outputs: Sequence[Operator]) -> list[Stage]:
-    """The stages for these outputs, in an order in which each can run."""
+def plan_waves(outputs: Sequence[Operator]) -> list[Wave]:
+    """The waves for these outputs, in the order in which they run."""
+    roots = _materialized(outputs)
+    names = {root.name for root in roots}
+    depth: dict[str, int] = {}
+    reads: dict[str, list[Operator]] = {}
+    for root in roots:
+        reads[root.name] = _reads(root, names)
+        above = [depth[each.name] for each in reads[root.name] if each.name in depth]
+        depth[root.name] = max(above, default=-1) + 1
+    waves = []
+    for level in range(max(depth.values()) + 1):
+        mine = tuple(root for root in roots if depth[root.name] == level)
+        read = {each.name: each for root in mine for each in reads[root.name]}
+        waves.append(Wave(mine, tuple(read.values())))
+    return waves
+
+
+def _materialized(outputs: Sequence[Operator]) -> list[Operator]:
+    """The operators whose streams the driver gets, inputs before what reads them."""
     operators = list(upstream(outputs))
     readers: dict[str, set[str]] = {operator.name: set() for operator in operators}
     for operator in operators:
         for each in operator.inputs:
             readers[each.name].add(operator.name)
     wanted = {operator.name for operator in outputs}
-    stateful_above: set[str] = set()
-    roots: list[Operator] = []
+    found = []
     for operator in operators:
-        above = any(each.name in stateful_above for each in operator.inputs)
-        if above or isinstance(operator, StatefulOperator):
-            stateful_above.add(operator.name)
         uses = len(readers[operator.name]) + (operator.name in wanted)
-        shared = uses > 1 and operator.name in stateful_above
-        if operator.name in wanted or shared:
-            roots.append(operator)
-    names = {root.name for root in roots}
-    return [_stage(root, names) for root in roots]
+        if operator.name in wanted or (uses > 1 and _has_state(operator)):
+            found.append(operator)
+    return found
 
 
-def _stage(root: Operator, roots: set[str]) -> Stage:
-    """Walk up from ``root`` to the sources and other roots it reads."""
-    reads: list[str] = []
-    stateful: list[StatefulOperator] = []
-    seen: set[str] = set()
+def _reads(root: Operator, materialized: set[str]) -> list[Operator]:
+    """The sources and materialized streams that ``root`` is computed from."""
+    found: dict[str, Operator] = {}
 
     def visit(operator: Operator) -> None:
-        if operator.name in seen:
+        given = operator is not root and operator.name in materialized and _has_state(operator)
+        if given or isinstance(operator, SourceOperator):
+            found[operator.name] = operator
             return
-        seen.add(operator.name)
-        is_input = isinstance(operator, SourceOperator)
-        # A stateless root is recomputed where that is cheap; one below state is read.
-        if is_input or (operator is not root and operator.name in roots and _has_state(operator)):
-            reads.append(operator.name)
-            return
-        if isinstance(operator, StatefulOperator):
-            stateful.append(operator)
         for each in operator.inputs:
             visit(each)
 
     visit(root)
-    return Stage(root, tuple(reads), tuple(stateful))
+    return list(found.values())
 
 
 def _has_state(operator: Operator) -> bool:

@@ -107,6 +107,7 @@ def attach(
 ) -> DataFrame:
     """Run ``handler`` over ``frame``, whose rows carry a hash, in the given layout."""
     if layout.sharded:
+        frame = frame.unionByName(_markers(frame, layout.partitions))
         partition = F.pmod(F.col(HASH), F.lit(layout.partitions)).cast("int")
         frame = frame.repartitionById(layout.partitions, partition)
     else:
@@ -114,6 +115,19 @@ def attach(
     schemas = (arrow_schema(frame.schema), output)
     function = stateful(name, handler, schemas, layout.partitions, layout.sharded)
     return frame.mapInArrow(function, spark_schema(output))
+
+
+def _markers(frame: DataFrame, partitions: int) -> DataFrame:
+    """One row for each partition, all null but for its hash.
+
+    They tell every task which partition it has: below a union Spark numbers tasks otherwise,
+    and a partition without tuples may still have windows to close.
+    """
+    columns = [
+        (F.col("id") if field.name == HASH else F.lit(None)).cast(field.dataType).alias(field.name)
+        for field in frame.schema.fields
+    ]
+    return frame.sparkSession.range(0, partitions, 1, 1).select(*columns)
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from holdfast.spark.groups import in_stream_order
@@ -103,15 +104,29 @@ def stateful(
         context = TaskContext.get()
         assert context is not None, "stateful operators run inside Spark tasks"
         told: dict[str, Any] = json.loads(context.getLocalProperty(PROPERTY) or "{}")
-        mine = [context.partitionId()] if sharded else list(range(partitions))
-        for partition in mine:
-            rows = table if sharded else _rows_of(table, partition, partitions)
-            if rows.num_rows > 1:
-                rows = in_stream_order(rows)
-            result = handler(_step(told, operator, partition), rows)
+        parts = [_marked(table)] if sharded else _by_partition(table, partitions)
+        for partition, rows in parts:
+            ordered = in_stream_order(rows) if rows.num_rows > 1 else rows
+            result = handler(_step(told, operator, partition), ordered)
             yield from _conform(result, schemas[1]).combine_chunks().to_batches()
 
     return run
+
+
+def _marked(table: pa.Table) -> tuple[int, pa.Table]:
+    """The partition a task has been given, told by its marker row, and its tuples."""
+    marker = pc.is_null(table["stime"])
+    partition = table[HASH].filter(marker)[0].as_py()
+    return partition, table.filter(pc.invert(marker))
+
+
+def _by_partition(table: pa.Table, partitions: int) -> Iterator[tuple[int, pa.Table]]:
+    if partitions == 1:
+        yield 0, table
+        return
+    home = numbers(table[HASH]) % partitions
+    for partition in range(partitions):
+        yield partition, table.filter(pa.array(home == partition))
 
 
 def _conform(result: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -119,13 +134,6 @@ def _conform(result: pa.Table, schema: pa.Schema) -> pa.Table:
     if result.num_rows == 0:
         return schema.empty_table()
     return result.select(schema.names).cast(schema)
-
-
-def _rows_of(table: pa.Table, partition: int, partitions: int) -> pa.Table:
-    if partitions == 1 or table.num_rows == 0:
-        return table
-    mine = numbers(table[HASH]) % partitions == partition
-    return table.filter(pa.array(mine))
 
 
 def _step(told: dict[str, Any], operator: str, partition: int) -> Step:
