@@ -98,8 +98,8 @@ class Retention:
         """Rewrites ``segment`` without its tentative blocks; leaves it alone if it has none that
         may go, or if there is no room to write."""
         if segment is self._writer.segment:
-            if segment.index.tentative_bytes <= segment.blocks_at:
-                return  # beginning the next segment would take more room than this frees
+            if segment.index.tentative_bytes <= 2 * segment.blocks_at:
+                return  # the header of the next segment, and gaps, would take what this frees
             self._writer.roll()
         if segment.end_lsn > self._store.synced_lsn:
             self._syncer.sync()

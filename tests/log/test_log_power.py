@@ -1,0 +1,186 @@
+"""Power cuts at every step, and torn tails of every length."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.frame import Kind
+from holdfast.log import Durability, LogOptions, StreamLog
+from tests.log.helpers import SCHEMA, SMALL, Model, NoSync, kill, seen
+from tests.log.power import PowerFiles
+
+
+@dataclass
+class Known:
+    """What the owner of the log knows when the power fails."""
+
+    model: Model
+    acknowledged_lsn: int = 0
+    trimmed_below: int = 0
+
+
+Workload = Callable[[StreamLog, Known], None]
+
+
+def commit_everything(log: StreamLog, known: Known) -> None:
+    """Durable after every append; over several segments; trims now and then."""
+    model = known.model
+    for count in range(1, 22):
+        frames = model.stable(count) if count % 4 else model.tentative(count)
+        log.append(frames + model.boundary_mark(count))
+        known.acknowledged_lsn = log.durable_lsn
+        if count % 8 == 0:
+            known.trimmed_below = model.stable_next_id // 2
+            log.trim(known.trimmed_below)
+
+
+def sync_now_and_then(log: StreamLog, known: Known) -> None:
+    """Most of it not durable, over several segments, when the power fails."""
+    model = known.model
+    for count in range(1, 22):
+        frames = model.stable(count) if count % 3 else model.tentative(count)
+        log.append(frames + model.window())
+        if count % 7 == 0:
+            log.sync()
+            known.acknowledged_lsn = log.durable_lsn
+        if count % 5 == 0:
+            known.trimmed_below = model.stable_next_id
+            log.trim(known.trimmed_below)
+
+
+def make_room(log: StreamLog, known: Known) -> None:
+    """Rewrites segments to drop tentative tuples."""
+    model = known.model
+    for count in range(1, 40):
+        frames = model.tentative(count) if count % 3 else model.stable(2)
+        log.append(frames)
+        known.acknowledged_lsn = log.durable_lsn
+    assert any(segment.header.generation for segment in log._store.segments)
+
+
+NEVER = LogOptions(
+    durability=Durability.INTERVAL,
+    sync_interval_ms=1e9,
+    segment_bytes=1500,
+    index_bytes=256,
+    preallocate_bytes=700,
+)
+
+
+@pytest.mark.parametrize(
+    ("workload", "options"),
+    [
+        (commit_everything, SMALL),
+        (sync_now_and_then, NEVER),
+        (make_room, replace(SMALL, segment_bytes=4096, max_bytes=16_000)),
+    ],
+)
+def test_a_power_cut_at_every_step(
+    memory_path: Path, workload: Workload, options: LogOptions
+) -> None:
+    files = PowerFiles()
+    known = Known(Model())
+    files.note = known
+    log = StreamLog.open(memory_path / "log", SCHEMA, options=options, files=files)
+    workload(log, known)
+    log.close()
+    rng = random.Random(workload.__name__)
+    assert len(files.history) > 150
+    for keep in (0.0, 0.3, 0.8, 1.0):
+        for disk, then in files.history:
+            assert isinstance(then, Known)
+            disk.after_a_cut(rng, keep, memory_path / "cut")
+            check(memory_path / "cut", then, options)
+
+
+def check(path: Path, known: Known, options: LogOptions) -> None:
+    """The log opens, has what was acknowledged, and nothing that was not written."""
+    model = known.model
+    with StreamLog.open(path, SCHEMA, options=options, files=NoSync()) as log:
+        entries = seen(log.replay(from_lsn=log.first_lsn))
+        for lsn, frame in entries:
+            assert frame == model.frames[lsn]
+        assert known.acknowledged_lsn <= log.next_lsn <= len(model.frames)
+        lost = set(range(log.first_lsn, log.next_lsn)) - {lsn for lsn, _ in entries}
+        assert all(model.frames[lsn].kind is Kind.TENTATIVE for lsn in lost)
+        assert not lost or options.max_bytes
+        assert log.first_id <= known.trimmed_below
+        again = Model()
+        again._add(model.frames[: log.next_lsn])
+        assert (log.next_id, log.stable_next_id) == (again.next_id, again.stable_next_id)
+        assert log.last_boundary == again.boundary
+        # Ids go on where they stopped.
+        again.salt = 10**6
+        more = again.stable(3)
+        log.append(more)
+    with StreamLog.open(path, options=options, files=NoSync()) as log:
+        assert [frame for _, frame in seen(log.replay(from_lsn=log.next_lsn - len(more)))] == more
+
+
+def test_a_power_cut_after_the_process_was_killed_and_came_back(memory_path: Path) -> None:
+    """What a killed process had written and not synced is found, built upon, and so must hold."""
+    files = PowerFiles()
+    known = Known(Model())
+    files.note = known
+    log = StreamLog.open(memory_path / "log", SCHEMA, options=NEVER, files=files)
+    for count in range(1, 12):
+        log.append(known.model.stable(count))
+    kill(log)
+    for _ in range(2):
+        log = StreamLog.open(memory_path / "log", SCHEMA, options=SMALL, files=files)
+        assert log.next_lsn == len(known.model.frames)
+        known.acknowledged_lsn = log.durable_lsn
+        for count in range(1, 8):
+            log.append(known.model.stable(count))
+            known.acknowledged_lsn = log.durable_lsn
+        kill(log)
+    rng = random.Random(1)
+    for keep in (0.0, 0.5):
+        for disk, then in files.history:
+            assert isinstance(then, Known)
+            disk.after_a_cut(rng, keep, memory_path / "cut")
+            check(memory_path / "cut", then, SMALL)
+
+
+@pytest.mark.parametrize("preallocate_bytes", [0, 512])
+def test_the_last_commit_torn_at_every_byte(memory_path: Path, preallocate_bytes: int) -> None:
+    options = replace(SMALL, segment_bytes=1 << 16, preallocate_bytes=preallocate_bytes)
+    model = Model()
+    log = StreamLog.open(memory_path / "log", SCHEMA, options=options)
+    log.append(model.stable(3) + model.boundary_mark(3) + model.tentative(2))
+    acknowledged, durable_end = list(model.frames), log._store.segments[-1].end
+    log.append(model.stable(4) + model.boundary_mark(9))
+    written_end = log._store.segments[-1].end
+    kill(log)
+    (original,) = (memory_path / "log").glob("*.seg")
+    whole, copy = original.read_bytes(), memory_path / "copy"
+    for size in range(durable_end, written_end):
+        shutil.rmtree(copy, ignore_errors=True)
+        copy.mkdir()
+        rest = len(whole) - size if preallocate_bytes else 0
+        (copy / original.name).write_bytes(whole[:size] + bytes(rest))
+        check_torn(copy, options, model, len(acknowledged))
+
+
+def check_torn(path: Path, options: LogOptions, model: Model, kept: int) -> None:
+    with StreamLog.open(path, options=options, files=NoSync()) as log:
+        frames = [entry.frame for entry in log.replay(from_lsn=0)]
+        assert len(frames) >= kept
+        assert frames == model.frames[: len(frames)]
+        again = Model()
+        again._add(frames)
+        assert log.next_id == again.next_id
+        end = log._store.segments[-1].end
+        if log.cut is not None:
+            assert log.cut.offset == end
+            assert log.cut.path.parent == path
+        log.append(again.stable(2))
+    with StreamLog.open(path, options=options, files=NoSync()) as log:
+        assert log.cut is None
+        assert [entry.frame for entry in log.replay(from_lsn=0)] == again.frames
