@@ -153,7 +153,11 @@ def _avg(call: _Call) -> Aggregation:
     value, fold = _total(call)
     present, counter = _present(call)
     total, count = F.col(fold.columns[0]), F.col(counter.columns[0])
-    if not isinstance(call.argument_type, DecimalType):
+    if isinstance(call.argument_type, DecimalType):
+        # As wide as Spark's own sum, no wider: a division's scale shrinks as precision grows.
+        kind = call.argument_type
+        total = total.cast(DecimalType(min(38, kind.precision + 10), kind.scale))
+    else:
         total = total.cast("double")
     mean = F.when(count > 0, (total / count).cast(call.result.dataType))
     return Aggregation(call.result, (value, present), (fold, counter), mean)

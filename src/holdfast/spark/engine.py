@@ -148,7 +148,10 @@ class Engine:
             raise
         first_open = self.first_open(boundary)
         runs = collect_runs(state, directory, self.partitions, first_open)
-        outputs = {name: streams[operator.name] for name, operator in self._outputs.items()}
+        outputs = {
+            name: streams[operator.name].cast(input_schema(operator))
+            for name, operator in self._outputs.items()
+        }
         return Advance(State(version, boundary, runs), outputs)
 
     def oldest_producible(self, state: State) -> Mapping[str, int]:

@@ -11,6 +11,7 @@ tuples, old and new states with the groups.
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,7 +81,8 @@ def _add_decimal(
 ) -> Columns:
     total = np.full(groups.count, 0, dtype=object)
     total[found] = _objects(old[0])
-    np.add.at(total, groups.codes, _objects(values))
+    with decimal.localcontext(decimal.Context(prec=76)):  # Python rounds to 28 digits otherwise
+        np.add.at(total, groups.codes, _objects(values))
     return [pa.array(total.tolist(), fold.types[0])]
 
 

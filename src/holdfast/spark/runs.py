@@ -182,6 +182,10 @@ def _same_keys(
 
 def null_safe_equal(left: pa.Array, right: pa.Array) -> Bools:
     """Element by element; null equals null and NaN equals NaN, as Spark groups them."""
+    if pa.types.is_nested(left.type):
+        # Arrow compares no lists and structs; texts do, and NaN's text is equal to itself.
+        pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+        return np.fromiter((repr(a) == repr(b) for a, b in pairs), np.bool_, len(left))
     both_null = pc.and_(left.is_null(), right.is_null())
     equal = pc.fill_null(pc.equal(left, right), False)
     result: Bools = numbers(pc.or_(equal, both_null)).astype(np.bool_)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructType
 
 from holdfast.frames import SYSTEM_COLUMNS
 from holdfast.spark.prepared import arrow_schema
@@ -90,6 +90,8 @@ def prepare(
 ) -> DataFrame:
     """The projection in front of a step: times as numbers, slot, hash, keys, values."""
     slot = F.lit(0).cast("bigint") if slot is None else slot
+    kinds = frame.select(*keys).schema.fields if keys else []
+    keys = [_one_zero(key, kind.dataType) for key, kind in zip(keys, kinds, strict=True)]
     hashed = F.xxhash64(*keys) if keys else F.lit(0).cast("bigint")
     return frame.select(
         F.unix_micros("stime").alias("stime"),
@@ -100,6 +102,18 @@ def prepare(
         *(key.alias(f"k{i}") for i, key in enumerate(keys)),
         *values,
     )
+
+
+def _one_zero(column: Column, kind: DataType) -> Column:
+    """-0.0 and 0.0 are one key, so it must be written one way, whichever tuple comes first."""
+    if isinstance(kind, DoubleType | FloatType):
+        return F.when(column == 0, F.lit(0.0).cast(kind)).otherwise(column)
+    if isinstance(kind, StructType):
+        fields = [_one_zero(column[each.name], each.dataType).alias(each.name) for each in kind]
+        return F.when(column.isNotNull(), F.struct(*fields))
+    if isinstance(kind, ArrayType):
+        return F.transform(column, lambda element: _one_zero(element, kind.elementType))
+    return column
 
 
 def attach(

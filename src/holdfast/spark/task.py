@@ -90,6 +90,15 @@ class Step:
 Handler = Callable[[Step, pa.Table], pa.Table]
 
 
+def _gather(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """The tuples as one table. Spark's optimizer may have found that a column has no nulls;
+    state outlives plans, so its schema must not depend on that.
+    """
+    if not batches:
+        return schema.empty_table()
+    return pa.Table.from_batches(batches).cast(schema).combine_chunks()
+
+
 def stateful(
     operator: str,
     handler: Handler,
@@ -100,7 +109,7 @@ def stateful(
     """The function Spark runs: collects a task's tuples and hands each partition its own."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = pa.Table.from_batches(list(batches), schemas[0]).combine_chunks()
+        table = _gather(list(batches), schemas[0])
         context = TaskContext.get()
         assert context is not None, "stateful operators run inside Spark tasks"
         told: dict[str, Any] = json.loads(context.getLocalProperty(PROPERTY) or "{}")
