@@ -16,7 +16,7 @@ from holdfast.network import Network
 from holdfast.runtime.reports import RunSummary
 from holdfast.runtime.run import run
 from holdfast.stream import Stream
-from holdfast.windows import count_window, window
+from holdfast.windows import count_window, session_window, window
 
 __version__ = "0.1.0"
 
@@ -40,6 +40,7 @@ __all__ = [
     "read_parquet",
     "read_socket",
     "run",
+    "session_window",
     "window",
     "write_console",
     "write_jsonl",

@@ -13,11 +13,11 @@ from pyspark.sql.types import MapType, StructType, _parse_datatype_string
 from holdfast.aggregates import UserAggregate
 from holdfast.errors import NetworkError
 from holdfast.spark.aggregate import Aggregate
-from holdfast.spark.aggregate_functions import aggregations
+from holdfast.spark.aggregate_functions import Aggregation, aggregations
 from holdfast.spark.process import Process
 from holdfast.spark.process_step import ProcessFunction
 from holdfast.times import Duration, microseconds
-from holdfast.windows import SessionWindow, TimeWindow, Window
+from holdfast.windows import CountWindow, Window
 
 if TYPE_CHECKING:
     from holdfast.stream import Stream
@@ -65,8 +65,6 @@ class GroupedStream:
                 f"{label}: an aggregate over an endless stream needs a window; write "
                 f"groupBy(window('10 seconds'), ...) or groupBy(count_window(10), ...)"
             )
-        if isinstance(self._window, SessionWindow):
-            raise NetworkError(f"{label}: session windows are not supported yet; use window(...)")
         if not aggregates:
             raise NetworkError(f"{label}: name at least one aggregate, e.g. agg(F.count('*'))")
         label = f"{label} in {self._window}"
@@ -74,7 +72,9 @@ class GroupedStream:
         self._refuse_clash(operator, label)
         return self._stream.stateful("aggregate", label, operator)
 
-    def _folds(self, aggregates, label):  # type: ignore[no-untyped-def]
+    def _folds(
+        self, aggregates: Sequence[Column | str | UserAggregate], label: str
+    ) -> tuple[Aggregation, ...]:
         try:
             return tuple(aggregations(self._stream.template, aggregates, label))
         except PySparkException as error:
@@ -82,7 +82,7 @@ class GroupedStream:
 
     def _refuse_clash(self, operator: Aggregate, label: str) -> None:
         names = self._fields.fieldNames() + [each.field.name for each in operator.aggregations]
-        if isinstance(self._window, TimeWindow):
+        if not isinstance(self._window, CountWindow):
             names.append("window")
         twice = [name for name in names if names.count(name) > 1]
         if twice:

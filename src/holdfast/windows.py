@@ -52,8 +52,10 @@ class SessionWindow:
 Window = TimeWindow | CountWindow | SessionWindow
 
 
-def window(size: Duration, advance: Duration | None = None) -> TimeWindow:
+def window(size: Duration | None = None, advance: Duration | None = None) -> TimeWindow:
     """A tumbling window over tuple time, or a sliding one when ``advance`` is given."""
+    if size is None:
+        raise NetworkError("window: a window needs a size; write window('10 seconds')")
     size_us = microseconds(size)
     advance_us = size_us if advance is None else microseconds(advance)
     if advance_us > size_us:
@@ -64,8 +66,10 @@ def window(size: Duration, advance: Duration | None = None) -> TimeWindow:
     return TimeWindow(size_us, advance_us)
 
 
-def count_window(size: int, advance: int | None = None) -> CountWindow:
+def count_window(size: int | None = None, advance: int | None = None) -> CountWindow:
     """A window over ``size`` tuples of each group, moving by ``advance`` tuples."""
+    if size is None:
+        raise NetworkError("count_window: a window needs a size; write count_window(10)")
     step = size if advance is None else advance
     if size < 1 or step < 1:
         raise NetworkError(

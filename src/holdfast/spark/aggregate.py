@@ -15,18 +15,19 @@ from holdfast.spark.aggregate_state import GroupState
 from holdfast.spark.count_aggregate import WINDOW, CountAggregate
 from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.runs import SLOT
+from holdfast.spark.session_aggregate import DEADLINES, SessionAggregate
 from holdfast.spark.state import State
 from holdfast.spark.stateful import TIMES, Layout, Stateful, attach, prepare, times
 from holdfast.spark.task import Handler
 from holdfast.spark.time_aggregate import FAMILY, TimeAggregate, first_open_slot
-from holdfast.windows import CountWindow, TimeWindow
+from holdfast.windows import CountWindow, SessionWindow, TimeWindow, Window
 
 
 @dataclass(frozen=True)
 class Aggregate(Stateful):
     """Folds tuples into windows; time windows close with the boundary, count windows when full."""
 
-    window: TimeWindow | CountWindow
+    window: Window
     keys: tuple[Column, ...]
     key_fields: StructType
     aggregations: tuple[Aggregation, ...]
@@ -40,7 +41,7 @@ class Aggregate(Stateful):
         return emitted.select(*times(), *self._window_column(), *keys, *results)
 
     def _slot(self) -> Column | None:
-        if isinstance(self.window, CountWindow):
+        if not isinstance(self.window, TimeWindow):
             return None
         time, size, advance = F.unix_micros("stime"), self.window.size, self.window.advance
         newest = time - F.pmod(time, F.lit(advance))
@@ -58,14 +59,18 @@ class Aggregate(Stateful):
     def _handler(self) -> Handler:
         if isinstance(self.window, CountWindow):
             return CountAggregate(self.window, self._group_state())
+        if isinstance(self.window, SessionWindow):
+            return SessionAggregate(self.window.gap, self._group_state())
         return TimeAggregate(self.window, self._group_state())
 
     def _emitted(self, frame: DataFrame) -> pa.Schema:
         """What the step emits: times, the window's start, keys, and the folds' columns."""
         before = arrow_schema(frame.schema)
         fields = [*TIMES]
-        if isinstance(self.window, TimeWindow):
+        if not isinstance(self.window, CountWindow):
             fields.append(pa.field(SLOT, pa.int64()))
+        if isinstance(self.window, SessionWindow):
+            fields.append(pa.field("end", pa.int64()))
         fields += [before.field(f"k{i}") for i in range(len(self.keys))]
         for fold in self._group_state().folds:
             for column, kind in zip(fold.columns, fold.types, strict=True):
@@ -77,35 +82,41 @@ class Aggregate(Stateful):
         return pa.schema(fields)
 
     def _window_column(self) -> list[Column]:
-        if isinstance(self.window, CountWindow):
+        start, window = F.col(SLOT), self.window
+        if isinstance(window, CountWindow):
             return []
-        start = F.timestamp_micros(F.col(SLOT)).alias("start")
-        end = F.timestamp_micros(F.col(SLOT) + self.window.size).alias("end")
-        return [F.struct(start, end).alias("window")]
+        end = F.col("end") if isinstance(window, SessionWindow) else start + F.lit(window.size)
+        times = [F.timestamp_micros(start).alias("start"), F.timestamp_micros(end).alias("end")]
+        return [F.struct(*times).alias("window")]
 
-    def row_keys(self, family: str) -> tuple[str, ...]:
+    def row_keys(self, family: str) -> tuple[str, ...] | None:
         keys = self._group_state().key_names
+        if family == DEADLINES:
+            return None
         if isinstance(self.window, CountWindow) and family == FAMILY:
             return (*keys, WINDOW)
         return keys
 
     def first_open(self, boundary: int) -> dict[str, int]:
-        if isinstance(self.window, CountWindow):
-            return {}
-        return {FAMILY: first_open_slot(self.window, boundary)}
+        if isinstance(self.window, TimeWindow):
+            return {FAMILY: first_open_slot(self.window, boundary)}
+        return {DEADLINES: boundary + 1} if isinstance(self.window, SessionWindow) else {}
 
     def emits_without_input(self, state: State, name: str, boundary: int) -> bool:
         if isinstance(self.window, CountWindow):
             return False
-        before = first_open_slot(self.window, state.boundary)
-        after = first_open_slot(self.window, boundary)
+        if isinstance(self.window, TimeWindow):
+            slots = (first_open_slot(self.window, each) for each in (state.boundary, boundary))
+            wanted, (before, after) = FAMILY, slots
+        else:
+            wanted, before, after = DEADLINES, state.boundary + 1, boundary + 1
         return any(
-            operator == name and run.low < after and run.high >= before
-            for operator, _, _, run in state.all_runs()
+            operator == name and family == wanted and run.low < after and run.high >= before
+            for operator, family, _, run in state.all_runs()
         )
 
     def oldest_producible(self, boundary: int) -> int:
-        if isinstance(self.window, CountWindow):
+        if not isinstance(self.window, TimeWindow):
             return boundary
         # The next window to close is the oldest open one; its result has its last instant.
         return first_open_slot(self.window, boundary) + self.window.size - 1
