@@ -25,8 +25,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from matplotlib.figure import Figure
 
 from benchmarks.machine import describe_machine
+from benchmarks.record import record
 
 BUCKET_US = 1_000_000
 WINDOW_BUCKETS = 10
@@ -154,6 +156,7 @@ def check(case: Case, root: Path, children: dict[str, Child]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="finish within two minutes")
+    parser.add_argument("--record", action="store_true", help="keep the result in docs/results")
     options = parser.parse_args()
     rounds = 1 if options.quick else 3
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as temporary:
@@ -172,7 +175,14 @@ def main() -> None:
         finally:
             for child in children.values():
                 child.close()
-    print(json.dumps(summary(results, swept)))
+    told = summary(results, swept)
+    if options.record:
+        record(
+            told,
+            f"make bench BENCH=engine{' ARGS=--quick' if options.quick else ''}",
+            lambda figure: draw(figure, told),
+        )
+    print(json.dumps(told))
 
 
 def summary(results: dict[str, Any], swept: dict[str, float]) -> dict[str, Any]:
@@ -188,6 +198,28 @@ def summary(results: dict[str, Any], swept: dict[str, float]) -> dict[str, Any]:
         },
         "machine": describe_machine(),
     }
+
+
+def draw(figure: Figure, told: dict[str, Any]) -> None:
+    """Left: how long a bucket takes. Middle: tuples a second. Right: with more state."""
+    axes = figure.subplots(1, 3)
+    details = told["details"]
+    pair, colours = ("Structured Streaming", "Holdfast"), ("#b0b0b0", "#1f6f8b")
+    latency = details["latency"]
+    axes[0].bar(pair, [latency["spark_median_ms"], latency["holdfast_median_ms"]], color=colours)
+    axes[0].set(title="a bucket of 300 tuples", ylabel="median ms")
+    for offset, (key, colour) in enumerate(zip(("spark", "holdfast"), colours, strict=True)):
+        values = [details[case][f"{key}_tuples_s"] / 1000 for case in ("100k", "1m")]
+        places = [index + offset * 0.4 for index in range(2)]
+        axes[1].bar(places, values, 0.4, color=colour, label=pair[offset])
+    axes[1].set(title="throughput", ylabel="thousand tuples/s")
+    axes[1].set_xticks([0.2, 1.2], ["100,000 keys", "1,000,000 keys"])
+    axes[1].legend(fontsize=7)
+    sizes = [int(size) for size in told["state_sweep"]]
+    axes[2].plot(sizes, list(told["state_sweep"].values()), "o-", color=colours[1])
+    axes[2].set(title="3,000 tuples a bucket", xlabel="open windows", ylabel="median ms")
+    axes[2].set_xscale("log")
+    axes[2].set_ylim(bottom=0)
 
 
 if __name__ == "__main__":
