@@ -45,8 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     describe.set_defaults(command=_describe)
     demo = commands.add_parser("demo", help="a minute of wide-area monitoring")
     demo.add_argument("--seconds", type=float, default=60, help="how long (default: 60)")
-    demo.add_argument("--servers", type=int, default=40, help="how many servers (default: 40)")
-    demo.add_argument("--rate", type=float, default=3000, help="readings a second (default: 3000)")
+    demo.add_argument("--servers", type=int, default=48, help="how many servers (default: 48)")
     demo.add_argument("--picture", default="holdfast-demo.png", help="where to draw the picture")
     demo.add_argument("--spark-master", metavar="URL", help="default: local[*]")
     demo.set_defaults(command=_demo)
@@ -125,13 +124,8 @@ def _describe(options: argparse.Namespace) -> int:
 def _demo(options: argparse.Namespace) -> int:
     from holdfast.demo import run_demo
 
-    return run_demo(
-        seconds=options.seconds,
-        servers=options.servers,
-        rate=options.rate,
-        picture=options.picture,
-        spark_master=options.spark_master,
-    )
+    start_spark(options.spark_master)
+    return run_demo(options.seconds, options.servers, options.picture)
 
 
 def load(path: str, spark_master: str | None) -> ModuleType:

@@ -47,6 +47,9 @@ class RunSummary:
 class Observer:
     """Gets told what a run does; the default does not listen."""
 
+    # Set it to end the run as Ctrl-C would.
+    wants_stop = False
+
     def started(self, resumed: bool) -> None:
         """The loop begins."""
 

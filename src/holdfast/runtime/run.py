@@ -129,6 +129,8 @@ class _Loop:
                     self._outputs.open()
                 while not (stop.requested or self._inputs.ended):
                     self._turn(observer)
+                    if observer.wants_stop:
+                        stop.request()
                 self._end(stop, observer)
             summary = self._summary(finished=not stop.requested)
             return summary
