@@ -99,7 +99,8 @@ class Child:
         )
 
     def run(self, case: Case, root: Path, **options: Any) -> dict[str, Any]:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         order = {"case": asdict(case), "root": str(root), **options}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
