@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from enum import Enum
+
+import pytest
+
+from holdfast.core.detector import FailureDetector, PeerState, Replied, TimePassed, Trigger
+from holdfast.core.machine import IllegalTransition, Machine
+from holdfast.simulation.coverage import TABLES
+
+
+def test_an_illegal_transition_tells_the_story() -> None:
+    detector = FailureDetector("b", interval_us=100, misses_until_down=3, owner="a")
+    detector.handle(TimePassed(), 0)
+    detector.handle(Replied(), 10)
+    with pytest.raises(IllegalTransition) as raised:
+        detector.move(Trigger.REPLIED, 20)
+    assert "REPLIED has no place in state UP" in str(raised.value)
+    assert "UNKNOWN --REPLIED--> UP" in str(raised.value)
+
+
+def test_transitions_are_counted() -> None:
+    detector = FailureDetector("b", interval_us=100, misses_until_down=3, owner="a")
+    detector.handle(Replied(), 10)
+    assert detector.visits == {("UNKNOWN", "REPLIED"): 1}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_state_can_be_reached_and_left(name: str) -> None:
+    table = TABLES[name]
+    states: set[Enum] = {state for state, _ in table} | set(table.values())
+    assert {state for state, _ in table} == states, "every state can be left"
+    kind = type(next(iter(states)))
+    assert states == set(kind), "every state is in the table"
+
+
+def test_a_machine_without_a_story_says_so() -> None:
+    machine = Machine[PeerState, Trigger]("nobody", PeerState.UNKNOWN)
+    assert "no transition yet" in machine.story()

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.frame import Kind
+from holdfast.core.machine import PeerError
+from holdfast.core.messages import (
+    FeedFrames,
+    StreamFrame,
+    StreamReport,
+    StreamState,
+    Subscribe,
+    Unsubscribe,
+)
+from holdfast.core.stream_copy import StreamCopy
+from holdfast.core.upstream import (
+    FeedArrived,
+    FeedBroken,
+    FeedIds,
+    Following,
+    JudgeSource,
+    PeerReported,
+    PeerSilent,
+    TakeFrame,
+    Tell,
+    Upstream,
+    UpstreamEffect,
+)
+from tests.core.frames_for_tests import boundary, mark, stable, tentative
+
+STABLE, FAILED = StreamState.STABLE, StreamState.UP_FAILURE
+STABILIZING, RECOVERING = StreamState.STABILIZATION, StreamState.RECOVERING
+
+
+def make() -> Upstream:
+    return Upstream("c", ("a", "b"), StreamCopy("s"), FeedIds(), behind_us=900, reply_us=200)
+
+
+def report(
+    upstream: Upstream,
+    peer: str,
+    state: StreamState,
+    boundary: int,
+    live: int = 0,
+    now: int = 1,
+    sent: dict[int, int] | None = None,
+) -> list[UpstreamEffect]:
+    heard = StreamReport("s", state, boundary, max(boundary, live))
+    feeds = dict.fromkeys(upstream.feeds_at(peer), 0) if sent is None else sent
+    effects = upstream.handle(PeerReported(peer, heard, feeds), now)
+    upstream.validate()
+    return effects
+
+
+def sources(upstream: Upstream) -> tuple[str | None, str | None]:
+    main, corrections = upstream.main, upstream.corrections
+    return (main.peer if main else None, corrections.peer if corrections else None)
+
+
+def send(upstream: Upstream, seq: int, *frames: StreamFrame, now: int = 5) -> list[UpstreamEffect]:
+    assert upstream.main is not None
+    message = FeedFrames(upstream.main.id, seq, frames)
+    return upstream.handle(FeedArrived(upstream.main.peer, message), now)
+
+
+def test_follows_a_stable_replica_and_stays_with_it() -> None:
+    upstream = make()
+    report(upstream, "b", STABLE, 1000)
+    report(upstream, "a", STABLE, 1100)
+    assert sources(upstream) == ("b", None)
+
+
+def test_leaves_a_stable_replica_that_falls_behind() -> None:
+    upstream = make()
+    report(upstream, "b", STABLE, 1000)
+    report(upstream, "a", STABLE, 1400)
+    assert sources(upstream) == ("a", None)
+
+
+def test_prefers_stable_to_live_to_nothing() -> None:
+    upstream = make()
+    report(upstream, "a", FAILED, 1000, 2000)
+    assert upstream.state is Following.LIVE
+    report(upstream, "b", STABLE, 2000)
+    assert sources(upstream) == ("b", None)
+    effects = upstream.handle(PeerSilent("b"), 9)
+    assert sources(upstream) == ("a", None)
+    assert JudgeSource(hopeless=True) in effects
+    upstream.handle(PeerSilent("a"), 10)
+    assert upstream.state is Following.NOTHING
+
+
+def test_a_recovering_replica_is_no_source() -> None:
+    upstream = make()
+    report(upstream, "a", RECOVERING, 1000)
+    assert sources(upstream) == (None, None)
+
+
+def test_follows_corrections_and_news_from_different_replicas() -> None:
+    upstream = make()
+    report(upstream, "a", FAILED, 1000, 5000)
+    report(upstream, "b", FAILED, 1000, 5000)
+    report(upstream, "a", STABILIZING, 2000, 3000)
+    assert sources(upstream) == ("b", "a")
+    assert upstream.state is Following.LIVE_AND_CORRECTIONS
+    report(upstream, "a", STABLE, 5100)
+    assert sources(upstream) == ("a", None), "the same feed goes on"
+
+
+def test_a_stable_replica_far_behind_only_corrects() -> None:
+    upstream = make()
+    report(upstream, "a", FAILED, 1000, 5000)
+    report(upstream, "b", STABLE, 2000)
+    assert sources(upstream) == ("a", "b")
+
+
+def test_subscribes_where_it_is() -> None:
+    upstream = make()
+    upstream.copy.take(stable(0, 10, 20), 1)
+    upstream.copy.take(mark(Kind.TENTATIVE_BOUNDARY, 2, 700), 1)
+    effects = report(upstream, "a", STABLE, 1000)
+    assert upstream.main is not None
+    assert Tell("a", Subscribe("s", upstream.main.id, 2, 700)) in effects
+
+
+def test_a_lost_message_opens_the_feed_anew() -> None:
+    upstream = make()
+    report(upstream, "a", STABLE, 1000)
+    old = upstream.main
+    assert old is not None
+    assert send(upstream, 0, boundary(0, 5))[0] == TakeFrame(boundary(0, 5), old.id)
+    effects = send(upstream, 2, boundary(0, 7))
+    assert upstream.main is not None
+    assert upstream.main.id > old.id
+    assert Tell("a", Unsubscribe(old.id)) in effects
+    stale = FeedFrames(old.id, 3, (boundary(0, 8),))
+    assert upstream.handle(FeedArrived("a", stale), 6) == [Tell("a", Unsubscribe(old.id))]
+
+
+def test_heartbeats_tell_of_messages_that_never_came() -> None:
+    upstream = make()
+    report(upstream, "a", STABLE, 1000, now=1)
+    feed = upstream.main
+    assert feed is not None
+    report(upstream, "a", STABLE, 1000, now=300, sent={feed.id: 1})
+    assert upstream.main is feed, "it may still be on its way"
+    report(upstream, "a", STABLE, 1000, now=400, sent={feed.id: 1})
+    assert upstream.main is not feed
+
+
+def test_a_feed_the_peer_does_not_know_is_opened_anew() -> None:
+    upstream = make()
+    report(upstream, "a", STABLE, 1000, now=1)
+    feed = upstream.main
+    report(upstream, "a", STABLE, 1000, now=100, sent={})
+    assert upstream.main is feed, "the subscription may still be on its way"
+    report(upstream, "a", STABLE, 1000, now=300, sent={})
+    assert upstream.main is not feed
+
+
+def test_what_comes_tells_the_state_before_heartbeats_do() -> None:
+    upstream = make()
+    report(upstream, "a", STABLE, 1000)
+    report(upstream, "b", STABLE, 900)
+    send(upstream, 0, tentative(0, 1100), mark(Kind.TENTATIVE_BOUNDARY, 0, 1200))
+    assert sources(upstream) == ("b", None)
+
+
+def test_undo_of_a_stable_tuple_is_the_peers_error() -> None:
+    upstream = make()
+    report(upstream, "a", STABLE, 1000)
+    send(upstream, 0, stable(0, 10, 20))
+    with pytest.raises(PeerError, match="undoes from 1"):
+        send(upstream, 1, mark(Kind.UNDO, 1))
+
+
+def test_a_broken_feed_is_opened_anew_and_others_are_left_alone() -> None:
+    upstream = make()
+    report(upstream, "a", STABLE, 1000)
+    feed = upstream.main
+    assert feed is not None
+    assert upstream.handle(FeedBroken(feed.id + 99), 5) == []
+    upstream.handle(FeedBroken(feed.id), 5)
+    assert upstream.main is not feed
