@@ -77,7 +77,7 @@ def test_a_failure_forks_and_its_end_reconciles_beside_a_partner() -> None:
         DropLive(),
         ChooseRelease(Release.SUSPEND),
     ]
-    assert manager.state is NodeState.STABILIZATION
+    assert manager.state.name == "STABILIZATION"
     done = manager.handle(CaughtUp(healed=True), 4)
     assert EndReconciliation(True) in done
     assert TellPartner("b", PostponeRelease(round_of(asked))) in done

@@ -17,10 +17,11 @@ from holdfast.core.acknowledgements import Acknowledged, Acknowledgements, TrimB
 from holdfast.core.appender import Appender
 from holdfast.core.client import Client
 from holdfast.core.consistency import ConsistencyManager, Trigger
-from holdfast.core.detector import FailureDetector
+from holdfast.core.consumer import Consumer
+from holdfast.core.detector import PeerState
 from holdfast.core.entry import EntryPoint
 from holdfast.core.frame import Header, Kind
-from holdfast.core.messages import StreamFrame, StreamReport, StreamState
+from holdfast.core.messages import StreamFrame, StreamState
 from holdfast.core.serving import ServedStream
 from holdfast.core.soutput import SOutput
 from holdfast.core.stream_copy import Held, StreamCopy
@@ -129,42 +130,21 @@ def do_not_open_a_broken_feed_again(original: Any) -> Any:
     return broken
 
 
-@mutation(Upstream, "_current")
-def trust_a_stable_replica_however_far_behind(original: Any) -> Any:
-    def broken(self: Upstream) -> list[str]:
-        return [
-            peer
-            for peer, report in self.reports.items()
-            if report.state in (StreamState.STABLE, StreamState.STABILIZATION)
-        ]
+@mutation(Upstream, "_choose")
+def stay_with_the_first_source_for_ever(original: Any) -> Any:
+    def broken(self: Upstream, now: int) -> list[Any]:
+        effects: list[Any] = [] if self.main is not None else original(self, now)
+        return effects
 
     return broken
 
 
-@mutation(Upstream, "_current")
-def prefer_live_replicas_to_stable_ones(original: Any) -> Any:
-    def broken(self: Upstream) -> list[str]:
-        tentative = any(one.state is StreamState.UP_FAILURE for one in self.reports.values())
-        found: list[str] = [] if tentative else original(self)
-        return found
-
-    return broken
-
-
-@mutation(FailureDetector, "_missed")
-def never_give_a_silent_peer_up(original: Any) -> Any:
-    def broken(self: FailureDetector, now: int) -> list[Any]:
-        return []
-
-    return broken
-
-
-@mutation(FailureDetector, "_replied")
-def never_believe_that_a_lost_peer_is_back(original: Any) -> Any:
-    def broken(self: FailureDetector, now: int) -> list[Any]:
-        if self.state.name == "DOWN":
+@mutation(Consumer, "_heard")
+def never_listen_to_a_lost_peer_again(original: Any) -> Any:
+    def broken(self: Consumer, peer: str, reply: Any, now: int) -> list[Any]:
+        if self.detectors[peer].state is PeerState.DOWN:
             return []
-        effects: list[Any] = original(self, now)
+        effects: list[Any] = original(self, peer, reply, now)
         return effects
 
     return broken
@@ -437,12 +417,3 @@ def begin_a_feed_one_frame_late(original: Any) -> Any:
         return frames if first is None else frames[:first] + frames[first + 1 :]
 
     return broken
-
-
-def report_of(mutated: Mutation, seed: int | None) -> str:
-    """One line for the benchmark."""
-    where = f"found by seed {seed}" if seed is not None else f"NOT FOUND in {mutated.seeds} seeds"
-    return f"{mutated.name:55} {where}"
-
-
-__all__ = ["MUTATIONS", "Mutation", "StreamReport", "report_of"]

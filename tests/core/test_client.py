@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from holdfast.core.client import Client, ClientSettings, ClientState
+from holdfast.core.effects import (
+    DeliverBoundary,
+    DeliverTuples,
+    DeliverUndo,
+    Effect,
+    Send,
+)
+from holdfast.core.events import FeedLost, MessageArrived, Started, TimerFired
+from holdfast.core.frame import Kind
+from holdfast.core.messages import (
+    FeedFrames,
+    HeartbeatReply,
+    HeartbeatRequest,
+    StreamFrame,
+    StreamReport,
+    StreamState,
+    Subscribe,
+    SubscribeRefused,
+)
+from holdfast.core.settings import Input
+from tests.core.frames_for_tests import boundary, mark, stable, tentative
+
+
+def subscribed() -> tuple[Client, int]:
+    """A client that follows its only provider, and its feed."""
+    client = Client(ClientSettings("c", Input("o", ("a",))))
+    (request, _) = client.handle(Started(), 1)
+    assert isinstance(request, Send)
+    assert isinstance(request.message, HeartbeatRequest)
+    report = StreamReport("o", StreamState.STABLE, 0, 0)
+    effects = client.handle(MessageArrived("a", HeartbeatReply((report,), ())), 2)
+    feeds = [
+        effect.message.feed
+        for effect in effects
+        if isinstance(effect, Send) and isinstance(effect.message, Subscribe)
+    ]
+    return client, feeds[0]
+
+
+def deliver(client: Client, feed: int, seq: int, *frames: StreamFrame) -> list[Effect]:
+    effects = client.handle(MessageArrived("a", FeedFrames(feed, seq, frames)), 10 + seq)
+    client.validate()
+    return [
+        one for one in effects if isinstance(one, DeliverTuples | DeliverUndo | DeliverBoundary)
+    ]
+
+
+def test_tentative_tuples_are_taken_back_when_their_corrections_come() -> None:
+    client, feed = subscribed()
+    deliver(client, feed, 0, stable(0, 10), boundary(1, 100))
+    deliver(client, feed, 1, tentative(1, 110), mark(Kind.TENTATIVE_BOUNDARY, 1, 200))
+    assert client.state is ClientState.PROVISIONAL
+    effects = deliver(client, feed, 2, mark(Kind.UNDO, 1), stable(1, 105, 110), boundary(3, 200))
+    assert effects[0] == DeliverUndo("o", first_id=1, below_stime=111)
+    assert [type(one).__name__ for one in effects[1:]] == ["DeliverTuples", "DeliverBoundary"]
+    assert client.state.name == "CORRECT"
+    assert client.consumer.acks["o"] == 3
+
+
+def test_a_frame_corrected_in_part_is_taken_back_in_part() -> None:
+    client, feed = subscribed()
+    deliver(client, feed, 0, tentative(0, 110, 190), mark(Kind.TENTATIVE_BOUNDARY, 0, 200))
+    effects = deliver(client, feed, 1, stable(0, 110), boundary(1, 150))
+    assert DeliverUndo("o", 0, 111) in effects
+    assert DeliverUndo("o", 1, 150) in effects
+    assert client.state is ClientState.CORRECTING
+    deliver(client, feed, 2, tentative(1, 210), mark(Kind.TENTATIVE_BOUNDARY, 0, 300))
+    assert client.state.name == "PROVISIONAL"
+
+
+def test_a_gap_or_a_lost_connection_subscribes_again_from_where_the_client_is() -> None:
+    client, feed = subscribed()
+    deliver(client, feed, 0, stable(0, 10), boundary(1, 100))
+    effects = client.handle(FeedLost(feed), 20)
+    again = [one.message for one in effects if isinstance(one, Send)]
+    assert any(isinstance(one, Subscribe) and one.next_id == 1 for one in again)
+    feed += 1
+    client.handle(MessageArrived("a", SubscribeRefused(feed, "recovering")), 21)
+    client.handle(TimerFired(), 10_000_000)
+    client.validate()

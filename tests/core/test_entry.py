@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from holdfast.core.effects import (
+    AcceptTuples,
+    Append,
+    Effect,
+    RefuseBatch,
+    Send,
+    SetTimer,
+    TruncateLog,
+)
+from holdfast.core.entry import EntryPoint, EntrySettings, EntryState
+from holdfast.core.events import (
+    Appended,
+    AppendFailed,
+    LoggedStream,
+    MessageArrived,
+    SourceBatch,
+    Started,
+    TimerFired,
+)
+from holdfast.core.messages import Subscribe
+from tests.core.frames_for_tests import boundary, kinds, stable
+
+SETTINGS = EntrySettings("e", "s", ("c",), boundary_interval_us=100, retry_us=50)
+
+
+def started(logged: LoggedStream | None = None, now: int = 0) -> EntryPoint:
+    entry = EntryPoint(SETTINGS, logged)
+    (append,) = appends(entry.handle(Started(), now))
+    entry.handle(Appended(append.append), now + 1)
+    entry.validate()
+    return entry
+
+
+def appends(effects: list[Effect]) -> list[Append]:
+    return [effect for effect in effects if isinstance(effect, Append)]
+
+
+def batch(first_id: int, *stimes: int) -> SourceBatch:
+    return SourceBatch(first_id, len(stimes), min(stimes), max(stimes), stimes)
+
+
+def test_tuples_are_on_disk_before_anyone_sees_them() -> None:
+    entry = started()
+    entry.handle(MessageArrived("c", Subscribe("s", 1, 0, 0)), 5)
+    effects = entry.handle(batch(0, 10, 11), 10)
+    (append,) = appends(effects)
+    assert not [effect for effect in effects if isinstance(effect, Send | AcceptTuples)]
+    done = entry.handle(Appended(append.append), 12)
+    assert AcceptTuples(2) in done
+    assert any(isinstance(effect, Send) for effect in done)
+
+
+def test_batches_that_come_while_writing_go_together() -> None:
+    entry = started()
+    (first,) = appends(entry.handle(batch(0, 10), 10))
+    assert appends(entry.handle(batch(1, 11), 11)) == []
+    assert appends(entry.handle(batch(2, 12), 12)) == []
+    (second,) = appends(entry.handle(Appended(first.append), 13))
+    assert kinds(second.frames[0][1]) == ["STABLE", "STABLE", "BOUNDARY"]
+
+
+def test_a_batch_offered_twice_is_taken_once() -> None:
+    entry = started()
+    (append,) = appends(entry.handle(batch(0, 10, 11), 10))
+    assert appends(entry.handle(batch(0, 10, 11), 11)) == []
+    entry.handle(Appended(append.append), 12)
+    assert AcceptTuples(2) in entry.handle(batch(0, 10, 11), 13)
+    assert RefuseBatch(2, "tuple 2 is next, offered 5") in entry.handle(batch(5, 14), 14)
+
+
+def test_late_tuples_are_refused() -> None:
+    entry = started(now=1000)
+    refused = entry.handle(batch(0, 10), 1001)
+    assert RefuseBatch(0, "stime 10 is below the boundary 1000") in refused
+
+
+def test_boundaries_go_out_even_when_the_source_is_silent() -> None:
+    entry = started()
+    effects = entry.handle(TimerFired(), 100)
+    (append,) = appends(effects)
+    assert kinds(append.frames[0][1]) == ["BOUNDARY"]
+    assert SetTimer(200) in effects
+
+
+def test_ids_of_a_failed_append_are_offered_again() -> None:
+    entry = started()
+    (append,) = appends(entry.handle(batch(0, 10, 11), 10))
+    failed = entry.handle(AppendFailed(append.append, "full"), 12)
+    assert RefuseBatch(0, "full") in failed
+    assert entry.state is EntryState.PAUSED
+    assert appends(entry.handle(batch(0, 13, 14), 13)) == []
+    (again,) = appends(entry.handle(TimerFired(), 62))
+    assert again.frames[0][1][0].header.first_id == 0
+    entry.validate()
+
+
+def test_a_restart_continues_after_the_last_whole_group() -> None:
+    log = LoggedStream("s", 0, (stable(0, 10), boundary(1, 11), stable(1, 12)))
+    entry = EntryPoint(SETTINGS, log)
+    assert TruncateLog("s", 1) in entry.handle(Started(), 50)
+    assert entry.served.next_id == 1

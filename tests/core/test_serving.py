@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.acknowledgements import Acknowledged, Acknowledgements, TrimBelow
+from holdfast.core.effects import Effect, Send, TrimLog
+from holdfast.core.frame import Kind
+from holdfast.core.machine import PeerError
+from holdfast.core.messages import (
+    FeedFrames,
+    HeartbeatReply,
+    HeartbeatRequest,
+    StreamFrame,
+    StreamReport,
+    StreamState,
+    Subscribe,
+    SubscribeRefused,
+    Unsubscribe,
+)
+from holdfast.core.provider import Provider
+from holdfast.core.serving import ServedStream
+from tests.core.frames_for_tests import boundary, kinds, mark, stable, tentative
+
+
+def make() -> ServedStream:
+    return ServedStream("s", ("c", "d"))
+
+
+def frames(effects: list[Effect]) -> tuple[StreamFrame, ...]:
+    (send,) = effects
+    assert isinstance(send, Send)
+    assert isinstance(send.message, FeedFrames)
+    return send.message.frames
+
+
+def test_a_subscriber_gets_what_it_lacks_and_then_everything_new() -> None:
+    stream = make()
+    stream.publish((stable(0, 10, 20), boundary(2, 30)))
+    stream.publish((stable(2, 40), boundary(3, 50)))
+    first = frames(stream.subscribe("c", Subscribe("s", 7, next_id=2, tentative_boundary=0)))
+    assert [frame.header.first_id for frame in first] == [2, 3]
+    (send,) = stream.publish((boundary(3, 60),))
+    assert send == Send("c", FeedFrames(7, 1, (boundary(3, 60),)))
+
+
+def test_a_frame_that_holds_some_of_what_is_lacking_is_sent_whole() -> None:
+    stream = make()
+    stream.publish((stable(0, 10, 20), boundary(2, 30)))
+    sent = frames(stream.subscribe("c", Subscribe("s", 7, next_id=1, tentative_boundary=0)))
+    assert kinds(sent) == ["STABLE", "BOUNDARY"]
+
+
+def test_tentative_frames_go_only_for_times_the_subscriber_has_nothing_about() -> None:
+    stream = make()
+    stream.publish((tentative(0, 10), mark(Kind.TENTATIVE_BOUNDARY, 0, 100)))
+    stream.publish((tentative(1, 110), mark(Kind.TENTATIVE_BOUNDARY, 0, 200)))
+    sent = frames(stream.subscribe("c", Subscribe("s", 7, next_id=0, tentative_boundary=100)))
+    assert kinds(sent) == ["BOUNDARY", "TENTATIVE_BOUNDARY", "TENTATIVE", "TENTATIVE_BOUNDARY"]
+
+
+def test_an_undo_goes_before_stable_tuples_that_replace_tentative_ones() -> None:
+    stream = make()
+    stream.publish((stable(0, 10, 20), boundary(2, 30)))
+    sent = frames(stream.subscribe("c", Subscribe("s", 7, next_id=0, tentative_boundary=25)))
+    assert kinds(sent) == ["UNDO", "STABLE", "BOUNDARY"]
+
+
+def test_stable_tuples_push_tentative_ones_out() -> None:
+    stream = make()
+    stream.publish((tentative(0, 10), mark(Kind.TENTATIVE_BOUNDARY, 0, 100)))
+    stream.publish((stable(0, 10), boundary(1, 101)))
+    assert not stream.tentative
+
+
+def test_refuses_while_closed_and_what_is_trimmed() -> None:
+    stream = make()
+    stream.open = False
+    request = Subscribe("s", 7, next_id=0, tentative_boundary=0)
+    assert stream.subscribe("c", request) == [Send("c", SubscribeRefused(7, "recovering"))]
+    stream.open = True
+    stream.publish((stable(0, 10, 20), boundary(2, 30)))
+    stream.acknowledge("c", 2, 1)
+    assert stream.acknowledge("d", 1, 1) == [TrimLog("s", 1)]
+    (refused,) = stream.subscribe("c", request)
+    assert isinstance(refused, Send)
+    assert refused.message == SubscribeRefused(7, "trimmed below 1, asked for 0")
+
+
+def test_ids_must_continue() -> None:
+    with pytest.raises(ValueError, match="next is 0"):
+        make().publish((stable(3, 10),))
+
+
+def test_trims_what_every_consumer_acknowledged_and_no_more() -> None:
+    acknowledgements = Acknowledgements("s", ("c", "d"))
+    assert acknowledgements.handle(Acknowledged("c", 5), 0) == []
+    assert acknowledgements.handle(Acknowledged("d", 3), 0) == [TrimBelow(3)]
+    assert acknowledgements.handle(Acknowledged("d", 2), 0) == [], "an old message"
+    assert acknowledgements.handle(Acknowledged("d", 9), 0) == [TrimBelow(5)]
+    with pytest.raises(PeerError, match="not one of its consumers"):
+        acknowledgements.handle(Acknowledged("stranger", 1), 0)
+    acknowledgements.validate()
+
+
+def test_heartbeats_report_acknowledge_and_clean_up() -> None:
+    stream = make()
+    provider = Provider({"s": stream}, lambda name: StreamState.STABLE)
+    stream.publish((stable(0, 10), boundary(1, 30)))
+    provider.handle("c", Subscribe("s", 7, 0, 0), 1)
+    provider.handle("c", Subscribe("s", 8, 0, 0), 1)
+    request = HeartbeatRequest(("s", "unknown"), (("s", 1),), feeds=(8,), newest_feed=8)
+    (reply,) = provider.handle("c", request, 2)
+    expected = HeartbeatReply((StreamReport("s", StreamState.STABLE, 30, 30),), ((8, 1),))
+    assert reply == Send("c", expected)
+    assert len(stream.publish((boundary(1, 40),))) == 1, "feed 7 is gone"
+    provider.handle("c", Unsubscribe(8), 3)
+    assert stream.publish((boundary(1, 50),)) == []
+    (refused,) = provider.handle("c", Subscribe("other", 9, 0, 0), 4)
+    assert refused == Send("c", SubscribeRefused(9, "other is not served here"))
+    provider.validate()
