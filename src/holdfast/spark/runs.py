@@ -110,7 +110,7 @@ def lookup(
     if not pieces:
         return found, None
     order = np.argsort(np.concatenate(places), kind="stable")
-    rows = pa.concat_tables(pieces).take(pa.array(order))
+    rows = pa.concat_tables(pieces, promote_options="default").take(pa.array(order))
     if DEAD in rows.column_names:
         alive = ~numbers(rows[DEAD]).astype(np.bool_)
         found[np.flatnonzero(found)[~alive]] = False
@@ -217,7 +217,8 @@ def merge(
     Without ``key_names`` rows do not replace each other. Rows marked dead can be forgotten
     only when nothing older remains (``whole``).
     """
-    rows = pa.concat_tables(runs)
+    # The one-task and the sharded plan disagree on which columns can be null.
+    rows = pa.concat_tables(runs, promote_options="default")
     age = np.concatenate([np.full(run.num_rows, -i) for i, run in enumerate(runs)])
     slot, hashes = numbers(rows[SLOT]), numbers(rows[HASH])
     order = np.lexsort((age, hashes, slot))
