@@ -76,17 +76,23 @@ class History:
         return alerts
 
     def rate_by_second(self) -> list[float]:
-        """Tuples taken in each whole second so far."""
-        rates = [0.0] * (int(self.elapsed) + 1)
+        """Tuples taken a second, for each whole second the mean of it and the two before.
+
+        Whether a second sees one, two or three buckets end says nothing about the rate.
+        """
+        taken = [0.0] * int(self.elapsed)
         for moment in self.advances:
-            rates[int(moment.at)] += moment.tuples_in
-        return rates
+            if moment.at < len(taken):
+                taken[int(moment.at)] += moment.tuples_in
+        spans = [taken[max(0, second - 2) : second + 1] for second in range(len(taken))]
+        return [sum(span) / len(span) for span in spans]
 
     def latency_by_second(self) -> list[float]:
         """The worst latency of each whole second, the last one's where a second has none."""
-        worst = [0.0] * (int(self.elapsed) + 1)
+        worst = [0.0] * int(self.elapsed)
         for moment in self.advances:
-            worst[int(moment.at)] = max(worst[int(moment.at)], moment.latency_ms or 0.0)
+            if moment.at < len(worst):
+                worst[int(moment.at)] = max(worst[int(moment.at)], moment.latency_ms or 0.0)
         for second in range(1, len(worst)):
             worst[second] = worst[second] or worst[second - 1]
         return worst

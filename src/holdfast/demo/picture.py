@@ -37,14 +37,16 @@ def draw_history(path: str, history: History) -> None:
 
 
 def _draw_rate(axes, history: History) -> None:  # type: ignore[no-untyped-def]
-    rates = history.rate_by_second()[:-1] or history.rate_by_second()
+    rates = history.rate_by_second()
     seconds = [second + 0.5 for second in range(len(rates))]
     axes.fill_between(seconds, rates, color=_RATE, alpha=0.18, lw=0)
     axes.plot(seconds, rates, color=_RATE, lw=1.8)
     axes.set_ylabel("readings a second")
     alerts = [moment.at for moment in history.advances for _ in range(moment.alerts)]
     axes.plot(alerts, [0.0] * len(alerts), "|", color=_ALERT, ms=12, mew=1.1, clip_on=False)
-    axes.set_title(f"rate  (red marks: {len(alerts)} alerts)", loc="left", fontsize=10, color=_INK)
+    axes.set_title(
+        f"rate, mean of 3 s (red marks: {len(alerts)} alerts)", loc="left", fontsize=10, color=_INK
+    )
 
 
 def _draw_latency(axes, history: History) -> None:  # type: ignore[no-untyped-def]

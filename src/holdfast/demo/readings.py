@@ -23,7 +23,7 @@ Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-LOADS_PER_SECOND = 4
+LOADS_PER_SECOND = 2
 _BASE_MS = np.array([[40.0, 160.0, 95.0], [160.0, 50.0, 140.0], [95.0, 140.0, 30.0]])
 # A server is busy for most of every slot, a path between two regions congested for some of it.
 _BUSY_SLOT, _BUSY_FOR = 12 * SECOND, 7 * SECOND

@@ -22,10 +22,12 @@ _LONGEST_WARM_UP_SECONDS = 25.0
 _WARMING_UP = "Spark compiles the network's plans and warms up …"
 _STYLES = {"busy_server": "yellow", "slow_network": "red"}
 _GRAPH = """\
-load  ×3 regions ──▶ union ──┬─▶ average per region, 5 s ──────────▶ [green]region_load[/green]
+load    ×3 regions ─▶ union ─┬──▶ average per region, 5 s ─▶ [green]region_load[/green]
+                             │
                              └──────────────┐
-latency ×3 regions ─▶ union ─▶ > 250 ms ─▶ join ─┬─▶ server busy, 2 s ▶ [yellow]busy_server[/yellow]
-                                                 └─▶ server idle, 2 s ▶ [red]slow_network[/red]"""
+                                            ▼
+latency ×3 regions ─▶ union ─▶ > 250 ms ─▶ join ─┬─▶ busy far end, 2 s ──▶ [yellow]busy_server[/yellow]
+                                                 └─▶ idle far end, 2 s ──▶ [red]slow_network[/red]"""
 
 
 def sparkline(values: list[float], width: int, top: float | None = None) -> str:
@@ -115,8 +117,7 @@ class LiveView(DemoView):
 
     def _figures(self) -> RenderableType:
         history = self._history
-        # The second that is still running would look like a drop.
-        rates, latencies = history.rate_by_second()[:-1], history.latency_by_second()[:-1]
+        rates, latencies = history.rate_by_second(), history.latency_by_second()
         width = max(20, min(60, self._console.width - 46))
         last = history.advances[-1] if history.advances else None
         table = Table.grid(padding=(0, 2))
