@@ -31,7 +31,7 @@ def input_frame(spark: SparkSession, schema: StructType, scratch: Path) -> DataF
     """An empty DataFrame of ``schema`` whose leaf a prepared query can replace."""
     path = scratch / "empty.arrows"
     write_stream(path, arrow_schema(schema).empty_table(), 1)
-    return DataFrame(_arrow_dataset(spark, path, schema.json()), spark)
+    return DataFrame(_ArrowReader(spark).dataset(path, schema.json()), spark)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -57,13 +57,15 @@ class PreparedQuery:
 
     def __init__(self, result: DataFrame, leaves: Mapping[str, DataFrame]) -> None:
         self._spark = result.sparkSession
-        self._jvm = _jvm(self._spark)
+        jvm = _jvm(self._spark)
+        self._reader = _ArrowReader(self._spark)
+        self._serve: Any = jvm.PythonRDD.collectAndServe
         self._dataset: Any = result._jdf
         self._schema = arrow_schema(result.schema)
         self._leaf_schemas = {name: leaf.schema.json() for name, leaf in leaves.items()}
         rdd_ids = {_leaf_rdd(leaf._jdf).id(): name for name, leaf in leaves.items()}
         plan = self._dataset.queryExecution().executedPlan()
-        nil = self._jvm.PythonUtils.toSeq(self._jvm.java.util.ArrayList())
+        nil = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
         self._root = _PlanNode.of(plan, rdd_ids, nil)
 
     @property
@@ -73,12 +75,12 @@ class PreparedQuery:
     def execute(self, inputs: Mapping[str, Path]) -> pa.Table:
         """Run the query over the Arrow streams in ``inputs``, one for each leaf."""
         rdds = {
-            name: _leaf_rdd(_arrow_dataset(self._spark, inputs[name], schema))
+            name: _leaf_rdd(self._reader.dataset(inputs[name], schema))
             for name, schema in self._leaf_schemas.items()
         }
         plan = self._root.instantiate(rdds)
         batches = self._dataset.toArrowBatchRdd(plan)
-        served = self._jvm.PythonRDD.collectAndServe(batches)
+        served = self._serve(batches)
         with _load_from_socket(served, NoOpSerializer()) as stream:
             payloads = list(stream)
         return pa.Table.from_batches(
@@ -121,10 +123,16 @@ class _PlanNode:
         return self._plan.withNewChildren(children)
 
 
-def _arrow_dataset(spark: SparkSession, path: Path, schema_json: str) -> Any:
-    utils = _jvm(spark).org.apache.spark.sql.api.python.PythonSQLUtils
-    batches = utils.readArrowStreamFromFile(str(path))
-    return utils.toDataFrame(batches, schema_json, spark._jsparkSession)
+class _ArrowReader:
+    """Reads Arrow streams into Spark; finding a JVM class costs a call for each package."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._session = spark._jsparkSession
+        self._utils = _jvm(spark).org.apache.spark.sql.api.python.PythonSQLUtils
+
+    def dataset(self, path: Path, schema_json: str) -> Any:
+        batches = self._utils.readArrowStreamFromFile(str(path))
+        return self._utils.toDataFrame(batches, schema_json, self._session)
 
 
 def _jvm(spark: SparkSession) -> Any:
