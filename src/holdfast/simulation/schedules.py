@@ -77,16 +77,16 @@ def generate(
 ) -> Schedule:
     """A random schedule over some servers and the links that are in use between them."""
     style = random.random()
-    if style < 0.12:
-        return _gentle(random, links, alpha_x_us, calm_us)
-    if style < 0.27:
+    if style < 0.15:
+        return _gentle(random, servers, links, alpha_x_us, calm_us)
+    if style < 0.3:
         return _swizzled(random, links, calm_us)
     faults = []
     time = 5 * SECOND_US
     for _ in range(random.randint(1, 10)):
         # Mostly bursts of overlapping faults; now and then a calm that lets things heal.
         time += int(random.expovariate(1) * random.choice([1, 3, 3, 15]) * SECOND_US)
-        faults.append(_fault(random, time, servers, links))
+        faults.append(fault(random, time, servers, links))
         if random.random() < 0.3:
             faults.append(_aftershock(random, faults[-1], servers, links))
     end = max(fault.end for fault in faults) + calm_us
@@ -99,7 +99,7 @@ def _duration(random: Random) -> int:
     return int(seconds * SECOND_US)
 
 
-def _fault(random: Random, time: int, servers: list[str], links: list[tuple[str, str]]) -> Fault:
+def fault(random: Random, time: int, servers: list[str], links: list[tuple[str, str]]) -> Fault:
     kind = random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
     end = time + _duration(random)
     if kind in PAIRWISE:
@@ -120,7 +120,7 @@ def _aftershock(
 ) -> Fault:
     """A fault while the system recovers from another."""
     time = before.end + int(random.random() * 1.5 * SECOND_US)
-    return _fault(random, time, servers, links)
+    return fault(random, time, servers, links)
 
 
 def _swizzled(random: Random, links: list[tuple[str, str]], calm_us: int) -> Schedule:
@@ -141,7 +141,11 @@ def _swizzled(random: Random, links: list[tuple[str, str]], calm_us: int) -> Sch
 
 
 def _gentle(
-    random: Random, links: list[tuple[str, str]], alpha_x_us: int, calm_us: int
+    random: Random,
+    servers: list[str],
+    links: list[tuple[str, str]],
+    alpha_x_us: int,
+    calm_us: int,
 ) -> Schedule:
     """Single short cuts, far apart: short enough that nothing may become tentative."""
     faults = []
@@ -149,7 +153,9 @@ def _gentle(
     longest = alpha_x_us - int(0.9 * SECOND_US)
     for _ in range(random.randint(1, 4)):
         duration = int(longest * random.uniform(0.3, 1.0)) if longest > 0 else 1_000
-        kind = random.choice([FaultKind.CUT, FaultKind.CUT_ONE_WAY, FaultKind.LOSE_CONNECTION])
-        faults.append(Fault(kind, time, time + duration, random.choice(links)))
+        kind = random.choice([FaultKind.CUT, FaultKind.CUT_ONE_WAY, FaultKind.PARTITION])
+        entries = [server for server in servers if server.startswith("e")]
+        target = (random.choice(entries),) if kind is FaultKind.PARTITION else random.choice(links)
+        faults.append(Fault(kind, time, time + duration, target))
         time += duration + 10 * SECOND_US
     return Schedule(tuple(faults), time + calm_us, gentle=True)

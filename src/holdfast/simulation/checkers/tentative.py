@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 def check(world: World) -> None:
     if not world.schedule.gentle:
         return
+    taken = world.coverage.visits["SOutput", "STABLE", "TENTATIVE_RESULT"]
+    if taken:
+        raise Violation(
+            "fewest tentative tuples",
+            f"outputs became tentative {taken} times, though no failure lasted αX = "
+            f"{world.spec.timing.alpha_x_us / 1e6:.3f} s",
+        )
     for client in world.clients.values():
         if client.first_tentative_at is not None:
             raise Violation(
