@@ -178,7 +178,7 @@ class Stream:
                     f"{types[1].simpleString()}; cast one side with withColumn"
                 )
         before, after = (
-            (microseconds(within[0]), microseconds(within[1]))
+            (microseconds(within[0], least=0), microseconds(within[1], least=0))
             if isinstance(within, tuple)
             else (microseconds(within), microseconds(within))
         )

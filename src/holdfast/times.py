@@ -29,8 +29,10 @@ _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 Duration = str | datetime.timedelta
 
 
-def microseconds(duration: Duration) -> int:
-    """``"10 seconds"``, ``"200 ms"`` or a timedelta as microseconds; must be positive."""
+def microseconds(duration: Duration, least: int = 1) -> int:
+    """``"10 seconds"``, ``"200 ms"`` or a timedelta as microseconds; must be positive, or at
+    least ``least``.
+    """
     if isinstance(duration, datetime.timedelta):
         value = duration // datetime.timedelta(microseconds=1)
     else:
@@ -43,7 +45,7 @@ def microseconds(duration: Duration) -> int:
                 f"got {duration!r}"
             )
         value = round(float(match[1]) * factor)
-    if value <= 0:
+    if value < least:
         raise NetworkError(f"a duration must be longer than zero, got {duration!r}")
     return value
 

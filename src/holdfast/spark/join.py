@@ -46,7 +46,7 @@ class Join(Stateful):
                 return self._output(self._with_step_names(emitted))
             return self._output(emitted)
         met = F.lit(True) if self.condition is None else F.coalesce(self.condition, F.lit(False))
-        judged = self._with_user_names(emitted).withColumn("met", met)
+        judged = self._with_user_names(emitted).withColumn(_hidden("met"), met)
         judged = self._with_step_names(judged)
         resolved = judged.mapInArrow(resolve, judged.schema)
         return self._output(resolved)
@@ -89,9 +89,12 @@ class Join(Stateful):
         ]
 
     def _with_user_names(self, frame: DataFrame) -> DataFrame:
-        """The step's columns under the names a condition uses: output names, or left.x, right.x."""
-        system = [F.col(name) for name in ("stime", "tmax", "seq", ROLE, "left_seq", "right_seq")]
-        kept = [F.col(step) for step, _ in self._sources()]
+        """The step's columns under the names a condition uses: output names, or left.x, right.x.
+
+        The step's own names step aside, for a user may have columns of the same names.
+        """
+        system = [F.col(name) for name in ("stime", "tmax", "seq")]
+        kept = [F.col(name).alias(_hidden(name)) for name in self._step_names()]
         named = [
             F.col(f"{'lr'[side]}{self.schemas[side].fieldNames().index(source)}").alias(name)
             for name, side, source in self.columns
@@ -102,25 +105,27 @@ class Join(Stateful):
                 F.col(f"{'lr'[side]}{i}").alias(field.name)
                 for i, field in enumerate(self.schemas[side].fields)
             ]
-            qualified.append(F.struct(*inner).alias(SIDES[side]))
+            if SIDES[side] not in (name for name, *_ in self.columns):
+                qualified.append(F.struct(*inner).alias(SIDES[side]))
         return frame.select(*system, *kept, *named, *qualified)
 
     def _with_step_names(self, frame: DataFrame) -> DataFrame:
-        names = ["stime", "tmax", "seq", ROLE, "left_seq", "right_seq"]
-        names += [step for step, _ in self._sources()]
-        names += ["met"] if "met" in frame.columns else []
-        return frame.select(*names)
+        names = self._step_names()
+        names += ["met"] if _hidden("met") in frame.columns else []
+        return frame.select(
+            "stime", "tmax", "seq", *(F.col(_hidden(name)).alias(name) for name in names)
+        )
+
+    def _step_names(self) -> list[str]:
+        return [ROLE, "left_seq", "right_seq", *(step for step, _ in self._sources())]
 
     def _output(self, frame: DataFrame) -> DataFrame:
         columns = []
-        pairs = {right: left for left, right in self.keys}
         for name, side, source in self.columns:
             own = F.col(f"{'lr'[side]}{self.schemas[side].fieldNames().index(source)}")
-            if self.how == "full" and side == 0:
-                twin = [right for right, left in pairs.items() if left == source]
-                for right in twin:  # a key shared by both sides is known from either
-                    other = self.schemas[1].fieldNames().index(right)
-                    own = F.coalesce(own, F.col(f"r{other}"))
+            if self.how == "full" and (source, source) in self.keys:
+                # A key that both sides have under one name is known from either.
+                own = F.coalesce(own, F.col(f"r{self.schemas[1].fieldNames().index(source)}"))
             columns.append(own.alias(name))
         return frame.select(*times(), *columns)
 
@@ -129,12 +134,23 @@ class Join(Stateful):
         return dict.fromkeys(SIDES, oldest)
 
     def emits_without_input(self, state: State, name: str, boundary: int) -> bool:
-        if self.how == "inner":
-            return False
-        return any(operator == name for operator, *_ in state.all_runs())
+        """Only when a tuple of an outer side may be passed by the boundary without a partner."""
+        step = self._step()
+        sides = zip(SIDES, (self.after, self.before), step.outer, strict=True)
+        reach = {side: distance for side, distance, outer in sides if outer}
+        return any(
+            run.low + reach[side] < boundary
+            and run.high + step.grain + reach[side] > state.boundary
+            for operator, side, _, run in state.all_runs()
+            if operator == name and side in reach
+        )
 
     def row_keys(self, family: str) -> None:
         return None
 
     def time_column(self, family: str) -> str:
         return "stime"
+
+
+def _hidden(name: str) -> str:
+    return f"__{name}"

@@ -134,22 +134,28 @@ class JoinStep:
         """Tuples whose reach the boundary has just passed, each with all its candidates."""
         reach = self.after if side == 0 else self.before
         results = []
+        number = step.partition << 40
         for table in mine:
             known = numbers(table["stime"]) + reach
             passed = (known >= step.before) & (known < step.boundary)
             if not passed.any():
                 continue
             lonely = table.filter(pa.array(passed))
+            # Candidates name the tuple they belong to by a number: several tuples can share
+            # ``seq``, and one task may handle several partitions.
+            place = number + np.arange(lonely.num_rows)
+            number += lonely.num_rows
+            at = lonely.column_names.index("seq")
+            numbered = lonely.set_column(at, "seq", pa.array(place))
             for other in others:
-                pair = (lonely, other) if side == 0 else (other, lonely)
+                pair = (numbered, other) if side == 0 else (other, numbered)
                 results.append(self._pairs(*pair, CANDIDATE + 2 * side))
             seq = numbers(lonely["seq"]).astype(np.int64)
             stime = (numbers(lonely["stime"]) + reach).astype(np.int64)
             tmax = numbers(lonely["tmax"]).astype(np.int64)
             pair_ = (lonely, None) if side == 0 else (None, lonely)
-            results.append(
-                self._emit(stime, tmax, mix(seq, side - 2), LONELY + 2 * side, pair_, (seq, seq))
-            )
+            own = mix(seq, side - 2)
+            results.append(self._emit(stime, tmax, own, LONELY + 2 * side, pair_, (place, place)))
         return results
 
     def _emit(

@@ -111,17 +111,19 @@ class ProcessStep:
                 f"it returned {emitted.column_names}"
             )
         stime = numbers(emitted["stime"].cast(pa.int64())).astype(np.int64)
-        times = numbers(rows["stime"]).astype(np.int64)
+        times, first = np.unique(numbers(rows["stime"]).astype(np.int64), return_index=True)
         at = np.searchsorted(times, stime)
         if (at >= len(times)).any() or (times[np.minimum(at, len(times) - 1)] != stime).any():
             raise HoldfastError(
                 f"{self.name}: every emitted tuple must take its stime from one of the tuples "
                 f"the function was given; copy the stime column"
             )
-        seq = mix(numbers(rows["seq"]).astype(np.int64)[at], hashed)
+        # Tuples of one key and time come in one call, so their order in it can be kept.
+        seq = mix(numbers(rows["seq"]).astype(np.int64)[first[at]], hashed) + _place(stime)
+        tmax = np.maximum.reduceat(numbers(rows["tmax"]).astype(np.int64), first)
         columns = {
             "stime": pa.array(stime),
-            "tmax": pa.array(numbers(rows["tmax"]).astype(np.int64)[at]),
+            "tmax": pa.array(tmax[at]),
             "seq": pa.array(seq),
         }
         for field in self.output:
@@ -146,6 +148,15 @@ class ProcessStep:
         columns[LAST], columns[DEAD] = pa.array(last), pa.array(gone)
         kept = pa.table(columns).filter(pa.array(~gone | found))
         step.write(FAMILY, kept, self.key_names)
+
+
+def _place(stime: Int64s) -> Int64s:
+    """For each tuple, how many before it have the same time."""
+    order = np.argsort(stime, kind="stable")
+    ordered = stime[order]
+    place = np.empty(len(stime), dtype=np.int64)
+    place[order] = np.arange(len(stime)) - np.searchsorted(ordered, ordered)
+    return place
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,129 @@
+"""The user's own keyed stateful operator, against the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from pyspark.sql import SparkSession, Window
+from pyspark.sql import functions as F
+
+from holdfast import Network
+from holdfast.spark.engine import Engine
+from holdfast.spark.process_step import ProcessFunction
+from holdfast.spark.version import Version
+from holdfast.testing import OracleStream, run
+from tests.spark.support import PLAIN, SECOND, SPARK, Case, bucket, cases, check, plain_row
+
+# Functions travel to the workers by value, so they are made here rather than at module level.
+
+
+def running_total() -> ProcessFunction:
+    def total(key: dict[str, Any], rows: pa.Table, state: Any) -> tuple[pa.Table | None, Any]:
+        before, totals = state or 0, []
+        for value in rows["n"].to_pylist():
+            before += value
+            totals.append(before)
+        columns = {"stime": rows["stime"], "k": rows["k"], "n": rows["n"]}
+        return pa.table({**columns, "total": pa.array(totals, pa.int64())}), before
+
+    return total
+
+
+def every_third() -> ProcessFunction:
+    """Emits every third tuple of a key, then forgets the key."""
+
+    def third(key: dict[str, Any], rows: pa.Table, state: Any) -> tuple[pa.Table | None, Any]:
+        seen = state or 0
+        picked = [i for i in range(rows.num_rows) if (seen + i) % 3 == 2]
+        out = pa.table({"stime": rows["stime"], "k": rows["k"], "n": rows["n"]})
+        out = out.take(pa.array(picked, pa.int64()))
+        left = (seen + rows.num_rows) % 3
+        return out if picked else None, left or None
+
+    return third
+
+
+@pytest.fixture(scope="module")
+def engine(spark: SparkSession) -> Engine:
+    network = Network("process", spark=spark)
+    source = network.source("s", PLAIN)
+    keyed = source.groupBy("k")
+    keyed.process(running_total(), "k string, n bigint, total bigint", "bigint").output("totals")
+    keyed.process(every_third(), "k string, n bigint", "int").output("thirds")
+    keyed.process(
+        running_total(), "k string, n bigint, total bigint", "bigint", forget_after="700 ms"
+    ).output("forgetful")
+    return Engine(network)
+
+
+def oracle(streams: Mapping[str, OracleStream]) -> Mapping[str, OracleStream]:
+    order = Window.partitionBy("k").orderBy("stime", "seq")
+    total = F.sum("n").over(order.rowsBetween(Window.unboundedPreceding, 0))
+    source = streams["s"]
+    thirds = source.with_column("place", F.row_number().over(order)).filter("place % 3 = 0")
+    time = F.unix_micros("stime")
+    silent = F.coalesce(time - F.lag(time).over(order) >= 700_000, F.lit(True))
+    again = Window.partitionBy("k", "calm").orderBy("stime", "seq")
+    forgetful = source.with_column("silent", silent).with_column(
+        "calm", F.sum(F.col("silent").cast("int")).over(order)
+    )
+    fresh = F.sum("n").over(again.rowsBetween(Window.unboundedPreceding, 0))
+    return {
+        "totals": source.with_column("total", total).select("k", "n", "total"),
+        "thirds": thirds.select("k", "n"),
+        "forgetful": forgetful.with_column("total", fresh).select("k", "n", "total"),
+    }
+
+
+@SPARK
+@given(case=cases())
+def test_process_equals_the_oracle(engine: Engine, case: Case) -> None:
+    check(engine, case, {"s": case.rows(plain_row, 40)}, oracle)
+
+
+def test_a_key_that_is_forgotten_leaves_no_state(engine: Engine, spark: SparkSession) -> None:
+    network = Network("forget", spark=spark)
+    source = network.source("s", PLAIN)
+    source.groupBy("k").process(every_third(), "k string, n bigint", "int").output("out")
+    version = Version(Engine(network))
+    for step in range(9):
+        row = (step, "a", step, 0.0)
+        out = version.advance([bucket(version.engine, step, step + 1, s=[row])])["out"]
+        assert out["n"].to_pylist() == ([step] if step % 3 == 2 else [])
+    assert version.snapshot().rows() == 0
+
+
+def test_what_one_call_emits_for_one_time_stays_in_order(spark: SparkSession) -> None:
+    def twice(key: dict[str, Any], rows: pa.Table, state: Any) -> tuple[pa.Table, Any]:
+        both = [name for value in rows["n"].to_pylist() for name in (f"z{value}", f"a{value}")]
+        stime = [time for time in rows["stime"].to_pylist() for _ in (0, 1)]
+        return pa.table({"stime": pa.array(stime, rows["stime"].type), "name": both}), None
+
+    network = Network("order", spark=spark)
+    source = network.source("s", PLAIN)
+    source.groupBy("k").process(twice, "name string", "int").output("out")
+    engine = Engine(network)
+    rows = [(5, "a", 9, 0.0), (5, "a", 1, 0.0), (6, "a", 3, 0.0)]
+    out = run(engine, [bucket(engine, 0, SECOND, s=rows)])["out"]
+    assert out["name"].to_pylist() == ["z9", "a9", "z1", "a1", "z3", "a3"]
+
+
+def test_mistakes_of_the_function_are_named(spark: SparkSession) -> None:
+    def wrong_time(key: dict[str, Any], rows: pa.Table, state: Any) -> tuple[pa.Table, Any]:
+        stime = pa.array([7], pa.timestamp("us", tz="UTC"))
+        return pa.table({"stime": stime, "k": ["a"]}), None
+
+    def wrong_columns(key: dict[str, Any], rows: pa.Table, state: Any) -> tuple[pa.Table, Any]:
+        return rows, None
+
+    for function, message in ((wrong_time, "copy the stime"), (wrong_columns, "must return")):
+        network = Network("mistakes", spark=spark)
+        source = network.source("s", PLAIN)
+        source.groupBy("k").process(function, "k string", "int").output("out")
+        engine = Engine(network)
+        with pytest.raises(Exception, match=message):
+            run(engine, [bucket(engine, 0, SECOND, s=[(1, "a", 1, 1.0)])])
