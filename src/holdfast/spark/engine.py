@@ -30,7 +30,7 @@ import pyarrow as pa
 from holdfast.errors import HoldfastError
 from holdfast.operators import Operator, SourceOperator, StatefulOperator
 from holdfast.spark.groups import in_stream_order
-from holdfast.spark.prepared import arrow_schema, write_stream
+from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.stages import Wave, full_schema, plan_waves
 from holdfast.spark.state import State, collect_runs
 from holdfast.spark.stateful import Layout
@@ -227,15 +227,17 @@ class Engine:
         sharded = rows >= _ONE_TASK_ROWS and self.partitions > 1 and self._cores > 1
         layout = Layout(self.partitions, sharded)
         number = self.next_step()
-        paths = {
-            each.name: self._directory / f"input-{number}-{each.name}.arrows" for each in wave.reads
+        inputs = {
+            each.name: (
+                streams[each.name],
+                self._directory / f"input-{number}-{each.name}.arrows",
+            )
+            for each in wave.reads
         }
         try:
-            for name, path in paths.items():
-                write_stream(path, streams[name], self._cores if sharded else 1)
-            return wave.run(self._spark, layout, self._directory, paths)
+            return wave.run(self._spark, layout, self._directory, inputs)
         finally:
-            for path in paths.values():
+            for _, path in inputs.values():
                 path.unlink(missing_ok=True)
 
     @contextlib.contextmanager

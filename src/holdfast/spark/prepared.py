@@ -62,21 +62,29 @@ class PreparedQuery:
         self._serve: Any = jvm.PythonRDD.collectAndServe
         self._dataset: Any = result._jdf
         self._schema = arrow_schema(result.schema)
-        self._leaf_schemas = {name: leaf.schema.json() for name, leaf in leaves.items()}
-        rdd_ids = {_leaf_rdd(leaf._jdf).id(): name for name, leaf in leaves.items()}
+        used = _UsedColumns({_leaf_rdd(leaf._jdf).id(): name for name, leaf in leaves.items()})
         plan = self._dataset.queryExecution().executedPlan()
         nil = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
-        self._root = _PlanNode.of(plan, rdd_ids, nil)
+        self._root = _PlanNode.of(plan, used, None, nil)
+        self._leaf_schemas = {
+            name: StructType([leaf.schema.fields[at] for at in used.columns(name)])
+            for name, leaf in leaves.items()
+        }
+        self._leaf_json = {name: schema.json() for name, schema in self._leaf_schemas.items()}
 
     @property
     def schema(self) -> pa.Schema:
         return self._schema
 
+    def columns(self, leaf: str) -> list[str]:
+        """The columns of a leaf that the query uses; others need not be written for it."""
+        return self._leaf_schemas[leaf].fieldNames()
+
     def execute(self, inputs: Mapping[str, Path]) -> pa.Table:
-        """Run the query over the Arrow streams in ``inputs``, one for each leaf."""
+        """Run the query over Arrow streams, one for each leaf, with the columns it uses."""
         rdds = {
             name: _leaf_rdd(self._reader.dataset(inputs[name], schema))
-            for name, schema in self._leaf_schemas.items()
+            for name, schema in self._leaf_json.items()
         }
         plan = self._root.instantiate(rdds)
         batches = self._dataset.toArrowBatchRdd(plan)
@@ -89,31 +97,77 @@ class PreparedQuery:
         )
 
 
+class _UsedColumns:
+    """Which columns of each leaf any part of the plan looks at, by position."""
+
+    def __init__(self, names: Mapping[int, str]) -> None:
+        self._names = names
+        self._used: dict[str, set[int]] = {name: set() for name in names.values()}
+
+    def leaf(self, plan: Any) -> str | None:
+        """The name of the leaf this plan node reads, if it reads one."""
+        if plan.getClass().getSimpleName() != "RDDScanExec":
+            return None
+        return self._names.get(plan.rdd().id())
+
+    def use(self, leaf: str, output: list[Any], wanted: set[int] | None) -> None:
+        for position, attribute in enumerate(output):
+            if wanted is None or attribute.exprId().id() in wanted:
+                self._used[leaf].add(position)
+
+    def columns(self, leaf: str) -> list[int]:
+        return sorted(self._used[leaf]) or [0]  # a row needs a column to be counted by
+
+
+# Nodes that hand on what they get, column by column.
+_PASS_THROUGH = ("WholeStageCodegenExec", "InputAdapter", "CoalesceExec")
+
+
 class _PlanNode:
     """The shape of the physical plan, read once so that an execution makes few JVM calls."""
 
-    def __init__(self, plan: Any, leaf: str | None, children: list[_PlanNode], nil: Any) -> None:
+    def __init__(
+        self, plan: Any, leaf: str | None, children: list[_PlanNode], used: _UsedColumns, nil: Any
+    ) -> None:
         self._plan = plan
         self._leaf = leaf
         self._children = children
+        self._used = used
         self._nil = nil
-        if leaf is not None:
-            self._scan = [plan.output(), plan.name(), plan.outputPartitioning()]
-            self._scan += [plan.outputOrdering(), plan.stream()]
+        self._scan: list[Any] = []
 
     @classmethod
-    def of(cls, plan: Any, rdd_ids: Mapping[int, str], nil: Any) -> _PlanNode:
-        name = plan.getClass().getSimpleName()
-        if name == "RDDScanExec" and plan.rdd().id() in rdd_ids:
-            return cls(plan, rdd_ids[plan.rdd().id()], [], nil)
-        children = plan.children()
-        below = [cls.of(children.apply(i), rdd_ids, nil) for i in range(children.size())]
-        return cls(plan, None, below, nil)
+    def of(cls, plan: Any, used: _UsedColumns, wanted: set[int] | None, nil: Any) -> _PlanNode:
+        """``wanted``: the attributes somebody above looks at; None means all of them."""
+        leaf = used.leaf(plan)
+        if leaf is not None:
+            used.use(leaf, _items(plan.output()), wanted)
+            return cls(plan, leaf, [], used, nil)
+        kind = plan.getClass().getSimpleName()
+        if kind == "ProjectExec":
+            wanted = _references(plan)
+        elif kind == "FilterExec" and wanted is not None:
+            wanted = wanted | _references(plan)
+        elif kind not in _PASS_THROUGH:
+            wanted = None
+        below = [cls.of(child, used, wanted, nil) for child in _items(plan.children())]
+        return cls(plan, None, below, used, nil)
+
+    def _narrow_scan(self) -> list[Any]:
+        """The parts of a copy of this leaf, with only the columns the plan uses."""
+        if not self._scan and self._leaf is not None:
+            plan, output = self._plan, _items(self._plan.output())
+            columns = self._nil
+            for position in reversed(self._used.columns(self._leaf)):
+                columns = columns.prepended(output[position])
+            self._scan = [columns, plan.name(), plan.outputPartitioning()]
+            self._scan += [plan.outputOrdering(), plan.stream()]
+        return self._scan
 
     def instantiate(self, rdds: Mapping[str, Any]) -> Any:
         """A fresh copy of the plan from here down: Spark caches RDDs inside plan nodes."""
         if self._leaf is not None:
-            output, name, partitioning, ordering, stream = self._scan
+            output, name, partitioning, ordering, stream = self._narrow_scan()
             return self._plan.copy(output, rdds[self._leaf], name, partitioning, ordering, stream)
         if not self._children:
             return self._plan.clone()
@@ -133,6 +187,14 @@ class _ArrowReader:
     def dataset(self, path: Path, schema_json: str) -> Any:
         batches = self._utils.readArrowStreamFromFile(str(path))
         return self._utils.toDataFrame(batches, schema_json, self._session)
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(index) for index in range(sequence.size())]
+
+
+def _references(plan: Any) -> set[int]:
+    return {attribute.exprId().id() for attribute in _items(plan.references().toSeq())}
 
 
 def _jvm(spark: SparkSession) -> Any:

@@ -27,7 +27,7 @@ from holdfast.operators import (
     StatelessOperator,
     upstream,
 )
-from holdfast.spark.prepared import PreparedQuery, input_frame
+from holdfast.spark.prepared import PreparedQuery, input_frame, write_stream
 from holdfast.spark.stateful import Layout
 
 SYSTEM_FIELDS = [
@@ -53,10 +53,18 @@ class Wave:
     _queries: dict[bool, PreparedQuery] = field(default_factory=dict)
 
     def run(
-        self, spark: SparkSession, layout: Layout, scratch: Path, inputs: Mapping[str, Path]
+        self,
+        spark: SparkSession,
+        layout: Layout,
+        scratch: Path,
+        inputs: Mapping[str, tuple[pa.Table, Path]],
     ) -> dict[str, pa.Table]:
-        """The streams of the wave, from the Arrow streams it reads."""
-        result = self._query(spark, layout, scratch).execute(inputs)
+        """The streams of the wave, from those it reads; each is written to its path first."""
+        query = self._query(spark, layout, scratch)
+        slices = spark.sparkContext.defaultParallelism if layout.sharded else 1
+        for name, (table, path) in inputs.items():
+            write_stream(path, table.select(query.columns(name)), slices)
+        result = query.execute({name: path for name, (_, path) in inputs.items()})
         if len(self.roots) == 1:
             return {self.roots[0].name: result}
         return {root.name: _rows_of(result, index, root) for index, root in enumerate(self.roots)}
