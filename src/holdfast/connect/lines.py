@@ -26,13 +26,13 @@ class LineFile:
         self, path: Path, offset: int, block_bytes: int, follow: bool, quoted: bool = False
     ) -> None:
         self._path = path
-        self._file = path.open("rb")
         size = path.stat().st_size
         if size < offset:
             raise InputError(
                 f"{str(path)!r} has {size} bytes, but {offset} were read before: it was "
                 f"replaced or cut; restore it, or start over with a new state directory"
             )
+        self._file = path.open("rb")
         self.offset = offset
         self.ended = False
         self._block_bytes = block_bytes

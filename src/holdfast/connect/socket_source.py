@@ -38,7 +38,7 @@ class SocketSource(Source):
     live = True
 
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
-        return SocketReader(self, schema, position or {}, scratch)
+        return SocketReader(self, schema, position, scratch)
 
     def __str__(self) -> str:
         return f"TCP socket {self.host}:{self.port}"
@@ -53,16 +53,18 @@ class SocketReader(Reader):
     """A thread receives into the journal; ``read`` takes whole lines out of it."""
 
     def __init__(
-        self, source: SocketSource, schema: pa.Schema, position: Position, scratch: Path | None
+        self,
+        source: SocketSource,
+        schema: pa.Schema,
+        position: Position | None,
+        scratch: Path | None,
     ) -> None:
         self._source = source
         self._parser = JsonParser(schema)
-        self._journal = Journal(scratch, position.get("offset", 0))
-        self._offset = self._journal.start
+        self._offset = position["offset"] if position else 0
         self._lock = threading.Lock()
         self._closed = False
         self._received_all = False
-        self._failure: str | None = None
         address = (source.host, source.port)
         try:
             self._connection = socket.create_connection(address, timeout=_CONNECT_SECONDS)
@@ -72,6 +74,7 @@ class SocketReader(Reader):
                 f"start the program that sends the tuples first"
             ) from None
         self._connection.settimeout(None)
+        self._journal = Journal(scratch, self._offset, anew=position is None)
         threading.Thread(target=self._receive, name="holdfast-socket", daemon=True).start()
 
     def read(self) -> Chunk | None:
@@ -117,14 +120,14 @@ class SocketReader(Reader):
 class Journal:
     """The bytes received, from offset ``start`` on, in a file or in memory."""
 
-    def __init__(self, directory: Path | None, start: int) -> None:
+    def __init__(self, directory: Path | None, start: int, anew: bool) -> None:
         self._directory = directory
         self._memory = bytearray()
         self._file: BinaryIO | None = None
-        self.start = self._base = start
+        self._base = start
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
-            self._open(start)
+            self._open(start, anew)
 
     def append(self, data: bytes) -> None:
         if self._file is None:
@@ -163,12 +166,12 @@ class Journal:
             self._file.close()
         self._file, self._memory = None, bytearray()
 
-    def _open(self, start: int) -> None:
+    def _open(self, start: int, anew: bool) -> None:
         """The journal that has offset ``start``, or a new one."""
         assert self._directory is not None
         bases = [int(each.name.split("-")[1]) for each in self._directory.glob("journal-*[0-9]")]
         older = [base for base in bases if base <= start]
-        if start == 0:
+        if anew:
             for base in bases:
                 (self._directory / f"journal-{base}").unlink()
             older = []

@@ -26,8 +26,8 @@ load    ×3 regions ─▶ union ─┬──▶ average per region, 5 s ─▶ 
                              │
                              └──────────────┐
                                             ▼
-latency ×3 regions ─▶ union ─▶ > 250 ms ─▶ join ─┬─▶ busy far end, 2 s ──▶ [yellow]busy_server[/yellow]
-                                                 └─▶ idle far end, 2 s ──▶ [red]slow_network[/red]"""
+latency ×3 regions ─▶ union ─▶ > 250 ms ─▶ join ─┬─▶ busy far end ─▶ [yellow]busy_server[/yellow]
+                                                 └─▶ idle far end ─▶ [red]slow_network[/red]"""
 
 
 def sparkline(values: list[float], width: int, top: float | None = None) -> str:

@@ -143,7 +143,9 @@ class _Loop:
         rows = self._inputs.take(self.advance_tuples)
         self._changed |= rows > 0
         boundary = self._inputs.boundary
-        if self._version.boundary < boundary < FOREVER:
+        # A run over input that had come to its end leaves its results alone until more comes.
+        asleep = self._finished_before is not None and not self._changed
+        if self._version.boundary < boundary < FOREVER and not asleep:
             self._advance(boundary, observer)
         elif rows == 0 and not self._inputs.ended:
             time.sleep(_IDLE_SECONDS)
@@ -213,6 +215,7 @@ class _Loop:
         self._inputs.checkpointed(sources)
         self._checkpointed = snapshot
         self._changed = False
+        self._finished_before = None
 
     def _summary(self, finished: bool) -> RunSummary:
         return RunSummary(

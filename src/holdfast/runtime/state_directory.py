@@ -53,9 +53,9 @@ class StateDirectory:
         self._refuse_foreign()
         self._checkpoints = self.path / "checkpoints"
         self._checkpoints.mkdir(parents=True, exist_ok=True)
+        self.manifest = self._read_manifest()
         self._lock = self._take_lock()
         shutil.rmtree(self.engine, ignore_errors=True)
-        self.manifest = self._read_manifest()
         self._chain: list[Manifest] = list(self.manifest["chain"]) if self.manifest else []
         self._number = max([link["number"] for link in self._chain], default=0)
         self._remove_unnamed()
