@@ -9,16 +9,15 @@ name changes a first few (file systems keep those in order).
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from copy import deepcopy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import pyarrow as pa
+from typing import Generic, TypeVar
 
 from holdfast.log.files import Files, Part
 
 SECTOR = 512
+T = TypeVar("T")
 
 
 @dataclass
@@ -52,6 +51,10 @@ class Disk:
     synced_names: dict[str, int] = field(default_factory=dict)
     renames: list[dict[str, int]] = field(default_factory=list)
 
+    def copy(self) -> Disk:
+        inodes = {at: Inode(i.synced, list(i.pending)) for at, i in self.inodes.items()}
+        return Disk(inodes, dict(self.names), dict(self.synced_names), list(self.renames))
+
     def after_a_cut(self, rng: random.Random, keep: float, target: Path) -> None:
         """Makes ``target`` a directory as it could look after a power cut now."""
         target.mkdir(exist_ok=True)
@@ -63,18 +66,18 @@ class Disk:
             (target / name).write_bytes(self.inodes[inode].survives(rng, keep))
 
 
-class PowerFiles(Files):
+class PowerFiles(Files, Generic[T]):
     """Files on a ``Disk``; ``history`` has it as it was after every step, with a note."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[], T]) -> None:
         self.disk = Disk()
-        self.history: list[tuple[Disk, object]] = []
-        self.note: object = None
+        self.history: list[tuple[Disk, T]] = []
+        self._note = note
         self._inode_of: dict[int, int] = {}
         self._next = 0
 
     def _step(self) -> None:
-        self.history.append((deepcopy(self.disk), deepcopy(self.note)))
+        self.history.append((self.disk.copy(), self._note()))
 
     def _named(self) -> None:
         self.disk.renames.append(dict(self.disk.names))
@@ -117,8 +120,7 @@ class PowerFiles(Files):
     def sync(self, fd: int) -> None:
         self._step()
         inode = self.disk.inodes[self._inode_of[fd]]
-        size: pa.Buffer = super().read(fd, self.size(fd), 0)
-        inode.synced, inode.pending = size.to_pybytes(), []
+        inode.synced, inode.pending = super().read(fd, self.size(fd), 0).to_pybytes(), []
         self._step()
 
     def sync_directory(self, directory: Path) -> None:
@@ -135,7 +137,3 @@ class PowerFiles(Files):
         super().remove(path)
         if self.disk.names.pop(path.name, None) is not None:
             self._named()
-
-    def lock(self, path: Path) -> int:
-        fd = super().lock(path)
-        return fd

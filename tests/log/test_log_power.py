@@ -24,6 +24,10 @@ class Known:
     acknowledged_lsn: int = 0
     trimmed_below: int = 0
 
+    def copy(self) -> Known:
+        frames = Model(frames=list(self.model.frames))
+        return Known(frames, self.acknowledged_lsn, self.trimmed_below)
+
 
 Workload = Callable[[StreamLog, Known], None]
 
@@ -84,17 +88,15 @@ NEVER = LogOptions(
 def test_a_power_cut_at_every_step(
     memory_path: Path, workload: Workload, options: LogOptions
 ) -> None:
-    files = PowerFiles()
     known = Known(Model())
-    files.note = known
+    files = PowerFiles(known.copy)
     log = StreamLog.open(memory_path / "log", SCHEMA, options=options, files=files)
     workload(log, known)
     log.close()
     rng = random.Random(workload.__name__)
     assert len(files.history) > 150
-    for keep in (0.0, 0.3, 0.8, 1.0):
+    for keep in (0.0, 0.6, 1.0):
         for disk, then in files.history:
-            assert isinstance(then, Known)
             disk.after_a_cut(rng, keep, memory_path / "cut")
             check(memory_path / "cut", then, options)
 
@@ -125,9 +127,8 @@ def check(path: Path, known: Known, options: LogOptions) -> None:
 
 def test_a_power_cut_after_the_process_was_killed_and_came_back(memory_path: Path) -> None:
     """What a killed process had written and not synced is found, built upon, and so must hold."""
-    files = PowerFiles()
     known = Known(Model())
-    files.note = known
+    files = PowerFiles(known.copy)
     log = StreamLog.open(memory_path / "log", SCHEMA, options=NEVER, files=files)
     for count in range(1, 12):
         log.append(known.model.stable(count))
@@ -143,7 +144,6 @@ def test_a_power_cut_after_the_process_was_killed_and_came_back(memory_path: Pat
     rng = random.Random(1)
     for keep in (0.0, 0.5):
         for disk, then in files.history:
-            assert isinstance(then, Known)
             disk.after_a_cut(rng, keep, memory_path / "cut")
             check(memory_path / "cut", then, SMALL)
 

@@ -63,6 +63,11 @@ def examine(files: Files, directory: Path, index_bytes: int) -> Recovered:
     """Finds out what to believe, without changing anything."""
     paths = segment_paths(files, directory)
     recovered = Recovered()
+    for name in files.names(directory):
+        if name.endswith(INDEX_SUFFIX):  # of a segment that is gone, too
+            packed = _packed_index(files, directory / name, index_bytes)
+            durable_lsn = packed.tail.lsn if packed else 0
+            recovered.durable_lsn = max(recovered.durable_lsn, durable_lsn)
     begun, headless = _begin_all(files, paths, index_bytes, recovered)
     for at, segment in enumerate(begun):
         recovered.segments.append(segment)
@@ -98,7 +103,6 @@ def _begin_all(
     headless: DamagedLog | None = None
     for path in paths:
         packed = _packed_index(files, path, index_bytes)
-        durable_lsn = packed.tail.lsn if packed else 0
         fd = files.open(path)
         try:
             log_id = begun[0].header.log_id if begun else None
@@ -106,7 +110,7 @@ def _begin_all(
         except DamagedLog as error:
             headless = headless or error
         else:
-            durable_lsn = max(durable_lsn, segment.header.synced_lsn)
+            recovered.durable_lsn = max(recovered.durable_lsn, segment.header.synced_lsn)
             # An index file that promises more than the file has is kept as evidence only.
             fits = packed is not None and packed.end <= files.size(fd)
             if packed and fits and packed.segment_crc == segment.header_crc:
@@ -116,7 +120,6 @@ def _begin_all(
                 begun.append(segment)
         finally:
             files.close(fd)
-        recovered.durable_lsn = max(recovered.durable_lsn, durable_lsn)
     return begun, headless
 
 
