@@ -34,23 +34,11 @@ class Aggregate(Stateful):
 
     def build(self, name: str, inputs: Sequence[DataFrame], layout: Layout) -> DataFrame:
         values = [value for each in self.aggregations for value in each.values]
-        frame = prepare(inputs[0], self.keys, self._slot(), values)
+        frame = prepare(inputs[0], self.keys, values)
         emitted = attach(name, frame, self._handler(), self._emitted(frame), layout)
         keys = [F.col(f"k{i}").alias(field.name) for i, field in enumerate(self.key_fields.fields)]
         results = [each.finish.alias(each.field.name) for each in self.aggregations]
         return emitted.select(*times(), *self._window_column(), *keys, *results)
-
-    def _slot(self) -> Column | None:
-        if not isinstance(self.window, TimeWindow):
-            return None
-        time, size, advance = F.unix_micros("stime"), self.window.size, self.window.advance
-        newest = time - F.pmod(time, F.lit(advance))
-        if size == advance:
-            return newest
-        # The windows a tuple belongs to start at multiples of the advance in (time - size, time].
-        oldest = newest - F.lit((size - 1) // advance * advance)
-        oldest = F.when(oldest + size > time, oldest).otherwise(oldest + advance)
-        return F.explode(F.sequence(oldest, newest, F.lit(advance)))
 
     def _group_state(self) -> GroupState:
         names = tuple(f"k{i}" for i in range(len(self.keys)))

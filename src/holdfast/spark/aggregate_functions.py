@@ -110,15 +110,17 @@ def _simple(call: _Call, kind: str, value: Column, kept: pa.DataType) -> tuple[C
 
 
 def _count(call: _Call) -> Aggregation:
-    value, fold = _present(call)
-    return Aggregation(call.result, (value,), (fold,), F.col(fold.columns[0]))
+    values, fold = _present(call)
+    return Aggregation(call.result, values, (fold,), F.col(fold.columns[0]))
 
 
-def _present(call: _Call) -> tuple[Column, Fold]:
+def _present(call: _Call) -> tuple[tuple[Column, ...], Fold]:
     """A fold that counts the tuples whose argument is not null."""
     name = f"{call.prefix}_count"
+    if not call.nullable:
+        return (), Fold("count", None, (name,), (pa.int64(),))
     counted = F.expr(call.argument).isNotNull().cast("bigint").alias(f"{name}_in")
-    return counted, Fold("add_long", f"{name}_in", (name,), (pa.int64(),))
+    return (counted,), Fold("add_long", f"{name}_in", (name,), (pa.int64(),))
 
 
 def _total(call: _Call) -> tuple[Column, Fold]:
@@ -146,7 +148,7 @@ def _sum(call: _Call) -> Aggregation:
         return Aggregation(call.result, (value,), (fold,), total)
     present, counter = _present(call)
     finish = F.when(F.col(counter.columns[0]) > 0, total)
-    return Aggregation(call.result, (value, present), (fold, counter), finish)
+    return Aggregation(call.result, (value, *present), (fold, counter), finish)
 
 
 def _avg(call: _Call) -> Aggregation:
@@ -160,7 +162,7 @@ def _avg(call: _Call) -> Aggregation:
     else:
         total = total.cast("double")
     mean = F.when(count > 0, (total / count).cast(call.result.dataType))
-    return Aggregation(call.result, (value, present), (fold, counter), mean)
+    return Aggregation(call.result, (value, *present), (fold, counter), mean)
 
 
 def _extreme(kind: str) -> Callable[[_Call], Aggregation]:

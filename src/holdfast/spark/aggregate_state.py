@@ -30,7 +30,7 @@ class GroupState:
         columns: dict[str, pa.Array] = {SLOT: pa.array(keys.slot), HASH: pa.array(keys.hash)}
         columns.update(zip(self.key_names, keys.columns, strict=True))
         for fold in self.folds:
-            values = one_array(rows[fold.value])
+            values = None if fold.value is None else one_array(rows[fold.value])
             new = fold.run(values, groups, found, _old_columns(old, fold.columns, fold.types))
             for name, kind, column in zip(fold.columns, fold.types, new, strict=True):
                 columns[name] = column.cast(kind)

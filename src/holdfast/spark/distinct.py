@@ -26,14 +26,12 @@ class Distinct(Stateful):
     schema: StructType
 
     def build(self, name: str, inputs: Sequence[DataFrame], layout: Layout) -> DataFrame:
-        time = F.unix_micros("stime")
-        slot = time - F.pmod(time, F.lit(self.window.size))
         columns = tuple(f"c{i}" for i in range(len(self.schema)))
         values = [
             F.col(field.name).alias(column)
             for field, column in zip(self.schema.fields, columns, strict=True)
         ]
-        frame = prepare(inputs[0], [F.col(key) for key in self.keys], slot, values)
+        frame = prepare(inputs[0], [F.col(key) for key in self.keys], values)
         step = DistinctStep(self.window, tuple(f"k{i}" for i in range(len(self.keys))), columns)
         before = arrow_schema(frame.schema)
         output = pa.schema([*TIMES, *(before.field(column) for column in columns)])

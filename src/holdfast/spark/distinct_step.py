@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from holdfast.spark.groups import group, keys_of
-from holdfast.spark.runs import HASH, SLOT, lookup
+from holdfast.spark.groups import group, keys_of, with_slots
+from holdfast.spark.runs import HASH, SLOT, lookup, numbers
 from holdfast.spark.task import Step
 from holdfast.spark.time_aggregate import FAMILY, first_open_slot
 from holdfast.windows import TimeWindow
@@ -19,7 +19,7 @@ from holdfast.windows import TimeWindow
 
 @dataclass(frozen=True)
 class DistinctStep:
-    """The operator: takes tuples with their window's start as ``slot``."""
+    """The operator."""
 
     window: TimeWindow
     key_names: tuple[str, ...]
@@ -28,6 +28,8 @@ class DistinctStep:
     def __call__(self, step: Step, rows: pa.Table) -> pa.Table:
         if rows.num_rows == 0:
             return pa.table({})
+        stime = numbers(rows["stime"])
+        rows = with_slots(rows, stime - stime % self.window.size)
         groups = group(rows, self.key_names)
         keys = keys_of(rows, groups, self.key_names)
         seen, _ = lookup(step.read(FAMILY), keys, self.key_names)

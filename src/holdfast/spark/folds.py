@@ -36,14 +36,20 @@ class Fold:
     """One fold of an aggregate operator: its kind, the column it reads, those it keeps."""
 
     kind: str
-    value: str
+    value: str | None
     columns: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     user: Any = None
 
-    def run(self, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
+    def run(self, values: pa.Array | None, groups: Groups, found: Bools, old: Columns) -> Columns:
         """The new state columns of every group."""
         return _KINDS[self.kind](self, values, groups, found, old)
+
+
+def _count(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
+    total = np.bincount(groups.codes, minlength=groups.count).astype(np.int64)
+    total[found] += numbers(old[0])
+    return [pa.array(total)]
 
 
 def _add_long(fold: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
@@ -216,6 +222,7 @@ def _user(fold: Fold, values: pa.Array, groups: Groups, found: Bools, old: Colum
 
 
 _KINDS: dict[str, Callable[[Fold, pa.Array, Groups, Bools, Columns], Columns]] = {
+    "count": _count,
     "add_long": _add_long,
     "add_double": _add_double,
     "add_decimal": _add_decimal,

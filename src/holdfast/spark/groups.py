@@ -58,6 +58,11 @@ def _break_ties(rows: pa.Table, tied: Bools) -> pa.Table:
     return rows.take(pa.array(order))
 
 
+def with_slots(rows: pa.Table, slots: Int64s) -> pa.Table:
+    """The rows with these slots; steps give tuples slot 0 before they come here."""
+    return rows.set_column(rows.column_names.index(SLOT), SLOT, pa.array(slots))
+
+
 def group(rows: pa.Table, key_names: Sequence[str]) -> Groups:
     """Group ``rows`` by slot and key columns; groups are numbered in the order of a run."""
     slot, hashes = numbers(rows[SLOT]), numbers(rows[HASH])

@@ -66,7 +66,7 @@ class Join(Stateful):
             F.col(field.name).alias(f"{letter}{i}")
             for i, field in enumerate(self.schemas[side].fields)
         ]
-        return prepare(frame, keys, None, [F.lit(side).alias("side"), *values])
+        return prepare(frame, keys, [F.lit(side).alias("side"), *values])
 
     def _emitted(self, frame: DataFrame) -> pa.Schema:
         before = arrow_schema(frame.schema)

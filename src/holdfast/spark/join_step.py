@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from holdfast.spark.groups import with_slots
 from holdfast.spark.runs import (
     HASH,
     SLOT,
@@ -60,7 +61,7 @@ class JoinStep:
 
     def __call__(self, step: Step, rows: pa.Table) -> pa.Table:
         slot = numbers(rows["stime"]) // self.grain * self.grain
-        rows = rows.set_column(rows.column_names.index(SLOT), SLOT, pa.array(slot))
+        rows = with_slots(rows, slot)
         side = numbers(rows["side"])
         fresh = [sort_rows(self._side(rows.filter(pa.array(side == i)), i)) for i in (0, 1)]
         old = [[run.drop_columns([VERSION]) for run in step.read(name)] for name in SIDES]

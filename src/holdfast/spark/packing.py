@@ -16,8 +16,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import StateError
-from holdfast.spark.runs import SLOT, VERSION, merge, numbers, read_run, write_run
-from holdfast.spark.state import EMPTY, State, collect_runs
+from holdfast.spark.runs import (
+    DEAD,
+    HASH,
+    SLOT,
+    VERSION,
+    Keys,
+    lookup,
+    merge,
+    numbers,
+    one_array,
+    read_run,
+    write_run,
+)
+from holdfast.spark.state import EMPTY, Run, State, collect_runs
+from holdfast.spark.stateful import Stateful
 from holdfast.spark.task import FOREVER
 
 if TYPE_CHECKING:
@@ -62,7 +75,10 @@ def pack(engine: Engine, state: State, since: State | None = None) -> PackedStat
             for partition, runs in enumerate(partitions):
                 tables = [read_run(str(run.path)) for run in runs if id(run) not in shared]
                 if since is not None:
-                    tables = [_newer(table, since.version) for table in tables]
+                    gone = _forgotten(
+                        operators[operator], family, since, state, operator, partition
+                    )
+                    tables = [*gone, *(_newer(table, since.version) for table in tables)]
                 tables = [table for table in tables if table.num_rows]
                 if not tables:
                     continue
@@ -102,6 +118,29 @@ def unpack(engine: Engine, packed: PackedState, onto: State | None = None) -> St
     runs = collect_runs(base, directory, engine.partitions, first_open)
     engine.skip_versions(packed.version)
     return State(packed.version, packed.boundary, runs)
+
+
+def _forgotten(
+    stateful: Stateful, family: str, since: State, state: State, operator: str, partition: int
+) -> list[pa.Table]:
+    """Marks for the rows of ``since`` whose own marks a merge of all runs has dropped."""
+    none: tuple[tuple[Run, ...], ...] = ((),) * (partition + 1)
+    before = since.runs.get(operator, {}).get(family, none)[partition]
+    after = state.runs[operator][family][partition]
+    keys = stateful.row_keys(family)
+    if keys is None or not before or {id(run) for run in before} & {id(run) for run in after}:
+        return []
+    old = merge([read_run(str(run.path)) for run in before], keys, -FOREVER, True)
+    if DEAD not in old.column_names or not old.num_rows:
+        return []
+    columns = tuple(one_array(old[key]) for key in keys)
+    wanted = Keys(numbers(old[SLOT]), numbers(old[HASH]), columns)
+    found, _ = lookup([read_run(str(run.path)) for run in after], wanted, keys)
+    marks = old.filter(pa.array(~found))
+    dead = pa.array([True] * marks.num_rows, pa.bool_())
+    versions = pa.array([state.version] * marks.num_rows, pa.int64())
+    marks = marks.set_column(marks.column_names.index(DEAD), DEAD, dead)
+    return [marks.set_column(marks.column_names.index(VERSION), VERSION, versions)]
 
 
 def _newer(table: pa.Table, version: int) -> pa.Table:

@@ -35,7 +35,7 @@ class Process(Stateful):
             F.col(field.name).alias(column)
             for field, column in zip(self.schema.fields, columns, strict=True)
         ]
-        frame = prepare(inputs[0], [F.col(key) for key in self.keys], None, values)
+        frame = prepare(inputs[0], [F.col(key) for key in self.keys], values)
         output = arrow_schema(self.output)
         step = ProcessStep(
             self.function,

@@ -85,11 +85,8 @@ class Stateful(ABC):
         return SLOT
 
 
-def prepare(
-    frame: DataFrame, keys: Sequence[Column], slot: Column | None, values: Sequence[Column]
-) -> DataFrame:
-    """The projection in front of a step: times as numbers, slot, hash, keys, values."""
-    slot = F.lit(0).cast("bigint") if slot is None else slot
+def prepare(frame: DataFrame, keys: Sequence[Column], values: Sequence[Column]) -> DataFrame:
+    """The projection in front of a step: times as numbers, hash, keys, values."""
     kinds = frame.select(*keys).schema.fields if keys else []
     keys = [_one_zero(key, kind.dataType) for key, kind in zip(keys, kinds, strict=True)]
     hashed = F.xxhash64(*keys) if keys else F.lit(0).cast("bigint")
@@ -97,7 +94,6 @@ def prepare(
         F.unix_micros("stime").alias("stime"),
         F.unix_micros("tmax").alias("tmax"),
         F.col("seq"),
-        slot.alias(SLOT),
         hashed.alias(HASH),
         *(key.alias(f"k{i}") for i, key in enumerate(keys)),
         *values,

@@ -116,6 +116,7 @@ def stateful(
         parts = [_marked(table)] if sharded else _by_partition(table, partitions)
         for partition, rows in parts:
             ordered = in_stream_order(rows) if rows.num_rows > 1 else rows
+            ordered = ordered.append_column(SLOT, pa.array(np.zeros(rows.num_rows, np.int64)))
             result = handler(_step(told, operator, partition), ordered)
             yield from _conform(result, schemas[1]).combine_chunks().to_batches()
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.spark.aggregate_state import TMAX, GroupState, emit
-from holdfast.spark.groups import group, keys_of
+from holdfast.spark.groups import group, keys_of, with_slots
 from holdfast.spark.runs import HASH, SLOT, VERSION, lookup, merge, mix, numbers, sort_rows
 from holdfast.spark.task import FOREVER, Step
 from holdfast.windows import TimeWindow
@@ -28,7 +28,7 @@ def first_open_slot(window: TimeWindow, boundary: int) -> int:
 
 @dataclass(frozen=True)
 class TimeAggregate:
-    """The operator: takes tuples with their window's start as ``slot``."""
+    """The operator."""
 
     window: TimeWindow
     state: GroupState
@@ -38,6 +38,7 @@ class TimeAggregate:
         after = first_open_slot(self.window, step.boundary)
         touched = None
         if rows.num_rows:
+            rows = self._into_windows(rows)
             groups = group(rows, key_names)
             keys = keys_of(rows, groups, key_names)
             found, old = lookup(step.read(FAMILY), keys, key_names)
@@ -45,6 +46,19 @@ class TimeAggregate:
             still_open = touched.filter(pa.array(keys.slot >= after))
             step.write(FAMILY, still_open, key_names, after)
         return self._close(step, touched, after)
+
+    def _into_windows(self, rows: pa.Table) -> pa.Table:
+        """Each tuple once for every window it belongs to, in stream order."""
+        size, advance = self.window.size, self.window.advance
+        stime = numbers(rows["stime"]).astype(np.int64)
+        newest = stime - stime % advance
+        if size == advance:
+            return with_slots(rows, newest)
+        oldest = ((stime - size) // advance + 1) * advance
+        copies = (newest - oldest) // advance + 1
+        source = np.repeat(np.arange(len(stime)), copies)
+        step = np.arange(len(source)) - np.repeat(np.cumsum(copies) - copies, copies)
+        return with_slots(rows.take(pa.array(source)), oldest[source] + step * advance)
 
     def _close(self, step: Step, touched: pa.Table | None, after: int) -> pa.Table:
         before = max(first_open_slot(self.window, step.before), -FOREVER)
