@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.session import get_session
 from holdfast.testing import OracleStream, run, same_bytes, same_rows, split, tuples
 
-SPARK = settings(settings.get_profile("spark"))
+# Tests on Spark cost a few jobs per example: few examples, no deadline, and no shrinking, which
+# would take minutes; examples are small to begin with.
+SPARK = settings(
+    deadline=None,
+    max_examples=int(os.environ.get("HOLDFAST_EXAMPLES", "6")),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 SECOND = 1_000_000
 # Before 1970, around it, and today: windows are aligned to the epoch by floor division.
 STARTS = (-7 * SECOND, -2 * SECOND, 0, 1_700_000_000 * SECOND)

@@ -13,38 +13,10 @@ from pyspark.sql import functions as F
 
 from holdfast import Network
 from holdfast.spark.engine import Engine
-from holdfast.spark.process_step import ProcessFunction
 from holdfast.spark.version import Version
 from holdfast.testing import OracleStream, run
+from tests.spark.networks import every_third, running_total
 from tests.spark.support import PLAIN, SECOND, SPARK, Case, bucket, cases, check, plain_row
-
-# Functions travel to the workers by value, so they are made here rather than at module level.
-
-
-def running_total() -> ProcessFunction:
-    def total(key: dict[str, Any], rows: pa.Table, state: Any) -> tuple[pa.Table | None, Any]:
-        before, totals = state or 0, []
-        for value in rows["n"].to_pylist():
-            before += value
-            totals.append(before)
-        columns = {"stime": rows["stime"], "k": rows["k"], "n": rows["n"]}
-        return pa.table({**columns, "total": pa.array(totals, pa.int64())}), before
-
-    return total
-
-
-def every_third() -> ProcessFunction:
-    """Emits every third tuple of a key, then forgets the key."""
-
-    def third(key: dict[str, Any], rows: pa.Table, state: Any) -> tuple[pa.Table | None, Any]:
-        seen = state or 0
-        picked = [i for i in range(rows.num_rows) if (seen + i) % 3 == 2]
-        out = pa.table({"stime": rows["stime"], "k": rows["k"], "n": rows["n"]})
-        out = out.take(pa.array(picked, pa.int64()))
-        left = (seen + rows.num_rows) % 3
-        return out if picked else None, left or None
-
-    return third
 
 
 @pytest.fixture(scope="module")

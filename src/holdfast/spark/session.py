@@ -39,6 +39,8 @@ _DEFAULTS = {
 # Settings the engine relies on for its results, so they are set on any session it is given.
 _REQUIRED = {
     "spark.sql.adaptive.enabled": "false",
+    # A prepared plan is copied with its children, and a reused exchange is nobody's child.
+    "spark.sql.exchange.reuse": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "262144",
     # Buckets enter as an RDD whose rows the executors decode, never as rows in the plan.

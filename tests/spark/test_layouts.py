@@ -1,0 +1,72 @@
+"""The same bits from one task or one task for each partition, and on any number of cores."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from holdfast.spark import engine as engines
+from holdfast.spark.engine import Engine
+from holdfast.testing import run, same_bytes, same_rows, split
+from tests.spark.networks import digests, every_kind_of_state, some_tables
+from tests.spark.support import SECOND
+
+ROOT = Path(__file__).parent.parent.parent
+EDGES = [0, 900_000, 2_500_000, 4_100_000, 6 * SECOND, 9 * SECOND]
+
+
+def test_one_task_and_many_give_the_same_bytes(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(every_kind_of_state(spark, partitions=3))
+    buckets = split(some_tables(engine, 11, 120), EDGES)
+    one_task = run(engine, buckets)
+    monkeypatch.setattr(engines, "_ONE_TASK_ROWS", 0)
+    same_bytes(run(engine, buckets), one_task, "one task and one for each partition")
+
+
+def test_both_layouts_take_turns_on_one_state(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(every_kind_of_state(spark))
+    tables = some_tables(engine, 12, 120)
+    buckets = split(tables, EDGES)
+    one_task = run(engine, buckets)
+    busiest = max(sum(t.num_rows for t in bucket.tables.values()) for bucket in buckets)
+    monkeypatch.setattr(engines, "_ONE_TASK_ROWS", busiest // 2 + 1)
+    same_bytes(run(engine, buckets), one_task, "one task and both in turn")
+
+
+def test_the_number_of_partitions_changes_no_result(spark: SparkSession) -> None:
+    outputs = []
+    for partitions in (1, 5):
+        engine = Engine(every_kind_of_state(spark, partitions))
+        outputs.append(run(engine, split(some_tables(engine, 13, 120), EDGES), [2, 3]))
+    for name, table in outputs[0].items():
+        same_rows(table, outputs[1][name], name)
+    same_bytes(outputs[0], outputs[1], "1 and 5 partitions")
+
+
+def test_the_number_of_cores_changes_no_bit(spark: SparkSession) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    others = {
+        master: subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.networks", master],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        for master in ("local[1]", "local[4]")
+    }
+    here = digests(Engine(every_kind_of_state(spark)))
+    printed = {master: process.communicate(timeout=200)[0] for master, process in others.items()}
+    for master, process in others.items():
+        assert process.returncode == 0, master
+        assert json.loads(printed[master].splitlines()[-1]) == here, master
