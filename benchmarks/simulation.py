@@ -63,7 +63,8 @@ def long_run(seed: int, seconds: int) -> Scenario:
     while at < seconds - 60:
         faults.append(schedules.fault(random, at * SECOND_US, servers, links))
         at += random.randint(2, 20)
-    end = max(seconds * SECOND_US, max(one.end for one in faults) + 30 * SECOND_US)
+    last = max((one.end for one in faults), default=0)
+    end = max(seconds * SECOND_US, last + 30 * SECOND_US)
     return Scenario(seed, spec, server_of, Schedule(tuple(faults), end))
 
 

@@ -59,6 +59,15 @@ class NetworkSpec:
             found |= {stream: fragment.addresses for stream, _ in fragment.plan.outputs}
         return found
 
+    @property
+    def calm_us(self) -> int:
+        """How long everything must be well for everyone to have reconciled, in turn."""
+        timing = self.timing
+        redo_speed = timing.redo_buckets * timing.bucket_us / self.job_us / 2
+        levels = len({fragment.name[:2] for fragment in self.fragments})
+        redo_us = int(40 * SECOND_US / redo_speed)
+        return 20 * SECOND_US + 3 * timing.delay_us + levels * redo_us
+
     def replica_settings(self) -> dict[str, ReplicaSettings]:
         """The settings of every replica, by address."""
         producers, consumers = self.producers, self._consumers()
@@ -142,7 +151,7 @@ def generate_timing(random: Random) -> Timing:
         alpha=random.choice([0.6, 0.75, 0.9]),
         heartbeat_interval_us=random.choice([200_000, 300_000]),
         partner_timeout_us=random.choice([100_000, 300_000]),
-        redo_buckets=random.choice([1, 5, 20, 50]),
+        redo_buckets=random.choice([2, 5, 20, 50]),
         partial_redo_buckets=random.choice([30, 150]),
     )
 
@@ -171,7 +180,7 @@ def generate(random: Random) -> NetworkSpec:
     ends = [stream for stream in outputs if stream not in used]
     watched = ends + [stream for stream in outputs if stream in used and random.random() < 0.2]
     # A slow engine makes reconciliation long, which is when most can go wrong.
-    job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.2]))
+    job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35]))
     read = tuple(f"s{index}" for index in range(sources) if f"s{index}" in used)
     return build(timing, read, tuple(fragments), tuple(watched), job_us)
 

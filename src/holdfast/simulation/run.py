@@ -55,9 +55,8 @@ def scenario_of(seed: int) -> Scenario:
     spec = networks.generate(random)
     server_of = place(spec, random)
     servers = sorted(set(server_of.values()))
-    calm_us = 20 * SECOND_US + 3 * spec.timing.delay_us
     schedule = schedules.generate(
-        random, servers, links_of(spec, server_of), spec.timing.alpha_x_us, calm_us
+        random, servers, links_of(spec, server_of), spec.timing.alpha_x_us, spec.calm_us
     )
     return Scenario(seed, spec, server_of, schedule)
 
