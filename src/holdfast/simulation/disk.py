@@ -19,10 +19,11 @@ from holdfast.core.messages import StreamFrame
 class Disk:
     """What survives a crash."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, longest_append_us: int = 5_000) -> None:
         self.full = False
         self.record: RecoveryRecord | None = None
         self._random = random
+        self._longest_append_us = longest_append_us
         self._frames: dict[str, list[StreamFrame]] = {}
         self._trimmed_below: dict[str, int] = {}
         self._under_way: Append | None = None
@@ -30,7 +31,7 @@ class Disk:
     def begin(self, append: Append) -> int:
         """Start an append; returns how long it takes."""
         self._under_way = append
-        return 500 + int(self._random.random() * 4_500)
+        return 500 + int(self._random.random() * self._longest_append_us)
 
     def finish(self, append: Append) -> bool:
         """The append's time is over; whether it succeeded."""

@@ -21,7 +21,7 @@ from holdfast.core.consumer import Consumer
 from holdfast.core.detector import PeerState
 from holdfast.core.entry import EntryPoint
 from holdfast.core.frame import Header, Kind
-from holdfast.core.messages import StreamFrame, StreamState
+from holdfast.core.messages import StreamFrame
 from holdfast.core.serving import ServedStream
 from holdfast.core.soutput import SOutput
 from holdfast.core.stream_copy import Held, StreamCopy
@@ -395,16 +395,6 @@ def reuse_ids_after_a_restart(original: Any) -> Any:
         if logged is not None and len(logged.frames) > 4:
             logged = replace(logged, frames=logged.frames[:-2])
         original(self, settings, logged)
-
-    return broken
-
-
-@mutation(replica.Replica, "_state_of")
-def serve_while_recovering(original: Any) -> Any:
-    def broken(self: replica.Replica, stream: str) -> StreamState:
-        served = self.provider.streams[stream]
-        served.open = True
-        return StreamState.STABLE
 
     return broken
 

@@ -53,7 +53,7 @@ class Process:
     def __init__(self, world: World, address: str) -> None:
         self.world = world
         self.address = address
-        self.disk = Disk(world.random)
+        self.disk = Disk(world.random, world.longest_append_us)
         self.up = False
         self.life = 0
         self.paused = 0
@@ -201,8 +201,8 @@ class EntryProcess(Process):
         super().start()
         served = self.driver.served
         self.world.truth.learn(self.settings.stream, tuple(served.stable))
-        self._accepted(served.next_id)
-        self._source.offer_from(served.next_id)
+        # The source knows only what it was told: it may offer what is on disk already.
+        self._source.offer_from(0)
         self._produce(self.life)
 
     def carry_out(self, effect: Effect) -> None:

@@ -67,7 +67,7 @@ WEIGHTS = {
     FaultKind.PARTITION: 7,
     FaultKind.SLOW_LINK: 2,
     FaultKind.LOSE_CONNECTION: 2,
-    FaultKind.DISK_FULL: 1,
+    FaultKind.DISK_FULL: 2,
     FaultKind.SILENCE: 1,
 }
 
@@ -118,8 +118,11 @@ def fault(random: Random, time: int, servers: list[str], links: list[tuple[str, 
 def _aftershock(
     random: Random, before: Fault, servers: list[str], links: list[tuple[str, str]]
 ) -> Fault:
-    """A fault while the system recovers from another."""
+    """A fault while the system recovers from another, often in the same place."""
     time = before.end + int(random.random() * 1.5 * SECOND_US)
+    if len(before.servers) == 1 and random.random() < 0.4:
+        kind = random.choice([FaultKind.CRASH, FaultKind.PAUSE, FaultKind.PARTITION])
+        return Fault(kind, time, time + _duration(random), before.servers)
     return fault(random, time, servers, links)
 
 

@@ -79,6 +79,7 @@ class World:
         self.client_checks = ClientChecks(self)
         self.source_stop = schedule.end
         self.job_failure_rate = 0.002
+        self.longest_append_us = random.choice([1_000, 5_000, 40_000])
         self._tell = tell
         self._told: dict[str, str] = {}
         self._down: Counter[str] = Counter()
