@@ -118,13 +118,11 @@ class PowerFiles(Files, Generic[T]):
         self._step()
 
     def sync(self, fd: int) -> None:
-        self._step()
         inode = self.disk.inodes[self._inode_of[fd]]
         inode.synced, inode.pending = super().read(fd, self.size(fd), 0).to_pybytes(), []
         self._step()
 
     def sync_directory(self, directory: Path) -> None:
-        self._step()
         self.disk.synced_names, self.disk.renames = dict(self.disk.names), []
         self._step()
 

@@ -149,7 +149,7 @@ def encoded_gap(first: Block, last: Block, reach: tuple[int, int, int]) -> Encod
     return encoded(header, Format.NUMBER, [_NUMBER.pack(blocks)], kind=GAP)
 
 
-def placed(block: Encoded, lsn: int, synced_lsn: int) -> bytes:
+def header_at(block: Encoded, lsn: int, synced_lsn: int) -> bytes:
     """The header of ``block`` at ``lsn``; with the block's parts it is what goes to disk."""
     header = block.header
     body = _BODY.pack(

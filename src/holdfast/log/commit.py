@@ -52,13 +52,11 @@ class Appended(NamedTuple):
 class _Ticket:
     """One append on its way."""
 
-    __slots__ = ("blocks", "end_lsn", "error", "is_done", "lsn", "size")
+    __slots__ = ("blocks", "error", "is_done", "size")
 
-    def __init__(self, blocks: Sequence[Encoded], lsn: int, end_lsn: int) -> None:
+    def __init__(self, blocks: list[Placed]) -> None:
         self.blocks = blocks
-        self.lsn = lsn
-        self.end_lsn = end_lsn
-        self.size = sum(block.length for block in blocks)
+        self.size = sum(block.length for block, _, _ in blocks)
         self.is_done = False
         self.error: LogError | None = None
 
@@ -80,16 +78,17 @@ class Committer:
         """Returns once the blocks are published; ``renumber`` gives them the next ids first."""
         with self._store.lock:
             self._check_usable()
-            before = tail = self._queued
-            blocks = list(blocks)
-            for at, block in enumerate(blocks):
+            start = tail = self._queued
+            placed = []
+            for block in blocks:
                 if renumber:
-                    block = blocks[at] = _renumbered(block, tail.next_id)
-                tail = tail.after(block.header)
-            appended = Appended(before.next_id, tail.next_id, before.lsn, tail.lsn)
-            if not blocks:
+                    block = _renumbered(block, tail.next_id)
+                before, tail = tail, tail.after(block.header)
+                placed.append(Placed(block, before, tail))
+            appended = Appended(start.next_id, tail.next_id, start.lsn, tail.lsn)
+            if not placed:
                 return appended
-            ticket = _Ticket(blocks, before.lsn, tail.lsn)
+            ticket = _Ticket(placed)
             self._queued = tail
             self._queue.append(ticket)
             while self._is_led and not ticket.is_done:
@@ -134,20 +133,20 @@ class Committer:
             with self._store.lock:
                 self._take_more(group)
             blocks = [block for ticket in group for block in ticket.blocks]
-            placed = self._writer.write(blocks, group[0].lsn)
+            self._writer.write(blocks)
             if self._store.options.durability is Durability.ALWAYS:
-                self._syncer.sync(group[-1].end_lsn)
+                self._syncer.sync(blocks[-1].after.lsn)
         except BaseException as error:
             self._fail(group, error)
             if not isinstance(error, LogError):
                 raise
             return
-        self._publish(group, placed)
+        self._publish(group, blocks)
         self._syncer.acknowledge()
 
-    def _publish(self, group: list[_Ticket], placed: list[Placed]) -> None:
+    def _publish(self, group: list[_Ticket], blocks: list[Placed]) -> None:
         with self._store.lock:
-            self._store.publish(placed)
+            self._store.publish(blocks)
             for ticket in group:
                 ticket.is_done = True
             self._turn.notify_all()

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
+
 from holdfast.log.block import GAP, Block, split
 from holdfast.log.errors import DamagedLog
 from holdfast.log.scan import next_read_bytes
@@ -48,14 +50,14 @@ class Cursor:
             place = self._store.find_lsn(self.lsn)
             if place.segment is not self._segment:
                 self.close()
-                self._fd = self._store.files.open(place.segment.path)
+                self._fd = _open(self._store, place.segment)
                 self._segment, self._offset_lsn, self._offset = place
             return place.segment.end
 
     def _read(self, stop: int, stop_lsn: int) -> list[Block]:
         assert self._segment is not None
         size = min(self._read_bytes, stop - self._offset)
-        buffer = self._store.files.read(self._fd, size, self._offset)
+        buffer = _read(self._store, self._segment, self._fd, size, self._offset)
         blocks, needed, problem = split(buffer, self._offset, self._offset_lsn, stop_lsn)
         if needed > stop - self._offset - sum(block.length for block in blocks) or size <= 0:
             problem = f"the segment ends inside a block of {needed} bytes"
@@ -86,7 +88,7 @@ def blocks_backwards(store: Store, before_lsn: int, chunk_bytes: int) -> Iterato
                 return
             segment = store.find_lsn(before_lsn - 1).segment
             stretches = segment.index.backwards(segment.end, before_lsn, chunk_bytes)
-            fd = store.files.open(segment.path)
+            fd = _open(store, segment)
         try:
             for lsn, offset, stop in stretches:
                 blocks = _stretch(store, segment, fd, Place(segment, lsn, offset), stop)
@@ -99,9 +101,23 @@ def blocks_backwards(store: Store, before_lsn: int, chunk_bytes: int) -> Iterato
 
 
 def _stretch(store: Store, segment: Segment, fd: int, place: Place, stop: int) -> list[Block]:
-    buffer = store.files.read(fd, stop - place.offset, place.offset)
+    buffer = _read(store, segment, fd, stop - place.offset, place.offset)
     blocks, needed, problem = split(buffer, place.offset, place.lsn)
     if problem is not None or needed:
         offset = blocks[-1].end if blocks else place.offset
         raise DamagedLog(segment.path, offset, problem or "the segment ends inside a block")
     return blocks
+
+
+def _open(store: Store, segment: Segment) -> int:
+    try:
+        return store.files.open(segment.path)
+    except OSError as error:
+        raise DamagedLog(segment.path, 0, f"the file cannot be opened ({error})") from error
+
+
+def _read(store: Store, segment: Segment, fd: int, size: int, offset: int) -> pa.Buffer:
+    try:
+        return store.files.read(fd, size, offset)
+    except OSError as error:
+        raise DamagedLog(segment.path, offset, f"the file cannot be read ({error})") from error

@@ -78,11 +78,6 @@ class SegmentIndex:
         """The lowest id of any entry; None in a segment without blocks."""
         return min(self._ids) if self._ids else None
 
-    @property
-    def lowest_reach(self) -> int | None:
-        """How far time had come before the first block; None if no time was known."""
-        return None if not self._reaches or self._reaches[0] == _NO_TIME else self._reaches[0]
-
     def at_lsn(self, lsn: int) -> tuple[int, int] | None:
         """The lsn and offset of the last entry at or before ``lsn``."""
         return self._entry(bisect_right(self._lsns, lsn) - 1)

@@ -67,13 +67,16 @@ class Encoder:
         self.schema = schema
         self._one_message = not has_dictionaries(schema)
         self._lock = threading.Lock()
-        self._sink = _Sink()
         if self._one_message:
-            # A long-lived writer sends the schema once, with this first empty batch.
-            self._writer = pa.ipc.new_stream(self._sink, schema)
-            nothing = [pa.nulls(0, field.type) for field in schema]
-            self._writer.write_batch(pa.RecordBatch.from_arrays(nothing, schema=schema))
-            self._sink.take()
+            self._begin_messages()
+
+    def _begin_messages(self) -> None:
+        """A long-lived writer sends the schema once, with this first empty batch."""
+        self._sink = _Sink()
+        self._writer = pa.ipc.new_stream(self._sink, self.schema)
+        nothing = [pa.nulls(0, field.type) for field in self.schema]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(nothing, schema=self.schema))
+        self._sink.take()
 
     def encode(self, frame: Frame) -> Encoded:
         if frame.batch is None:
@@ -89,7 +92,11 @@ class Encoder:
         if not self._one_message:
             return encoded(frame.header, Format.STREAM, _stream(frame.batch))
         with self._lock:
-            self._writer.write_batch(frame.batch)
+            try:
+                self._writer.write_batch(frame.batch)
+            except BaseException:
+                self._begin_messages()  # rather than let half a message into the next one
+                raise
             parts = self._sink.take()
         return encoded(frame.header, Format.MESSAGE, parts)
 

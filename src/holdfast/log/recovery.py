@@ -63,12 +63,9 @@ def examine(files: Files, directory: Path, index_bytes: int) -> Recovered:
     """Finds out what to believe, without changing anything."""
     paths = segment_paths(files, directory)
     recovered = Recovered()
-    for name in files.names(directory):
-        if name.endswith(INDEX_SUFFIX):  # of a segment that is gone, too
-            packed = _packed_index(files, directory / name, index_bytes)
-            durable_lsn = packed.tail.lsn if packed else 0
-            recovered.durable_lsn = max(recovered.durable_lsn, durable_lsn)
-    begun, headless = _begin_all(files, paths, index_bytes, recovered)
+    indexes = _read_indexes(files, directory, index_bytes)
+    recovered.durable_lsn = max((packed.tail.lsn for packed in indexes.values()), default=0)
+    begun, headless = _begin_all(files, paths, index_bytes, indexes, recovered)
     for at, segment in enumerate(begun):
         recovered.segments.append(segment)
         following = begun[at + 1] if at + 1 < len(begun) else None
@@ -87,7 +84,7 @@ def examine(files: Files, directory: Path, index_bytes: int) -> Recovered:
         _search_durable(files, rest, 0, recovered)
         lsn = begun[-1].end_lsn if begun else 0
         # A first segment is durable, and has an index file, before anything else happens.
-        created = not begun and _packed_index(files, rest[0], index_bytes) is not None
+        created = not begun and rest[0].stem in indexes
         lost = TailCut(headless.path, 0, rest[0].stat().st_size, headless.problem)
         _decide(recovered, lost, recovered.durable_lsn > lsn or created)
         recovered.unwanted = rest
@@ -95,14 +92,18 @@ def examine(files: Files, directory: Path, index_bytes: int) -> Recovered:
 
 
 def _begin_all(
-    files: Files, paths: list[Path], index_bytes: int, recovered: Recovered
+    files: Files,
+    paths: list[Path],
+    index_bytes: int,
+    indexes: dict[str, PackedIndex],
+    recovered: Recovered,
 ) -> tuple[list[Segment], DamagedLog | None]:
     """The segments up to the first whose header is not intact, each up to where its index file
     vouches for it; and what all headers and index files say was durable."""
     begun: list[Segment] = []
     headless: DamagedLog | None = None
     for path in paths:
-        packed = _packed_index(files, path, index_bytes)
+        packed = indexes.get(path.stem)
         fd = files.open(path)
         try:
             log_id = begun[0].header.log_id if begun else None
@@ -123,12 +124,15 @@ def _begin_all(
     return begun, headless
 
 
-def _packed_index(files: Files, path: Path, index_bytes: int) -> PackedIndex | None:
-    try:
-        data = files.read_whole(path.with_suffix(INDEX_SUFFIX))
-    except FileNotFoundError:
-        return None
-    return SegmentIndex.unpack(data, index_bytes)
+def _read_indexes(files: Files, directory: Path, index_bytes: int) -> dict[str, PackedIndex]:
+    """The intact index files, also of segments that are gone."""
+    indexes: dict[str, PackedIndex] = {}
+    for name in files.names(directory):
+        if name.endswith(INDEX_SUFFIX):
+            packed = SegmentIndex.unpack(files.read_whole(directory / name), index_bytes)
+            if packed is not None:
+                indexes[Path(name).stem] = packed
+    return indexes
 
 
 def _walk(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.log.block import GAP, Block, encoded_gap, placed
+from holdfast.log.block import GAP, Block, encoded_gap, header_at
 from holdfast.log.errors import DamagedLog
 from holdfast.log.files import Files
 from holdfast.log.scan import scan_segment, stretches
@@ -94,6 +94,6 @@ def _write_gap(files: Files, target: int, gap: list[Block], end: int) -> int:
         max(block.tmax for block in gap),
     )
     block = encoded_gap(gap[0], gap[-1], reach)
-    header = placed(block, gap[0].lsn, gap[0].lsn)
+    header = header_at(block, gap[0].lsn, gap[0].lsn)
     files.write(target, [header, *block.parts], end)
     return end + block.length

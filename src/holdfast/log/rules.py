@@ -48,6 +48,7 @@ from holdfast.log.payload import is_window
 from holdfast.log.store import Store
 
 Decode = Callable[[], Frame]
+_DATA = (Kind.STABLE, Kind.TENTATIVE)
 
 
 class TakeBack(Enum):
@@ -112,7 +113,7 @@ class Standing:
         return self._undo(self._from_id) if self._at_once else []
 
     def frames(self, block: Block, stands_to: int | None, decode: Decode) -> list[Frame]:
-        if block.kind in (Kind.STABLE, Kind.TENTATIVE):
+        if block.kind in _DATA:
             return self._tuples(block, stands_to, decode)
         if block.kind == Kind.UNDO:
             return self._undo(max(block.first_id, self._from_id))

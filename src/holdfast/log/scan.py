@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from holdfast.log.block import ALIGNMENT, GAP, MAGIC, Block, split
+from holdfast.log.block import ALIGNMENT, MAGIC, Block, split
 from holdfast.log.errors import OutOfOrder
 from holdfast.log.files import Files
 from holdfast.log.segment import Segment
@@ -64,8 +64,8 @@ def stretches(
         if problem is not None:
             found.append(problem)
             return
-        if needed > stop - offset or (not blocks and not needed):
-            found.append(f"the file ends inside a block of {needed} bytes")
+        if needed > stop - offset or not (blocks or needed):
+            found.append("the file ends inside a block")
             return
         size = next_read_bytes(needed, CHUNK_BYTES)
 
@@ -138,7 +138,3 @@ def _durable_at(files: Files, fd: int, offset: int, size: int) -> int:
         return 0
     blocks = split(files.read(fd, length, offset), offset, None).blocks
     return blocks[0].synced_lsn if blocks else 0
-
-
-def is_gap(block: Block) -> bool:
-    return block.kind == GAP

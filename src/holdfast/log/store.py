@@ -1,9 +1,10 @@
 """What is in the log: its segments, how far they go, and where to find things in them.
 
-One lock guards it all, and ``changed`` is notified under it. The writer publishes under it and
-readers look under it, then read the files without it: blocks that are published never change.
-A reader holds a position as an lsn, not as a file and an offset, so segments may be trimmed or
-rewritten under it; it asks here again for each piece it reads.
+One lock guards it all. The writer publishes under it and notifies ``changed``; readers look under
+it, then read the files without it: blocks that are published never change. ``to_sync`` is notified
+when there is something new to make durable. A reader holds a position as an lsn, not as a file
+and an offset, so segments may be trimmed or rewritten under it; it asks here again for each piece
+it reads.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from holdfast.log.block import Encoded
 from holdfast.log.errors import DamagedLog, LogBroken, Trimmed
 from holdfast.log.files import Files
 from holdfast.log.options import Durability, LogOptions
-from holdfast.log.order import Undone
+from holdfast.log.order import Tail, Undone
 from holdfast.log.segment import Segment
 
 
 class Placed(NamedTuple):
-    """A block written at ``offset`` of ``segment``, but not published yet."""
+    """A block with its place in the stream: the tails before and after it."""
 
-    segment: Segment
-    offset: int
     block: Encoded
+    before: Tail
+    after: Tail
 
 
 class Place(NamedTuple):
@@ -51,6 +52,7 @@ class Store:
         self.options = options
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
+        self.to_sync = threading.Condition(self.lock)
         self.segments = segments
         self._sealed_bytes = sum(segment.end for segment in segments[:-1])
         self.tail = segments[-1].tail
@@ -92,6 +94,7 @@ class Store:
         """Appends a segment; the one before is sealed. The caller holds the lock."""
         self._sealed_bytes += self.segments[-1].end
         self.segments.append(segment)
+        self.to_sync.notify_all()
 
     def remove_first(self, count: int) -> list[Segment]:
         """Takes out the oldest segments. The caller holds the lock."""
@@ -108,17 +111,20 @@ class Store:
         self._sealed_bytes += new.end - old.end
 
     def publish(self, blocks: list[Placed]) -> None:
-        """Lets readers see blocks that have been written. The caller holds the lock."""
-        for segment, offset, block in blocks:
-            before = segment.tail
+        """Lets readers see blocks that have been written to the end of the last segment, one
+        after the other. The caller holds the lock."""
+        segment = self.segments[-1]
+        for block, before, after in blocks:
             first_id = block.header.first_id
-            segment.tail = before.after(block.header)
-            segment.index.add(block.kind, first_id, offset, block.length, before)
-            segment.end = offset + block.length
+            segment.index.add(block.kind, first_id, segment.end, block.length, before)
+            segment.end += block.length
+            segment.tail = after
             if block.kind == Kind.UNDO:
                 self.undone.add(before.lsn, first_id)
-        self.tail = self.segments[-1].tail
+        self.tail = segment.tail
         self.changed.notify_all()
+        if self.options.durability is Durability.INTERVAL:
+            self.to_sync.notify_all()
 
     def find_lsn(self, lsn: int) -> Place:
         """Where to start reading for the block at ``lsn``."""

@@ -26,6 +26,8 @@ from holdfast.log.segment import Segment
 from holdfast.log.store import Store
 from holdfast.log.writer import Writer
 
+_LONGEST_WAIT_S = 1.0
+
 
 class Syncer:
     """Syncs a log, at once or by interval."""
@@ -142,7 +144,7 @@ class Syncer:
             with store.lock:
                 work = self._writer.sealed if by_os else store.synced_lsn < store.tail.lsn
                 if not work:
-                    store.changed.wait(1.0)
+                    store.to_sync.wait(_LONGEST_WAIT_S)
                     continue
             if self._stop.wait(store.options.sync_interval_ms / 1000):
                 return
@@ -155,7 +157,7 @@ class Syncer:
         """Ends the thread; a last sync is up to the caller."""
         self._stop.set()
         with self._store.lock:
-            self._store.changed.notify_all()
+            self._store.to_sync.notify_all()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from holdfast.log.block import Encoded, placed
+from holdfast.log.block import header_at
 from holdfast.log.errors import DiskFull, LogBroken, LogError, WriteFailed
 from holdfast.log.files import Part
 from holdfast.log.segment import Segment, create_segment
@@ -59,26 +59,23 @@ class Writer:
             self.segment, self.fd, self._reserved_to = segment, fd, segment.end
             store.add_segment(segment)
 
-    def write(self, blocks: Iterable[Encoded], lsn: int) -> list[Placed]:
-        """Writes blocks, the first at ``lsn``, in one go; either all of them or none."""
-        segment, offset = self.segment, self.segment.end
+    def write(self, blocks: Iterable[Placed]) -> None:
+        """Writes blocks to the end of the last segment in one go; either all or none."""
+        start = end = self.segment.end
+        synced_lsn = self._store.synced_lsn
         parts: list[Part] = []
-        result = []
-        for block in blocks:
-            parts.append(placed(block, lsn, self._store.synced_lsn))
+        for block, before, _ in blocks:
+            parts.append(header_at(block, before.lsn, synced_lsn))
             parts.extend(block.parts)
-            result.append(Placed(segment, offset, block))
-            offset += block.length
-            lsn += 1
+            end += block.length
         try:
-            self._reserve(offset)
-            self._files.write(self.fd, parts, segment.end)
+            self._reserve(end)
+            self._files.write(self.fd, parts, start)
         except BaseException as error:
             self.cut()
             if isinstance(error, OSError):
-                raise self._failure(f"write {offset - segment.end} bytes", error) from error
+                raise self._failure(f"write {end - start} bytes", error) from error
             raise
-        return result
 
     def _reserve(self, end: int) -> None:
         """Reserves room ahead of the writer: the file system then allocates in large steps and
