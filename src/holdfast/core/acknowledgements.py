@@ -5,14 +5,15 @@ that is the first tuple at or after the stream marker of its last durable recove
 it crashes it will rebuild its state from there. For a client it is the next id it has not
 yet taken. The stream may be trimmed below the smallest acknowledgement of all consumers the
 deployment names; one that was never heard of has acknowledged nothing. An acknowledgement
-can only grow: a smaller one is an old message, and is ignored.
+can only grow: a smaller one is an old message, and is ignored. So are those of readers that
+the deployment does not name: they may read what there is, but nothing is kept for them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.core.machine import PeerError
+from holdfast.core.machine import ProtocolError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,8 @@ class Acknowledgements:
         self._first_needed = dict.fromkeys(consumers, trimmed_below)
 
     def handle(self, event: Acknowledged, now: int) -> list[TrimBelow]:
-        if event.consumer not in self._first_needed:
-            raise PeerError(f"{self.stream}: {event.consumer} is not one of its consumers")
-        if event.first_needed <= self._first_needed[event.consumer]:
+        before = self._first_needed.get(event.consumer)
+        if before is None or event.first_needed <= before:
             return []
         self._first_needed[event.consumer] = event.first_needed
         lowest = min(self._first_needed.values())
@@ -48,4 +48,6 @@ class Acknowledgements:
 
     def validate(self) -> None:
         if any(needed < self.trimmed_below for needed in self._first_needed.values()):
-            raise PeerError(f"{self.stream}: trimmed {self.trimmed_below}, {self._first_needed}")
+            raise ProtocolError(
+                f"{self.stream}: trimmed {self.trimmed_below}, {self._first_needed}"
+            )

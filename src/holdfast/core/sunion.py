@@ -297,9 +297,10 @@ class SUnion(Machine[SUnionState, Trigger]):
         if self.state is SUnionState.ORDERED:
             return self._look_for_failure(stable_target, now)
         position = self._live_or_stable()
-        overdue = self._overdue_target(now)
-        if overdue > position:
-            self._note_missing(overdue)
+        if self.release is not Release.SUSPEND:
+            overdue = self._overdue_target(now)
+            if overdue > position:
+                self._note_missing(overdue)
         if reconciling:
             return []
         whole = stable_target > self.stable_position and stable_target >= position
