@@ -18,7 +18,7 @@ from holdfast.log.errors import DamagedLog, LogError
 from holdfast.log.files import Files
 from holdfast.log.options import LogOptions
 from holdfast.log.order import Tail
-from holdfast.log.recovery import Recovered, TailCut, examine, segment_paths
+from holdfast.log.recovery import Recovered, TailCut, examine_in_use, segment_paths
 from holdfast.log.scan import stretches
 from holdfast.log.segment import Segment
 
@@ -109,7 +109,7 @@ def inspect(directory: str | os.PathLike[str], *, files: Files | None = None) ->
     path, files = Path(directory), files or Files()
     if not path.is_dir() or not segment_paths(files, path):
         raise LogError(f"{path}: there is no log here; give the directory of one stream")
-    recovered = examine(files, path, LogOptions().index_bytes)
+    recovered = examine_in_use(files, path, LogOptions().index_bytes)
     summary = LogSummary(path, torn_tail=recovered.cut)
     for segment in recovered.segments:
         _add_segment(files, segment, summary)

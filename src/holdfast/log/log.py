@@ -153,6 +153,17 @@ class StreamLog:
         self._check_open()
         return self._retention.trim(below_id, keep_from_lsn)
 
+    def restart(self, next_id: int) -> None:
+        """Drops everything and goes on with the tuple ``next_id``.
+
+        For a replica that takes over a state newer than its own log; readers that are not
+        yet at ``next_id`` fail with Trimmed and find their tuples at another replica. Does
+        nothing if the log is there already and no tentative tuple stands.
+        """
+        self._check_open()
+        if (self.next_id, self.stable_next_id) != (next_id, next_id):
+            self._committer.restart(next_id)
+
     # Reading
 
     def follow(

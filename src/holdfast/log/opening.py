@@ -14,7 +14,7 @@ from holdfast.log.files import Files
 from holdfast.log.options import LogOptions
 from holdfast.log.order import Tail
 from holdfast.log.payload import check_stream_schema, difference
-from holdfast.log.recovery import Recovered, TailCut, examine, settle
+from holdfast.log.recovery import Recovered, TailCut, examine, examine_in_use, settle
 from holdfast.log.segment import Segment, SegmentHeader, create_segment
 from holdfast.log.store import Store
 
@@ -58,7 +58,7 @@ def _open_read_only(
 ) -> tuple[Store, None, TailCut | None]:
     if not directory.is_dir():
         raise LogError(f"{directory}: there is no log here")
-    recovered = examine(files, directory, options.index_bytes)
+    recovered = examine_in_use(files, directory, options.index_bytes)
     if not recovered.segments:
         raise recovered.damage or LogError(f"{directory}: there is no log here")
     _check_schema(directory, recovered.segments, schema)

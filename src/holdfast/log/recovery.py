@@ -20,6 +20,7 @@ log was not closed, looks like a torn tail.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +29,8 @@ from holdfast.log.files import Files
 from holdfast.log.index import PackedIndex, SegmentIndex
 from holdfast.log.scan import durable_after, scan_segment
 from holdfast.log.segment import INDEX_SUFFIX, SEGMENT_SUFFIX, Segment, read_segment_header
+
+_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class Recovered:
 
     durable_lsn  everything below it was durable before the log was opened.
     unwanted     segment files after a cut.
+    obsolete     segments before a restart that was interrupted (see ``Retention.restart``).
     """
 
     segments: list[Segment] = field(default_factory=list)
@@ -53,6 +57,7 @@ class Recovered:
     cut: TailCut | None = None
     damage: DamagedLog | None = None
     unwanted: list[Path] = field(default_factory=list)
+    obsolete: list[Segment] = field(default_factory=list)
 
 
 def segment_paths(files: Files, directory: Path) -> list[Path]:
@@ -61,6 +66,17 @@ def segment_paths(files: Files, directory: Path) -> list[Path]:
 
 def examine(files: Files, directory: Path, index_bytes: int) -> Recovered:
     """Finds out what to believe, without changing anything."""
+    recovered = _examine(files, directory, index_bytes)
+    segments = recovered.segments
+    for at in reversed(range(1, len(segments))):
+        start, before = segments[at].header.start, segments[at - 1].tail
+        if (start.next_id, start.stable_next_id) != (before.next_id, before.stable_next_id):
+            recovered.obsolete, recovered.segments = segments[:at], segments[at:]
+            break
+    return recovered
+
+
+def _examine(files: Files, directory: Path, index_bytes: int) -> Recovered:
     paths = segment_paths(files, directory)
     recovered = Recovered()
     indexes = _read_indexes(files, directory, index_bytes)
@@ -89,6 +105,14 @@ def examine(files: Files, directory: Path, index_bytes: int) -> Recovered:
         _decide(recovered, lost, recovered.durable_lsn > lsn or created)
         recovered.unwanted = rest
     return recovered
+
+
+def examine_in_use(files: Files, directory: Path, index_bytes: int) -> Recovered:
+    """Like ``examine``, of a log whose writer may trim it at the same time."""
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):
+            return examine(files, directory, index_bytes)
+    return examine(files, directory, index_bytes)
 
 
 def _begin_all(
@@ -176,6 +200,9 @@ def settle(files: Files, directory: Path, recovered: Recovered) -> None:
         )
         if name.endswith(".tmp") or orphan:
             files.remove(directory / name)
+    for segment in recovered.obsolete:
+        files.remove(segment.path)
+        files.sync_directory(directory)
     # Last first: should this be interrupted, what remains is a shorter tail, never a hole.
     for path in reversed(recovered.unwanted):
         files.remove(path)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from holdfast.log.block import header_at
 from holdfast.log.errors import DiskFull, LogBroken, LogError, WriteFailed
 from holdfast.log.files import Part
+from holdfast.log.order import Tail
 from holdfast.log.segment import Segment, create_segment
 from holdfast.log.store import Placed, Store
 
@@ -37,15 +38,14 @@ class Writer:
         segment = self.segment
         return not segment.is_empty and segment.end + size > self._store.options.segment_bytes
 
-    def roll(self) -> None:
-        """Seals the last segment and begins the next.
+    def roll(self, start: Tail | None = None) -> None:
+        """Seals the last segment and begins the next, where it ended unless ``start`` is given.
 
         The new file's header and name become durable with its first blocks.
         """
         store, sealed = self._store, self.segment
-        header = replace(
-            sealed.header, start=sealed.tail, synced_lsn=store.synced_lsn, generation=0
-        )
+        start = start or sealed.tail
+        header = replace(sealed.header, start=start, synced_lsn=store.synced_lsn, generation=0)
         try:
             self._release_reserve()
             segment, fd = create_segment(
@@ -58,6 +58,7 @@ class Writer:
             self.sealed.append((sealed, self.fd))
             self.segment, self.fd, self._reserved_to = segment, fd, segment.end
             store.add_segment(segment)
+            store.tail = segment.tail
 
     def write(self, blocks: Iterable[Placed]) -> None:
         """Writes blocks to the end of the last segment in one go; either all or none."""
