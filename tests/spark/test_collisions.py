@@ -6,7 +6,6 @@ import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from holdfast.spark import stateful
 from holdfast.spark.engine import Engine
 from holdfast.testing import run, same_rows, split
 from tests.spark.networks import every_kind_of_state, some_tables
@@ -25,7 +24,7 @@ def test_results_do_not_depend_on_hashes(
     def few(*columns: Column) -> Column:
         return F.pmod(honest(*columns), F.lit(hashes).cast("bigint"))
 
-    monkeypatch.setattr(stateful.F, "xxhash64", few)
+    monkeypatch.setattr(F, "xxhash64", few)
     colliding = run(Engine(every_kind_of_state(spark)), buckets)
     for name, table in colliding.items():
         same_rows(table, expected[name], name)

@@ -18,7 +18,7 @@ from holdfast.spark.runs import SLOT
 from holdfast.spark.session_aggregate import DEADLINES, SessionAggregate
 from holdfast.spark.state import State
 from holdfast.spark.stateful import TIMES, Layout, Stateful, attach, prepare, times
-from holdfast.spark.task import Handler
+from holdfast.spark.task import FOREVER, Handler
 from holdfast.spark.time_aggregate import FAMILY, TimeAggregate, first_open_slot
 from holdfast.windows import CountWindow, SessionWindow, TimeWindow, Window
 
@@ -108,3 +108,12 @@ class Aggregate(Stateful):
             return boundary
         # The next window to close is the oldest open one; its result has its last instant.
         return first_open_slot(self.window, boundary) + self.window.size - 1
+
+    def reach_back(self) -> int:
+        return self.window.size - 1 if isinstance(self.window, TimeWindow) else FOREVER
+
+    def oldest_contributing(self, state: State, name: str) -> int | None:
+        """A count window begins where the last one ended, and so on back to the first tuple."""
+        if isinstance(self.window, CountWindow):
+            return -FOREVER
+        return super().oldest_contributing(state, name)

@@ -47,3 +47,6 @@ class Distinct(Stateful):
 
     def first_open(self, boundary: int) -> dict[str, int]:
         return {FAMILY: first_open_slot(self.window, boundary)}
+
+    def reach_back(self) -> int:
+        return self.window.size - 1

@@ -34,7 +34,7 @@ from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.stages import Wave, full_schema, plan_waves
 from holdfast.spark.state import State, collect_runs
 from holdfast.spark.stateful import Layout
-from holdfast.spark.task import PROPERTY
+from holdfast.spark.task import FOREVER, PROPERTY
 
 if TYPE_CHECKING:
     from holdfast.network import Network
@@ -165,9 +165,31 @@ class Engine:
         return {name: oldest[operator.name] for name, operator in self._outputs.items()}
 
     def oldest_contributing(self, state: State) -> int:
-        """The oldest input tuple time that still shapes ``state``: where a rebuild must start."""
-        found = [op.stateful.oldest_contributing(state, op.name) for op in self._stateful]
-        return min([each for each in found if each is not None], default=state.boundary)
+        """The oldest input tuple time that still shapes ``state``: where a rebuild must start.
+
+        An operator below another one rests on older input than its own tuples tell: whatever
+        can reach its open slots must come out right, and reaches back further still.
+        """
+        first_open = self.first_open(state.boundary)
+        if not any(
+            run.rows and run.high >= first_open.get((operator, family), run.high)
+            for operator, family, _, run in state.all_runs()
+        ):
+            return state.boundary
+        oldest = state.boundary
+        reach: dict[str, int] = {}
+        for operator in self._network.operators:
+            above = max((reach[each.name] for each in operator.inputs), default=0)
+            reach[operator.name] = above
+            if isinstance(operator, StatefulOperator):
+                reach[operator.name] += operator.stateful.reach_back()
+                found = operator.stateful.oldest_contributing(state, operator.name)
+                if above:
+                    slots = operator.stateful.first_open(state.boundary)
+                    found = min(slots.values(), default=-FOREVER)
+                if found is not None:
+                    oldest = min(oldest, found - above)
+        return max(oldest, -FOREVER)
 
     def open_windows(self, state: State) -> int:
         """How many rows of state there are, an upper bound on open windows."""

@@ -145,6 +145,11 @@ class Join(Stateful):
             if operator == name and side in reach
         )
 
+    def reach_back(self) -> int:
+        # A tuple without a partner is emitted ``after`` its time, and one from ``before`` it
+        # would have been a partner.
+        return max(self.before, self.after) if self.how == "inner" else self.before + self.after
+
     def row_keys(self, family: str) -> None:
         return None
 

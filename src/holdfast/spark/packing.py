@@ -49,12 +49,16 @@ class PackedPart:
 
 @dataclass(frozen=True)
 class PackedState:
-    """A whole state, or what changed since version ``since``."""
+    """A whole state, or what changed since version ``since``.
+
+    ``partitions`` is how many its network has, where that is known: keys live by it.
+    """
 
     version: int
     boundary: int
     since: int | None
     parts: Sequence[PackedPart]
+    partitions: int | None = None
 
     @property
     def nbytes(self) -> int:
@@ -86,7 +90,8 @@ def pack(engine: Engine, state: State, since: State | None = None) -> PackedStat
                 rows = merge(tables, operators[operator].row_keys(family), oldest, since is None)
                 if rows.num_rows:
                     parts.append(PackedPart(operator, family, partition, rows))
-    return PackedState(state.version, state.boundary, since.version if since else None, parts)
+    base = since.version if since else None
+    return PackedState(state.version, state.boundary, base, parts, engine.partitions)
 
 
 def unpack(engine: Engine, packed: PackedState, onto: State | None = None) -> State:
@@ -96,6 +101,11 @@ def unpack(engine: Engine, packed: PackedState, onto: State | None = None) -> St
         raise StateError(
             f"these changes continue version {packed.since}, but version {have} is here; ask "
             f"for the whole state"
+        )
+    if packed.partitions not in (None, engine.partitions):
+        raise StateError(
+            f"the packed state is of a network with {packed.partitions} partitions, this one has "
+            f"{engine.partitions}; give both networks the same number"
         )
     known = {operator.name for operator in engine.stateful}
     base = onto if packed.since is not None and onto is not None else EMPTY

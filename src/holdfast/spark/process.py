@@ -56,5 +56,7 @@ class Process(Stateful):
 
     def oldest_contributing(self, state: State, name: str) -> int | None:
         """User code may remember anything, so its state rests on the whole stream."""
-        kept = any(operator == name for operator, *_ in state.all_runs())
-        return -FOREVER if kept else None
+        return -FOREVER
+
+    def reach_back(self) -> int:
+        return FOREVER

@@ -57,6 +57,10 @@ class Stateful(ABC):
         """The oldest tuple time the operator can still emit once ``boundary`` is reached."""
         return boundary
 
+    def reach_back(self) -> int:
+        """How much older than a tuple it emits the input behind that tuple can be."""
+        return 0
+
     def oldest_contributing(self, state: State, name: str) -> int | None:
         """The oldest input tuple time that still shapes the state; None if nothing does."""
         oldest = None
