@@ -1,0 +1,304 @@
+"""Reading an output stream of a running deployment, with its corrections.
+
+    with holdfast.Client("busy", book, name="screen") as client:
+        for event in client:
+            view.apply(event)
+
+A client takes each stable tuple exactly once and in order, from whichever replica is best at
+the moment, and is told of tentative tuples and of their corrections. It resumes where it
+stopped if it says where that was: ``next_id``. Producers keep what the clients that the
+deployment names have not acknowledged; a client acknowledges what it has committed.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.blocks import Block
+from holdfast.core import client as core
+from holdfast.core.effects import (
+    DeliverBoundary,
+    DeliverTuples,
+    DeliverUndo,
+    Effect,
+    Send,
+    SetTimer,
+)
+from holdfast.core.events import Event, MessageArrived
+from holdfast.core.frame import Kind
+from holdfast.core.messages import HeartbeatReply, HeartbeatRequest, SubscribeRefused
+from holdfast.core.settings import Input, Timing
+from holdfast.errors import HoldfastError
+from holdfast.flight.peers import Peers
+from holdfast.flight.security import Security
+from holdfast.runtime.loop import Loop
+
+# A client that does not take its events stops reading beyond these.
+_QUEUE_EVENTS = 10_000
+_QUEUE_BYTES = 256 << 20
+
+
+class ClientError(HoldfastError):
+    """The stream cannot be read: a wrong token, another version, no such stream, trimmed."""
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """Tuples of the stream: stime, tmax and its own columns.
+
+    Stable tuples have ids from ``first_id`` on, for good. Tentative ones may be taken back.
+    """
+
+    stable: bool
+    first_id: int
+    table: pa.Table
+
+
+@dataclass(frozen=True)
+class Undo:
+    """Tentative tuples older than ``below_stime`` are taken back; stable ones follow."""
+
+    below_stime: int
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The stable stream is complete up to this tuple time."""
+
+    stime: int
+
+
+ClientEvent: TypeAlias = Tuples | Undo | Boundary
+
+
+class Client:
+    """Reads one stream."""
+
+    def __init__(
+        self,
+        stream: str,
+        producers: Mapping[str, str],
+        *,
+        name: str = "client",
+        next_id: int = 0,
+        security: Security | None = None,
+        timing: Timing | None = None,
+        auto_commit: bool = True,
+    ) -> None:
+        """
+        stream       the output to read.
+        producers    the processes that provide it, by name, and their Flight locations.
+        name         who this is; a deployment keeps tuples for the clients it names.
+        next_id      the first stable tuple wanted: where an earlier life got to.
+        auto_commit  acknowledge an event when the next one is taken; otherwise ``commit``.
+        """
+        self.stream = stream
+        self.name = name
+        self.next_id = next_id
+        self._committed = next_id
+        self._auto_commit = auto_commit
+        self._events: queue.SimpleQueue[ClientEvent | None] = queue.SimpleQueue()
+        self._queued_bytes = 0
+        self._failure: BaseException | None = None
+        self._closed = threading.Event()
+        settings = core.ClientSettings(
+            name, Input(stream, tuple(producers)), next_id, timing or Timing()
+        )
+        self._driver = core.Client(settings)
+        self._loop = Loop(name, self._driver, self._carry_out, self._fail)
+        self._peers = Peers(
+            name, producers, security or Security(), self._post, self._problem, self._may_read
+        )
+        self._loop.start()
+
+    # -- reading ------------------------------------------------------------------------
+
+    def read(self, timeout_s: float | None = None) -> ClientEvent | None:
+        """The next event; None if none came in time, or the client was closed."""
+        if self._auto_commit:
+            self.commit()
+        if self._failure is not None and self._events.empty():
+            raise self._failure
+        try:
+            event = self._events.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        if event is None:
+            if self._failure is not None:
+                raise self._failure
+            return None
+        if isinstance(event, Tuples):
+            self._queued_bytes -= event.table.nbytes
+            if event.stable:
+                self.next_id = event.first_id + event.table.num_rows
+        return event
+
+    def __iter__(self) -> Iterator[ClientEvent]:
+        """Events until the client is closed."""
+        while not self._closed.is_set():
+            event = self.read(timeout_s=1.0)
+            if event is not None:
+                yield event
+
+    def commit(self, next_id: int | None = None) -> None:
+        """What is below ``next_id`` (default: what was read) will not be asked for again."""
+        self._committed = max(self._committed, self.next_id if next_id is None else next_id)
+
+    @property
+    def committed(self) -> int:
+        return self._committed
+
+    @property
+    def following(self) -> str | None:
+        """The process the stream comes from now."""
+        feed = self._driver.consumer.upstreams[self.stream].main
+        return None if feed is None else feed.peer
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._closed.set()
+        self._peers.close()
+        self._loop.stop()
+        self._events.put(None)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- the runtime of the driver ------------------------------------------------------
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send(to, message):
+                if isinstance(message, HeartbeatRequest):
+                    message = self._committed_only(message)
+                self._peers.send(to, message)
+            case SetTimer(at):
+                self._loop.set_timer(at)
+            case DeliverTuples():
+                self._tuples(effect)
+            case DeliverUndo(_, _, below_stime):
+                self._events.put(Undo(below_stime))
+            case DeliverBoundary(_, boundary):
+                self._events.put(Boundary(boundary))
+
+    def _committed_only(self, request: HeartbeatRequest) -> HeartbeatRequest:
+        """What was delivered is not safe until the application says so."""
+        acks = tuple((stream, min(ack, self._committed)) for stream, ack in request.acks)
+        return replace(request, acks=acks)
+
+    def _tuples(self, effect: DeliverTuples) -> None:
+        assert isinstance(effect.block, Block)
+        table = pa.Table.from_batches([effect.block.batch()]).slice(effect.skip)
+        stable = effect.header.kind is Kind.STABLE
+        if not stable and effect.header.stime_min < effect.stime_from:
+            stimes = table["stime"].cast(pa.int64()).to_numpy()
+            table = table.filter(pa.array(stimes >= effect.stime_from))
+        if table.num_rows:
+            self._queued_bytes += table.nbytes
+            self._events.put(Tuples(stable, effect.header.first_id + effect.skip, table))
+
+    def _post(self, event: Event) -> None:
+        if isinstance(event, MessageArrived) and isinstance(event.message, SubscribeRefused):
+            reason = event.message.reason
+            if reason.startswith("trimmed") or "not served" in reason:
+                self._fail(ClientError(f"{self.stream} from {event.sender}: {reason}"))
+        if isinstance(event, MessageArrived) and isinstance(event.message, HeartbeatReply):
+            if all(report.stream != self.stream for report in event.message.reports):
+                self._fail(ClientError(f"{event.sender} serves no stream {self.stream!r}"))
+        self._loop.post(event)
+
+    def _problem(self, peer: str, text: str) -> None:
+        for mark in ("refuses", "speaks protocol", "serves no stream"):
+            if mark in text:
+                self._fail(ClientError(f"{self.stream} from {peer}: {text}"))
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+            self._events.put(None)
+
+    def _may_read(self) -> bool:
+        return self._events.qsize() < _QUEUE_EVENTS and self._queued_bytes < _QUEUE_BYTES
+
+
+class View:
+    """A stream as it stands: every stable tuple, and tentative ones laid after them.
+
+    ``stable_until`` is the tuple time up to which it is complete and final.
+    """
+
+    def __init__(self) -> None:
+        self.stable_until = 0
+        self._stable: list[pa.Table] = []
+        self._tentative: list[pa.Table] = []
+        self.undone = 0
+
+    def apply(self, event: ClientEvent) -> None:
+        """Take the next event of a client."""
+        match event:
+            case Tuples(stable, _, table):
+                (self._stable if stable else self._tentative).append(table)
+            case Undo(below_stime):
+                self._take_back(below_stime)
+            case Boundary(stime):
+                self.stable_until = stime
+
+    def _take_back(self, below_stime: int) -> None:
+        before = sum(table.num_rows for table in self._tentative)
+        kept = []
+        for table in self._tentative:
+            stimes = table["stime"].cast(pa.int64()).to_numpy()
+            kept.append(table.filter(pa.array(stimes >= below_stime)))
+        self._tentative = [table for table in kept if table.num_rows]
+        self.undone += before - sum(table.num_rows for table in self._tentative)
+
+    @property
+    def stable(self) -> pa.Table | None:
+        """Every stable tuple, in order; None before the first."""
+        return pa.concat_tables(self._stable) if self._stable else None
+
+    @property
+    def tentative(self) -> pa.Table | None:
+        """The tentative tuples that stand; None if there are none."""
+        return pa.concat_tables(self._tentative) if self._tentative else None
+
+    @property
+    def table(self) -> pa.Table | None:
+        """All that stands, with a column ``is_stable``."""
+        parts = []
+        for tables, stable in ((self._stable, True), (self._tentative, False)):
+            for table in tables:
+                flags = pa.array(np.full(table.num_rows, stable))
+                parts.append(table.append_column("is_stable", flags))
+        return pa.concat_tables(parts) if parts else None
+
+
+def read_until(client: Client, next_id: int, timeout_s: float) -> View:
+    """Read until the stable stream has ``next_id`` tuples; TimeoutError if it does not."""
+    view = View()
+    deadline = time.monotonic() + timeout_s
+    while client.next_id < next_id:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"{client.stream}: {client.next_id} of {next_id} tuples came")
+        event = client.read(timeout_s=min(left, 1.0))
+        if event is not None:
+            view.apply(event)
+    return view

@@ -1,0 +1,1 @@
+"""Streams, heartbeats and control between processes, over Arrow Flight."""

@@ -1,0 +1,186 @@
+"""Feeds: what a process sends to its subscribers, a bounded queue for each.
+
+The driver's loop puts feed messages in, the thread that serves the subscriber takes them out.
+Neither waits for the other: when a subscriber is so slow that its queue is full, the feed ends
+with that reason, and the subscriber comes back from its own place and is served from what the
+stream keeps, in memory or in its log. So a slow reader costs a queue, and nobody else anything.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from holdfast.blocks import Block
+from holdfast.core.messages import FeedFrames, SubscribeRefused
+from holdfast.flight.wire import encode_header, encode_refusal
+
+QUEUE_BYTES = 64 << 20
+QUEUE_MESSAGES = 4_096
+# How long a subscriber may take to notice that its call was cancelled.
+_LOOK_SECONDS = 1.0
+
+
+class Feed:
+    """One subscription, as its provider sees it."""
+
+    def __init__(self, process: str, consumer: str, feed: int, schema: pa.Schema) -> None:
+        self.consumer = consumer
+        self.id = feed
+        self.sent_frames = 0
+        self.sent_bytes = 0
+        self._process = process
+        self._empty = pa.RecordBatch.from_pylist([], schema=schema)
+        self._messages: deque[tuple[FeedFrames, int]] = deque()
+        self._bytes = 0
+        self._refused: str | None = None
+        self._ended: str | None = None
+        self._changed = threading.Condition()
+
+    @property
+    def ended(self) -> str | None:
+        """Why the feed is over; None while it is not."""
+        return self._ended
+
+    def put(self, message: FeedFrames) -> bool:
+        """Queue a message; False if the subscriber is too slow, which ends the feed."""
+        size = sum(frame.block.nbytes for frame in message.frames if isinstance(frame.block, Block))
+        with self._changed:
+            if self._ended is not None:
+                return False
+            # The first message is what the subscriber lacks: it is shared, and may be anything.
+            full = self._bytes + size > QUEUE_BYTES or len(self._messages) >= QUEUE_MESSAGES
+            if full and self._messages:
+                self._end(
+                    f"{self.consumer} fell behind: {len(self._messages)} messages with "
+                    f"{self._bytes >> 10} KiB wait for it"
+                )
+                return False
+            self._messages.append((message, size))
+            self._bytes += size
+            self._changed.notify_all()
+            return True
+
+    def refuse(self, reason: str) -> None:
+        """The driver does not grant the feed."""
+        with self._changed:
+            self._refused = reason
+            self._changed.notify_all()
+
+    def end(self, reason: str) -> None:
+        """Stop serving."""
+        with self._changed:
+            self._end(reason)
+
+    def _end(self, reason: str) -> None:
+        if self._ended is None:
+            self._ended = reason
+        self._messages.clear()
+        self._bytes = 0
+        self._changed.notify_all()
+
+    def batches(self, context: flight.ServerCallContext) -> Iterator[tuple[pa.RecordBatch, bytes]]:
+        """What goes over the wire, until the feed ends or the subscriber is gone."""
+        while True:
+            message = self._next(context)
+            if message is None:
+                return
+            left = len(message.frames)
+            for frame in message.frames:
+                left -= 1
+                metadata = encode_header(message.feed, message.seq, left, frame.header)
+                if isinstance(frame.block, Block):
+                    batch = frame.block.batch()
+                    self.sent_bytes += batch.nbytes
+                    yield batch, metadata
+                else:
+                    yield self._empty, metadata
+                self.sent_frames += 1
+
+    def _next(self, context: flight.ServerCallContext) -> FeedFrames | None:
+        with self._changed:
+            while not self._messages:
+                if self._refused is not None or self._ended is not None:
+                    break
+                if context.is_cancelled():
+                    return None
+                self._changed.wait(_LOOK_SECONDS)
+            if self._messages:
+                message, size = self._messages.popleft()
+                self._bytes -= size
+                return message
+        if self._ended is not None:
+            raise flight.FlightServerError(f"{self._process} ended the feed: {self._ended}")
+        return None
+
+    def refusal(self) -> tuple[pa.RecordBatch, bytes] | None:
+        """The one batch of a feed that was not granted."""
+        if self._refused is None:
+            return None
+        return self._empty, encode_refusal(self._refused)
+
+
+class Feeds:
+    """All feeds of a process."""
+
+    def __init__(self, process: str) -> None:
+        self._process = process
+        self._feeds: dict[tuple[str, int], Feed] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def open(self, consumer: str, feed: int, schema: pa.Schema) -> Feed:
+        """A new feed; one of the same id is replaced."""
+        made = Feed(self._process, consumer, feed, schema)
+        with self._lock:
+            if self._closed:
+                raise flight.FlightUnavailableError(f"{self._process} is stopping")
+            before = self._feeds.get((consumer, feed))
+            self._feeds[consumer, feed] = made
+        if before is not None:
+            before.end("replaced by a newer subscription")
+        return made
+
+    def close_feed(self, feed: Feed) -> None:
+        """The subscriber's call is over."""
+        feed.end("over")
+        with self._lock:
+            if self._feeds.get((feed.consumer, feed.id)) is feed:
+                del self._feeds[feed.consumer, feed.id]
+
+    def deliver(self, consumer: str, message: FeedFrames | SubscribeRefused) -> bool:
+        """Take what the driver sends; False if the feed is not, or no longer, there."""
+        with self._lock:
+            feed = self._feeds.get((consumer, message.feed))
+        if feed is None:
+            return False
+        if isinstance(message, SubscribeRefused):
+            feed.refuse(message.reason)
+            return True
+        return feed.put(message)
+
+    def unsubscribe(self, consumer: str, feed: int) -> None:
+        """The subscriber wants no more."""
+        with self._lock:
+            found = self._feeds.get((consumer, feed))
+        if found is not None:
+            found.end("unsubscribed")
+
+    def close(self, within_s: float = 1.0) -> None:
+        """End every feed and wait a little for their threads."""
+        with self._lock:
+            self._closed = True
+            feeds = list(self._feeds.values())
+        for feed in feeds:
+            feed.end(f"{self._process} is stopping")
+        deadline = time.monotonic() + within_s
+        while self._feeds and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def __len__(self) -> int:
+        return len(self._feeds)

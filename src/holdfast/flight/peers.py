@@ -1,0 +1,313 @@
+"""The calling side: heartbeats, messages and subscriptions to other processes.
+
+For each peer there is one connection, one thread for what is asked and said, and one thread for
+each open subscription. Every call has a deadline except a subscription, which the heartbeats
+watch over. gRPC connects again by itself, with back-off; a subscription that ends is reported
+to the driver, after a pause that grows while the peer keeps failing, and the driver opens
+another where it finds it best.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow.flight as flight
+
+from holdfast.blocks import Block
+from holdfast.core.events import Event, FeedLost, MessageArrived
+from holdfast.core.messages import (
+    FeedFrames,
+    HeartbeatRequest,
+    Message,
+    StreamFrame,
+    Subscribe,
+    SubscribeRefused,
+    Unsubscribe,
+)
+from holdfast.errors import HoldfastError
+from holdfast.flight.security import Security
+from holdfast.flight.wire import decode_message, decode_metadata, encode_message
+
+CALL_SECONDS = 2.0
+_LONGEST_PAUSE_SECONDS = 2.0
+_QUEUED = 1_000
+_CHANNEL = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+]
+
+
+class UnknownProcess(HoldfastError):
+    """A name that is not in the address book."""
+
+
+Tell = Callable[[str, str], None]
+
+
+def connect(location: str, security: Security) -> flight.FlightClient:
+    """A client; it connects when it is first used."""
+    return flight.FlightClient(location, generic_options=_CHANNEL, **security.client_options())
+
+
+def call(
+    location: str,
+    security: Security,
+    name: str,
+    action: str,
+    options: dict[str, Any] | None = None,
+    timeout_s: float = CALL_SECONDS,
+) -> dict[str, Any]:
+    """One control action on a process, on a connection of its own."""
+    with connect(location, security) as client:
+        return act(client, security, name, action, options, timeout_s)
+
+
+def act(
+    client: flight.FlightClient,
+    security: Security,
+    name: str,
+    action: str,
+    options: dict[str, Any] | None = None,
+    timeout_s: float = CALL_SECONDS,
+) -> dict[str, Any]:
+    """One control action on a connected process; its answer."""
+    body = json.dumps(options or {}).encode()
+    call_options = flight.FlightCallOptions(timeout=timeout_s, headers=security.headers(name))
+    results = list(client.do_action(flight.Action(action, body), call_options))
+    found: dict[str, Any] = json.loads(results[0].body.to_pybytes()) if results else {}
+    return found
+
+
+class Peers:
+    """Everyone a process talks to."""
+
+    def __init__(
+        self,
+        name: str,
+        book: Mapping[str, str],
+        security: Security,
+        post: Callable[[Event], None],
+        on_problem: Tell | None = None,
+        may_read: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """``may_read`` says whether subscriptions should go on taking frames now."""
+        self.name = name
+        self.security = security
+        self.post = post
+        self.may_read = may_read
+        self._book = dict(book)
+        self._on_problem = on_problem
+        self._peers: dict[str, _Peer] = {}
+        self._closed = False
+
+    def send(self, to: str, message: Message) -> None:
+        """Send a message; best effort."""
+        if self._closed:
+            return
+        if to not in self._peers:
+            if to not in self._book:
+                raise UnknownProcess(
+                    f"{self.name} does not know where {to!r} is; it knows {sorted(self._book)}"
+                )
+            self._peers[to] = _Peer(self, to, self._book[to])
+        self._peers[to].send(message)
+
+    def problem(self, peer: str, text: str) -> None:
+        """Tell whoever listens what is wrong with a peer."""
+        if self._on_problem is not None and not self._closed:
+            self._on_problem(peer, text)
+
+    def close(self) -> None:
+        self._closed = True
+        for peer in self._peers.values():
+            peer.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+
+class _Peer:
+    """One other process."""
+
+    def __init__(self, owner: Peers, name: str, location: str) -> None:
+        self._owner = owner
+        self._name = name
+        self._headers = owner.security.headers(owner.name)
+        self._client = connect(location, owner.security)
+        self._queue: queue.Queue[Message | None] = queue.Queue(_QUEUED)
+        self._heartbeat: HeartbeatRequest | None = None
+        self._readers: dict[int, _Reading] = {}
+        self._failures = 0
+        self._said = ""
+        name_of_thread = f"{owner.name} to {name}"
+        threading.Thread(target=self._work, name=name_of_thread, daemon=True).start()
+
+    def send(self, message: Message) -> None:
+        if isinstance(message, Subscribe):
+            reading = _Reading(self, message)
+            self._readers[message.feed] = reading
+            reading.start()
+            return
+        if isinstance(message, Unsubscribe):
+            reading_or_none = self._readers.pop(message.feed, None)
+            if reading_or_none is not None:
+                reading_or_none.cancel()
+        elif isinstance(message, HeartbeatRequest):
+            # Only the newest question matters; a peer that does not answer is not asked twice.
+            waiting, self._heartbeat = self._heartbeat, message
+            if waiting is not None:
+                return
+        with contextlib.suppress(queue.Full):
+            self._queue.put_nowait(message)
+
+    def close(self) -> None:
+        for reading in list(self._readers.values()):
+            reading.cancel()
+        with contextlib.suppress(queue.Full):
+            self._queue.put_nowait(None)
+
+    def _work(self) -> None:
+        while not self._owner.closed:
+            message = self._queue.get()
+            if message is None:
+                break
+            if isinstance(message, HeartbeatRequest):
+                message, self._heartbeat = self._heartbeat or message, None
+                self._ask(message)
+            else:
+                self._call("message", message)
+        self._client.close()
+
+    def _ask(self, request: HeartbeatRequest) -> None:
+        results = self._call("heartbeat", request)
+        if results:
+            reply = decode_message(results[0].body.to_pybytes())
+            self._owner.post(MessageArrived(self._name, reply))
+
+    def _call(self, action: str, message: Message) -> list[flight.Result]:
+        options = self.options(CALL_SECONDS)
+        try:
+            found = list(
+                self._client.do_action(flight.Action(action, encode_message(message)), options)
+            )
+        except Exception as error:
+            self.failed(error)
+            return []
+        self.went_well()
+        return found
+
+    def options(self, timeout_s: float | None) -> flight.FlightCallOptions:
+        return flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
+
+    @property
+    def client(self) -> flight.FlightClient:
+        return self._client
+
+    def went_well(self) -> None:
+        self._failures = 0
+        self._said = ""
+
+    def failed(self, error: Exception) -> None:
+        self._failures += 1
+        said = explain(error)
+        if said != self._said:
+            self._said = said
+            self._owner.problem(self._name, said)
+
+    def pause_seconds(self) -> float:
+        """How long to wait before trying again."""
+        return min(_LONGEST_PAUSE_SECONDS, 0.05 * 2.0 ** min(self._failures, 10))
+
+    def post_frames(self, message: FeedFrames | SubscribeRefused) -> None:
+        self._owner.post(MessageArrived(self._name, message))
+
+    def lost(self, feed: int) -> None:
+        if self._readers.pop(feed, None) is not None and not self._owner.closed:
+            self._owner.post(FeedLost(feed))
+
+    def may_read(self) -> bool:
+        return self._owner.closed or self._owner.may_read()
+
+
+class _Reading:
+    """The thread that reads one subscription."""
+
+    def __init__(self, peer: _Peer, request: Subscribe) -> None:
+        self._peer = peer
+        self._request = request
+        self._reader: flight.FlightStreamReader | None = None
+        self._cancelled = False
+        self._thread = threading.Thread(
+            target=self._run, name=f"feed of {request.stream}", daemon=True
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        reader = self._reader
+        if reader is not None:
+            with contextlib.suppress(Exception):
+                reader.cancel()
+
+    def _run(self) -> None:
+        granted = True
+        try:
+            ticket = flight.Ticket(encode_message(self._request))
+            self._reader = self._peer.client.do_get(ticket, self._peer.options(None))
+            if self._cancelled:
+                self._reader.cancel()
+                return
+            granted = self._read(self._reader)
+        except Exception as error:
+            if not self._cancelled:
+                self._peer.failed(error)
+        if self._cancelled or not granted:
+            return
+        time.sleep(self._peer.pause_seconds())
+        self._peer.lost(self._request.feed)
+
+    def _read(self, reader: flight.FlightStreamReader) -> bool:
+        """Read to the end; False if the subscription was not granted."""
+        frames: list[StreamFrame] = []
+        while not self._cancelled:
+            while not self._peer.may_read() and not self._cancelled:
+                time.sleep(0.01)
+            try:
+                chunk = reader.read_chunk()
+            except StopIteration:
+                break
+            metadata = decode_metadata(chunk.app_metadata.to_pybytes())
+            if "refused" in metadata:
+                refused = SubscribeRefused(self._request.feed, str(metadata["refused"]))
+                self._peer.post_frames(refused)
+                return False
+            header = metadata["header"]
+            block = Block(chunk.data) if header.kind.is_data else None
+            frames.append(StreamFrame(header, block))
+            if metadata["left"] == 0:
+                message = FeedFrames(int(metadata["feed"]), int(metadata["seq"]), tuple(frames))
+                self._peer.post_frames(message)
+                self._peer.went_well()
+                frames = []
+        return True
+
+
+def explain(error: Exception) -> str:
+    """The first line of an error, without what Flight adds to it."""
+    text = str(error).strip().splitlines()
+    first = text[0] if text else repr(error)
+    for mark in (". gRPC client debug context", ". Client context:", ". Detail:"):
+        first = first.partition(mark)[0]
+    return first

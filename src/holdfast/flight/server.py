@@ -1,0 +1,201 @@
+"""The Flight server of a process: its streams, its answers, its control.
+
+    DoGet     subscribe: the ticket is a Subscribe message, the stream its feed
+    DoAction  "heartbeat" waits for the driver's reply; "message" hands the driver anything
+              else; "status" and whatever the process adds are control
+    DoPut     tuples from a producer, each batch acknowledged when it is durable
+
+Calls run in threads of their own. They talk to the driver only through ``Process``.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from holdfast.core.messages import (
+    HeartbeatReply,
+    HeartbeatRequest,
+    Message,
+    Subscribe,
+    Unsubscribe,
+)
+from holdfast.flight.feeds import Feed, Feeds
+from holdfast.flight.security import Gatekeeper, Security
+from holdfast.flight.wire import WireError, decode_message, encode_message
+
+# How long the driver may take to answer a heartbeat; the asker has given up long before.
+ANSWER_SECONDS = 10.0
+
+Control = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class Process(Protocol):
+    """What the server needs to know of the process it serves."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        """The streams served here."""
+
+    def receive(self, sender: str, message: Message) -> Future[Message]:
+        """Hand a message to the driver; the future is its direct answer, if it gives one."""
+
+    def put(
+        self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
+    ) -> None:
+        """Take tuples from a producer."""
+
+
+class PutBatch:
+    """A batch of a producer, and the way to acknowledge it."""
+
+    def __init__(
+        self, batch: pa.RecordBatch, options: dict[str, Any], answer: Callable[[bytes], None]
+    ) -> None:
+        self.batch = batch
+        self.options = options
+        self._answer = answer
+
+    def acknowledge(self, answer: dict[str, Any]) -> None:
+        self._answer(json.dumps(answer).encode())
+
+
+class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Serves one process."""
+
+    def __init__(
+        self,
+        process: Process,
+        host: str,
+        port: int,
+        security: Security,
+        controls: Mapping[str, Control] | None = None,
+    ) -> None:
+        security.check_binding(host)
+        self._process = process
+        self._controls = dict(controls or {})
+        self.feeds = Feeds(process.name)
+        super().__init__(
+            security.location(host, port),
+            middleware={"caller": Gatekeeper(process.name, security)},
+            **security.server_options(),
+        )
+
+    def close(self, within_s: float = 2.0) -> None:
+        """End the feeds, then the server; it listens no more when this returns.
+
+        Flight waits without end for calls under way, such as an idle producer's. They are
+        left behind: whatever they bring is refused, and they end with the process.
+        """
+        self.feeds.close()
+        closing = threading.Thread(target=self.shutdown, name="closing", daemon=True)
+        closing.start()
+        closing.join(within_s)
+
+    # -- subscribing --------------------------------------------------------------------
+
+    def do_get(
+        self, context: flight.ServerCallContext, ticket: flight.Ticket
+    ) -> flight.FlightDataStream:
+        sender = _caller(context)
+        message = _decoded(sender, ticket.ticket)
+        if not isinstance(message, Subscribe):
+            raise flight.FlightServerError(f"a ticket is a Subscribe message, got {message!r}")
+        schema = self._schema(message.stream)
+        feed = self.feeds.open(sender, message.feed, schema)
+        self._process.receive(sender, message)
+        return flight.GeneratorStream(schema, self._serve(context, sender, feed))
+
+    def _serve(
+        self, context: flight.ServerCallContext, sender: str, feed: Feed
+    ) -> Iterator[tuple[pa.RecordBatch, bytes]]:
+        try:
+            yield from feed.batches(context)
+            refusal = feed.refusal()
+            if refusal is not None:
+                yield refusal
+        finally:
+            self.feeds.close_feed(feed)
+            self._process.receive(sender, Unsubscribe(feed.id))
+
+    def _schema(self, stream: str) -> pa.Schema:
+        if stream not in self._process.schemas:
+            raise flight.FlightServerError(
+                f"{self._process.name} serves no stream {stream!r}; it serves "
+                f"{sorted(self._process.schemas)}"
+            )
+        return self._process.schemas[stream]
+
+    # -- heartbeats, messages, control --------------------------------------------------
+
+    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[bytes]:
+        sender = _caller(context)
+        body = action.body.to_pybytes()
+        if action.type == "heartbeat":
+            return [self._heartbeat(sender, _decoded(sender, body))]
+        if action.type == "message":
+            message = _decoded(sender, body)
+            if isinstance(message, Unsubscribe):
+                self.feeds.unsubscribe(sender, message.feed)
+            self._process.receive(sender, message)
+            return []
+        if action.type in self._controls:
+            options = json.loads(body) if body else {}
+            return [json.dumps(self._controls[action.type](options)).encode()]
+        raise flight.FlightServerError(
+            f"{self._process.name} knows no action {action.type!r}; it knows heartbeat, message "
+            f"and {sorted(self._controls)}"
+        )
+
+    def _heartbeat(self, sender: str, message: Message) -> bytes:
+        if not isinstance(message, HeartbeatRequest):
+            raise flight.FlightServerError(f"a heartbeat is a HeartbeatRequest, got {message!r}")
+        try:
+            reply = self._process.receive(sender, message).result(ANSWER_SECONDS)
+        except FutureTimeout:
+            raise flight.FlightTimedOutError(f"{self._process.name} is busy") from None
+        assert isinstance(reply, HeartbeatReply)
+        return encode_message(reply)
+
+    # -- producers ----------------------------------------------------------------------
+
+    def do_put(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
+    ) -> None:
+        sender = _caller(context)
+        options = json.loads(descriptor.command or b"{}")
+        stream = str(options.get("stream"))
+        self._schema(stream)
+
+        def batches() -> Iterator[PutBatch]:
+            for chunk in reader:
+                metadata = chunk.app_metadata
+                said = json.loads(metadata.to_pybytes()) if metadata is not None else {}
+                yield PutBatch(chunk.data, said, lambda data: writer.write(pa.py_buffer(data)))
+
+        self._process.put(sender, stream, options, batches())
+
+
+def _caller(context: flight.ServerCallContext) -> str:
+    return str(context.get_middleware("caller").name)
+
+
+def _decoded(sender: str, data: bytes) -> Message:
+    try:
+        return decode_message(data)
+    except WireError as error:
+        raise flight.FlightServerError(f"{sender}: {error}") from None

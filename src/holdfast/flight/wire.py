@@ -1,0 +1,145 @@
+"""What goes over the wire: messages as JSON, tuples as native Arrow record batches.
+
+Nothing that arrives is ever unpickled: a message is JSON with a known set of fields, a frame is
+a record batch of the stream's schema whose ``app_metadata`` is a small JSON object:
+
+    {"feed": 1700000000, "seq": 3, "left": 1, "header": [1, 4711, 300, ...]}
+
+``left`` counts the frames of the same feed message that are still to come; a mark is a batch
+without rows. ``{"refused": "..."}`` in its place ends a feed that was not granted.
+
+``PROTOCOL`` is sent with every call. It changes when the meaning of anything here changes; a
+peer of another protocol is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import fields
+from enum import Enum
+from typing import Any
+
+from holdfast.core.frame import Header, Kind
+from holdfast.core.messages import (
+    HeartbeatReply,
+    HeartbeatRequest,
+    Message,
+    PostponeAnswer,
+    PostponeRelease,
+    PostponeReply,
+    PostponeRequest,
+    StreamReport,
+    StreamState,
+    Subscribe,
+    SubscribeRefused,
+    Unsubscribe,
+)
+from holdfast.errors import HoldfastError
+
+PROTOCOL = 1
+
+
+class WireError(HoldfastError):
+    """A peer sent something that is no message of this protocol."""
+
+
+Json = dict[str, Any]
+
+
+def encode_message(message: Message) -> bytes:
+    """A message (not a feed's frames: they travel as record batches) as JSON."""
+    return json.dumps({"type": type(message).__name__, **_plain(message)}).encode()
+
+
+def decode_message(data: bytes) -> Message:
+    """The message in ``data``; WireError if there is none."""
+    try:
+        found = json.loads(data)
+        decode = _DECODERS[found["type"]]
+        return decode(found)
+    except (ValueError, KeyError, TypeError) as error:
+        raise WireError(f"not a message of protocol {PROTOCOL}: {error!r}") from None
+
+
+def _plain(message: object) -> Json:
+    return {each.name: _value(getattr(message, each.name)) for each in fields(message)}  # type: ignore[arg-type]
+
+
+def _value(value: object) -> object:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, StreamReport):
+        return _plain(value)
+    if isinstance(value, tuple):
+        return [_value(each) for each in value]
+    return value
+
+
+def _pairs(listed: list[list[Any]]) -> tuple[tuple[Any, int], ...]:
+    return tuple((first, int(second)) for first, second in listed)
+
+
+def _report(found: Json) -> StreamReport:
+    return StreamReport(
+        str(found["stream"]),
+        StreamState(found["state"]),
+        int(found["boundary"]),
+        int(found["live_boundary"]),
+    )
+
+
+_DECODERS: dict[str, Callable[[Json], Message]] = {
+    "HeartbeatRequest": lambda found: HeartbeatRequest(
+        tuple(str(each) for each in found["streams"]),
+        _pairs(found["acks"]),
+        tuple(int(each) for each in found["feeds"]),
+        int(found["newest_feed"]),
+    ),
+    "HeartbeatReply": lambda found: HeartbeatReply(
+        tuple(_report(each) for each in found["reports"]), _pairs(found["feeds"])
+    ),
+    "Subscribe": lambda found: Subscribe(
+        str(found["stream"]),
+        int(found["feed"]),
+        int(found["next_id"]),
+        int(found["tentative_boundary"]),
+    ),
+    "SubscribeRefused": lambda found: SubscribeRefused(int(found["feed"]), str(found["reason"])),
+    "Unsubscribe": lambda found: Unsubscribe(int(found["feed"])),
+    "PostponeRequest": lambda found: PostponeRequest(int(found["round"])),
+    "PostponeReply": lambda found: PostponeReply(
+        int(found["round"]), PostponeAnswer(found["answer"])
+    ),
+    "PostponeRelease": lambda found: PostponeRelease(int(found["round"])),
+}
+
+
+def encode_header(feed: int, seq: int, left: int, header: Header) -> bytes:
+    """The metadata of one frame of a feed."""
+    listed = [
+        int(header.kind),
+        header.first_id,
+        header.count,
+        header.stime_min,
+        header.stime_max,
+        header.tmax,
+    ]
+    return json.dumps({"feed": feed, "seq": seq, "left": left, "header": listed}).encode()
+
+
+def encode_refusal(reason: str) -> bytes:
+    """The metadata that ends a feed that was not granted."""
+    return json.dumps({"refused": reason}).encode()
+
+
+def decode_metadata(data: bytes) -> Json:
+    """The metadata of one frame; ``header`` becomes a Header."""
+    try:
+        found: Json = json.loads(data)
+        if "header" in found:
+            kind, *rest = found["header"]
+            found["header"] = Header(Kind(kind), *(int(each) for each in rest))
+        return found
+    except (ValueError, KeyError, TypeError) as error:
+        raise WireError(f"not a frame of protocol {PROTOCOL}: {error!r}") from None

@@ -1,0 +1,159 @@
+"""Fragments: a network cut into parts that run as units, each with its own engine.
+
+A stream that crosses from one fragment to another is served by the one and read by the other.
+A source's stream is named after the source and served by its entry point; a network's output is
+named after the output; any other stream between fragments is named ``fragment.operator``. The
+names are the same in every process, because operators are named by counting.
+
+Between fragments the tuple id takes the place of ``seq``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from holdfast.errors import NetworkError
+from holdfast.frames import SEQ
+from holdfast.network import Network
+from holdfast.operators import Operator, SourceOperator, upstream
+from holdfast.spark.engine import input_schema
+from holdfast.stream import Stream
+
+
+@dataclass(frozen=True)
+class FragmentStream:
+    """A stream a fragment serves."""
+
+    stream: str
+    schema: pa.Schema
+    reached_by: frozenset[str]
+
+
+@dataclass(frozen=True)
+class FragmentPlan:
+    """One fragment: what it reads and what it serves.
+
+    inputs    the streams it reads, with their schemas.
+    blocking  whether it holds a join, which says nothing while an input is missing.
+    """
+
+    name: str
+    inputs: Mapping[str, pa.Schema]
+    outputs: tuple[FragmentStream, ...]
+    blocking: bool
+
+
+def stream_schema_of(operator: Operator) -> pa.Schema:
+    """The schema of an operator's tuples on the wire and in logs: the engine's without seq."""
+    schema = input_schema(operator)
+    return pa.schema([field for field in schema if field.name != SEQ.name])
+
+
+def fragment_names(network: Network) -> list[str]:
+    """The network's fragments, upstream first; one with nothing but sources is none."""
+    names = dict.fromkeys(operator.fragment for operator in network.operators)
+    return [name for name in names if _outputs(network, name)]
+
+
+def plan_fragments(network: Network) -> list[FragmentPlan]:
+    """What every fragment of the network reads and serves."""
+    network.check()
+    return [_plan(network, name) for name in fragment_names(network)]
+
+
+def fragment_network(network: Network, fragment: str) -> Network:
+    """The part of ``network`` that is ``fragment``, as a network of its own."""
+    return _FragmentNetwork(network, fragment)
+
+
+def _stream_name(operator: Operator) -> str:
+    if isinstance(operator, SourceOperator):
+        return operator.name
+    return f"{operator.fragment}.{operator.name}"
+
+
+def _inputs(network: Network, fragment: str) -> dict[str, Operator]:
+    """The operators outside whose tuples the fragment reads, and sources of its own."""
+    found: dict[str, Operator] = {}
+    for operator in network.operators:
+        if operator.fragment != fragment:
+            continue
+        if isinstance(operator, SourceOperator):
+            found[_stream_name(operator)] = operator
+        for each in operator.inputs:
+            if each.fragment != fragment:
+                found[_stream_name(each)] = each
+    return found
+
+
+def _outputs(network: Network, fragment: str) -> dict[str, Operator]:
+    """The streams of the fragment that clients or other fragments read."""
+    found = {
+        name: stream.operator
+        for name, stream in network.outputs.items()
+        if stream.operator.fragment == fragment
+    }
+    for operator in network.operators:
+        for each in operator.inputs:
+            crosses = each.fragment == fragment and operator.fragment != fragment
+            if crosses and not isinstance(each, SourceOperator):
+                found[_stream_name(each)] = each
+    return found
+
+
+class _FragmentNetwork(Network):
+    """A network whose sources are the fragment's inputs."""
+
+    def __init__(self, network: Network, fragment: str) -> None:
+        inputs = _inputs(network, fragment)
+        outputs = _outputs(network, fragment)
+        if not outputs:
+            raise NetworkError(
+                f"network {network.name!r} has no fragment {fragment!r} that anybody reads; it "
+                f"has {fragment_names(network)}"
+            )
+        self.name = f"{network.name}-{fragment}"
+        self.bucket = network.bucket
+        self.partitions = network.partitions
+        self.spark = network.spark
+        outside = {id(operator): name for name, operator in inputs.items()}
+        copies: dict[int, Operator] = {}
+        for operator in upstream(list(outputs.values())):
+            if id(operator) in outside:
+                name = outside[id(operator)]
+                copies[id(operator)] = SourceOperator(
+                    name, f"stream {name!r}", (), operator.schema, fragment, None, ()
+                )
+            elif operator.fragment == fragment:
+                into = tuple(copies[id(each)] for each in operator.inputs)
+                copies[id(operator)] = dataclasses.replace(operator, inputs=into)
+        self._sources = {
+            name: copies[id(operator)]  # type: ignore[misc]
+            for name, operator in inputs.items()
+            if id(operator) in copies
+        }
+        self._outputs = {
+            name: Stream(self, copies[id(operator)], network.outputs[name].template)
+            if name in network.outputs
+            else Stream(self, copies[id(operator)], self.spark.createDataFrame([], operator.schema))
+            for name, operator in outputs.items()
+        }
+        self._counts = {}
+
+
+def _plan(network: Network, fragment: str) -> FragmentPlan:
+    part = _FragmentNetwork(network, fragment)
+    outputs = []
+    for name, stream in part.outputs.items():
+        above = upstream([stream.operator])
+        reached = frozenset(each.name for each in above if isinstance(each, SourceOperator))
+        outputs.append(FragmentStream(name, stream_schema_of(stream.operator), reached))
+    inputs = {name: stream_schema_of(operator) for name, operator in part.sources.items()}
+    blocking = any(
+        getattr(getattr(each, "stateful", None), "blocks", False) for each in part.operators
+    )
+    return FragmentPlan(fragment, inputs, tuple(outputs), blocking)

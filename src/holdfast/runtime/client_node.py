@@ -1,0 +1,113 @@
+"""A client as a process of its own: an output stream into a sink, exactly once.
+
+What the sink has and where the stream goes on are one file, written after the sink has made its
+tuples durable; only then are they acknowledged. A file sink cuts off what a crash left after
+that; an upsert writes it again under the same id.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.client import Client, Tuples
+from holdfast.connect.sink import Sink
+from holdfast.core.settings import Timing
+from holdfast.flight.security import Security
+from holdfast.frames import SEQ, STIME
+from holdfast.runtime.durable import write_whole
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.metrics import NodeMetrics
+
+FLUSH_SECONDS = 0.5
+
+
+class ClientNode:
+    """One client with a sink."""
+
+    def __init__(
+        self,
+        name: str,
+        output: str,
+        schema: pa.Schema,
+        sink: Sink,
+        directory: Path,
+        producers: Mapping[str, str],
+        security: Security,
+        timing: Timing,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self.name = name
+        self.journal = Journal(name)
+        self.metrics = NodeMetrics(name, "client")
+        self._path = directory / "position.json"
+        directory.mkdir(parents=True, exist_ok=True)
+        saved: dict[str, Any] = (
+            json.loads(self._path.read_text()) if self._path.exists() else {"next_id": 0}
+        )
+        self._own = pa.schema([field for field in schema if field.name not in ("stime", "tmax")])
+        self._writer = sink.open(output, self._own, saved.get("position"))
+        self._on_fatal = on_fatal
+        self._stopping = threading.Event()
+        self._client = Client(
+            output,
+            producers,
+            name=name,
+            next_id=int(saved["next_id"]),
+            security=security,
+            timing=timing,
+            auto_commit=False,
+        )
+        self._thread = threading.Thread(target=self._run, name=f"{name} sink", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        self.journal.write("started", next_id=self._client.next_id)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(10.0)
+        self._client.close()
+        self._writer.close()
+        self.journal.write("stopped", next_id=self._client.next_id)
+
+    def _run(self) -> None:
+        try:
+            flushed, dirty = time.monotonic(), False
+            while not self._stopping.is_set():
+                event = self._client.read(timeout_s=0.1)
+                if isinstance(event, Tuples) and event.stable:
+                    self._writer.write(self._numbered(event))
+                    self.metrics.tuples_in.inc(event.table.num_rows)
+                    dirty = True
+                if dirty and time.monotonic() - flushed >= FLUSH_SECONDS:
+                    self._flush()
+                    flushed, dirty = time.monotonic(), False
+            if dirty:
+                self._flush()
+        except BaseException as error:
+            self._on_fatal(error)
+
+    def _flush(self) -> None:
+        # 1: the sink
+        position = self._writer.flush()
+        # 2: where it and the stream go on
+        saved = {"next_id": self._client.next_id, "position": position}
+        write_whole(self._path, json.dumps(saved).encode())
+        # 3: the producers may forget it
+        self._client.commit()
+
+    def _numbered(self, event: Tuples) -> pa.Table:
+        """The tuples as a sink gets them: tuple id, tuple time, the output's own columns."""
+        table = event.table
+        ids = np.arange(event.first_id, event.first_id + table.num_rows, dtype=np.int64)
+        own = table.select(self._own.names)
+        schema = pa.schema([SEQ, STIME, *self._own])
+        return pa.table([pa.array(ids), table["stime"], *own.columns], schema=schema)

@@ -1,0 +1,309 @@
+"""An entry point: the driver of ``core.entry``, its log, its ledger and its sources.
+
+    offered ──ledger, log──▶ durable ──▶ published to subscribers, acknowledged to the producer
+
+Tuple ids are given when tuples are offered and stand once they are in the log. If the disk
+fails, the same tuples are offered again under the same ids until it works.
+
+The boundary of a source whose tuples bring their own time is the newest time seen, less the
+lateness it allows. Otherwise tuples take the time they are handed to the driver, and the
+boundary is the present.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from holdfast.blocks import Block
+from holdfast.connect.source import Source
+from holdfast.core.effects import AcceptTuples, Append, Effect, RefuseBatch
+from holdfast.core.entry import EntryPoint, EntrySettings
+from holdfast.core.events import Event, SourceBatch
+from holdfast.errors import HoldfastError
+from holdfast.flight.server import Control, PutBatch
+from holdfast.frames import SEQ
+from holdfast.log import Durability, LogOptions
+from holdfast.operators import SourceOperator
+from holdfast.runtime.intake import PENDING_BYTES, Intake, Offer
+from holdfast.runtime.ledger import Ledger
+from holdfast.runtime.node import Node, Place
+from holdfast.runtime.stream_store import StreamStore
+
+LOG_OPTIONS = LogOptions(
+    durability=Durability.ALWAYS, segment_bytes=16 << 20, preallocate_bytes=1 << 20
+)
+_IDLE_SECONDS = 0.01
+
+
+class EntryNode(Node):
+    """The entry point of one source stream."""
+
+    kind = "entry"
+
+    def __init__(
+        self,
+        settings: EntrySettings,
+        operator: SourceOperator,
+        schema: pa.Schema,
+        source: Source | None,
+        bucket_us: int,
+        directory: Path,
+        place: Place,
+        on_fatal: Callable[[BaseException], None],
+        log_options: LogOptions = LOG_OPTIONS,
+    ) -> None:
+        """``schema`` is the engine's for the source; without ``source``, producers push."""
+        stream = settings.stream
+        served = pa.schema([field for field in schema if field.name != SEQ.name])
+        consumers = {stream: settings.consumers}
+        super().__init__(settings.address, place, {stream: served}, consumers, on_fatal)
+        self.stream = stream
+        self._source = source
+        self.store = StreamStore(
+            directory / "streams",
+            {stream: served},
+            log_options,
+            self._post,
+            before_append=self._write_lines,
+        )
+        logged = self.store.logged(stream, complete=True)
+        self.entry = EntryPoint(settings, logged)
+        self._ledger = Ledger(directory / "ledger.jsonl", self.entry.served.next_id)
+        self._intake = Intake(
+            operator,
+            schema,
+            source,
+            bucket_us,
+            directory,
+            self._ledger.standing.save,
+            self._hand_over,
+        )
+        self._boundary = self._intake.boundary
+        self._pending: OrderedDict[int, Offer] = OrderedDict()
+        self._pending_bytes = 0
+        self._room = threading.Condition()
+        self._retrying = False
+        self._stopping = False
+        self._producers = threading.Lock()
+        # (producer, sequence) -> the offer that is not yet durable
+        self._under_way: dict[tuple[str, int], Offer] = {}
+        self.loop = self.make_loop(_Timed(self))
+        self._reader = threading.Thread(target=self._read, name=f"{stream} source", daemon=True)
+
+    def start(self) -> None:
+        super().start()
+        if self._source is not None:
+            self._reader.start()
+
+    def stop(self) -> None:
+        self._stopping = True
+        super().stop()
+        self._intake.close()
+        self._ledger.close()
+
+    def status(self) -> dict[str, Any]:
+        served = self.entry.served
+        return {
+            **super().status(),
+            "state": self.entry.state.value,
+            "next_id": served.next_id,
+            "boundary": served.boundary,
+            "pending": len(self._pending),
+            "dead_letters": self._intake.dead,
+            "ended": self._intake.ended,
+            "trimmed_below": served.first_id,
+        }
+
+    def controls(self) -> dict[str, Control]:
+        return {**super().controls(), "producer": self._producer_place}
+
+    # -- offers -------------------------------------------------------------------------
+
+    def _hand_over(self, offer: Offer) -> None:
+        """In the thread of a source or a producer; waits for room."""
+        with self._room:
+            while self._pending_bytes > PENDING_BYTES and not self._stopping:
+                self._room.wait(0.5)
+            self._pending_bytes += offer.batch.nbytes
+        self.loop.call(lambda: self._offer(offer))
+
+    def _offer(self, offer: Offer) -> None:
+        self._boundary = max(self._boundary, offer.boundary)
+        if offer.line.count == 0:  # nothing of it became a tuple
+            self._free(offer.batch.nbytes)
+            offer.durable.set_result(offer.end_id)
+            return
+        self._pending[offer.first_id] = offer
+        self.metrics.tuples_in.inc(offer.line.count)
+        if not self._retrying:
+            self._give(offer)
+
+    def _give(self, offer: Offer) -> None:
+        if self._intake.takes_arrival_time:
+            now = max(self.loop.now(), self.entry.served.boundary)
+            offer = self._pending[offer.first_id] = offer.stamped(now)
+        self.loop.handle(
+            SourceBatch(
+                offer.first_id,
+                offer.line.count,
+                offer.stime_min,
+                offer.stime_max,
+                Block(offer.batch),
+            )
+        )
+
+    def _write_lines(self, append: Append) -> None:
+        """In the disk's thread, before the log: the ledger."""
+        lines = []
+        for _, frames in append.frames:
+            for frame in frames:
+                offer = self._pending.get(frame.header.first_id)
+                if frame.header.kind.is_data and offer is not None:
+                    lines.append(offer.line)
+        self._ledger.add(lines)
+
+    def carry_out(self, effect: Effect) -> None:
+        match effect:
+            case AcceptTuples(next_id):
+                self._accepted(next_id)
+            case RefuseBatch(_, reason):
+                if not self._retrying:
+                    self.journal.write("offering again", level="warning", reason=reason)
+                    self._retrying = True
+                    self.loop.call_later(self.entry.settings.retry_us, self._offer_again)
+            case _:
+                super().carry_out(effect)
+
+    def _accepted(self, next_id: int) -> None:
+        freed = 0
+        while self._pending and next(iter(self._pending.values())).end_id <= next_id:
+            _, offer = self._pending.popitem(last=False)
+            freed += offer.batch.nbytes
+            self._ledger.settled(offer.line)
+            self._intake.settled(offer.line)
+            if offer.line.producer is not None:
+                self._under_way.pop((offer.line.producer, offer.line.sequence), None)
+            self.metrics.tuples_out.inc(offer.line.count)
+            offer.durable.set_result(next_id)
+        self._free(freed)
+
+    def _free(self, size: int) -> None:
+        with self._room:
+            self._pending_bytes -= size
+            self._room.notify_all()
+
+    def _offer_again(self) -> None:
+        self._retrying = False
+        for offer in list(self._pending.values()):
+            if not self._retrying:
+                self._give(offer)
+
+    def _read(self) -> None:
+        """The thread that reads the source."""
+        try:
+            while not (self._stopping or self._intake.ended):
+                if self._intake.read() is None:
+                    time.sleep(_IDLE_SECONDS)
+            if self._intake.ended:
+                self.journal.write("source ended", tuples=self._intake.next_id)
+        except HoldfastError as error:
+            self.journal.write("source failed", level="error", problem=str(error))
+
+    # -- producers ----------------------------------------------------------------------
+
+    def _producer_place(self, options: dict[str, Any]) -> dict[str, Any]:
+        """How far a producer's tuples are durable: where it goes on."""
+        place = self._ledger.standing.producers.get(str(options["producer"]))
+        schema = self._schemas[self.stream]
+        columns = pa.schema([field for field in schema if field.name not in ("stime", "tmax")])
+        return {
+            "sequence": 0 if place is None else place.sequence,
+            "tuples": 0 if place is None else place.tuples,
+            "next_id": self.entry.served.next_id,
+            "schema": columns.serialize().to_pybytes().hex(),
+        }
+
+    def put(
+        self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
+    ) -> None:
+        if self._source is not None:
+            raise flight.FlightServerError(
+                f"{self.name} reads its tuples from {self._source}; it takes none from producers"
+            )
+        producer = str(options["producer"])
+        waiting: SimpleQueue[tuple[PutBatch, Future[int]] | None] = SimpleQueue()
+        failed: list[BaseException] = []
+
+        def acknowledge() -> None:
+            """Each batch, in order, once it is durable."""
+            while (item := waiting.get()) is not None:
+                put, durable = item
+                try:
+                    next_id = durable.result()
+                    put.acknowledge({"sequence": put.options["sequence"], "next_id": next_id})
+                except BaseException as error:
+                    failed.append(error)
+                    return
+
+        thread = threading.Thread(target=acknowledge, name=f"acks to {sender}", daemon=True)
+        thread.start()
+        try:
+            for batch in batches:
+                waiting.put((batch, self._take(producer, batch)))
+                if failed:
+                    break
+        finally:
+            waiting.put(None)
+            with contextlib.suppress(RuntimeError):
+                thread.join()
+
+    def _take(self, producer: str, put: PutBatch) -> Future[int]:
+        sequence, tuples = int(put.options["sequence"]), int(put.options["tuples"])
+        if self._stopping:
+            raise flight.FlightUnavailableError(f"{self.name} is stopping")
+        with self._producers:
+            place = self._ledger.standing.producers.get(producer)
+            durable: Future[int] = Future()
+            if place is not None and sequence <= place.sequence:
+                durable.set_result(self.entry.served.next_id)
+                return durable
+            known = self._under_way.get((producer, sequence))
+            if known is not None:
+                return known.durable
+            try:
+                offer = self._intake.push(
+                    pa.Table.from_batches([put.batch]), producer, sequence, tuples
+                )
+            except HoldfastError as error:
+                raise flight.FlightServerError(str(error)) from None
+            if not offer.durable.done():
+                self._under_way[producer, sequence] = offer
+            return offer.durable
+
+
+class _Timed:
+    """The entry point's driver with the source's own idea of how late tuples may be."""
+
+    def __init__(self, node: EntryNode) -> None:
+        self._node = node
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        node, entry = self._node, self._node.entry
+        if not node._intake.takes_arrival_time:
+            entry.settings = replace(entry.settings, disorder_us=now - node._boundary)
+        effects = entry.handle(event, now)
+        node.metrics.in_state(entry.state.value)
+        node.metrics.boundary.set(max(0, entry.served.boundary) / 1e6)
+        return effects

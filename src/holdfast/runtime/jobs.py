@@ -1,0 +1,184 @@
+"""Runs a replica's jobs on Spark, one at a time, in a thread of their own.
+
+A job is the driver's RunJob: a state, slices of received blocks, how far to go. The slices
+become one Arrow table for each input, with ``seq`` from the tuple ids; what the engine gives
+becomes one block for each output. No tuple is ever touched by Python.
+
+States have no meaning outside this file. None stands for the state the replica started with:
+the empty one, or the one the last checkpoint kept.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from holdfast.blocks import Block, one_batch
+from holdfast.core.effects import InputSlice, RunJob
+from holdfast.core.events import Event, JobDone, JobFailed, OutputBlock
+from holdfast.frames import SEQ
+from holdfast.spark.engine import Bucket, Engine
+from holdfast.spark.state import State
+
+
+@dataclass(frozen=True)
+class JobReport:
+    """What a job took, for metrics."""
+
+    seconds: float
+    tuples_in: int
+    tuples_out: int
+    start: int
+    stop: int
+
+
+class Jobs:
+    """The executor of one replica."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        engine: Engine,
+        initial: State,
+        post: Callable[[Event], None],
+        markers: bool,
+        on_report: Callable[[JobReport], None] = lambda report: None,
+    ) -> None:
+        """``markers``: find the oldest contributing input after each job (undo needs it).
+
+        Otherwise states are kept, and need no input older than themselves.
+        """
+        self._engine = engine
+        self._initial = initial
+        self._post = post
+        self._markers = markers
+        self._on_report = on_report
+        self._spark = spark
+        self._queue: queue.SimpleQueue[RunJob | None] = queue.SimpleQueue()
+        self._cancelled: set[int] = set()
+        self._thread = threading.Thread(target=self._run, name="holdfast-jobs", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, job: RunJob) -> None:
+        self._queue.put(job)
+
+    def cancel(self, job: int) -> None:
+        """A job that has not begun is not begun."""
+        self._cancelled.add(job)
+
+    def close(self) -> None:
+        self._queue.put(None)
+        if self._thread.is_alive():
+            self._thread.join(30.0)
+
+    def _run(self) -> None:
+        activate(self._spark)
+        while True:
+            job = self._queue.get()
+            if job is None:
+                return
+            if job.job in self._cancelled:
+                self._cancelled.discard(job.job)
+                continue
+            try:
+                done = self._carry_out(job)
+            except Exception as error:
+                self._post(JobFailed(job.job, f"{type(error).__name__}: {error}"))
+            else:
+                self._post(done)
+
+    def _carry_out(self, job: RunJob) -> JobDone:
+        started = time.monotonic()
+        state = self._initial if job.state is None else job.state
+        assert isinstance(state, State)
+        tables = input_tables(job.slices, self._engine.input_schemas)
+        bucket = Bucket(max(job.start, state.boundary), job.stop, tables)
+        advance = self._engine.advance(state, [bucket], job.stop)
+        emit_from = dict(job.emit_from)
+        blocks = [
+            output_block(stream, table, emit_from[stream])
+            for stream, table in advance.outputs.items()
+        ]
+        marker = self._engine.oldest_contributing(advance.state) if self._markers else job.stop
+        self._on_report(
+            JobReport(
+                time.monotonic() - started,
+                sum(table.num_rows for table in tables.values()),
+                sum(block.count for block in blocks),
+                job.start,
+                job.stop,
+            )
+        )
+        wanted = tuple(block for block in blocks if block.count or block.skipped)
+        return JobDone(job.job, advance.state, max(0, min(marker, job.stop)), wanted)
+
+
+def activate(spark: SparkSession) -> None:
+    """Make ``spark`` the session of this thread: Spark's plans look for it there."""
+    assert spark._jvm is not None
+    SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+
+
+def input_tables(
+    slices: Iterable[InputSlice], schemas: Mapping[str, pa.Schema]
+) -> dict[str, pa.Table]:
+    """The slices of each input as one table in the engine's schema."""
+    parts: dict[str, list[pa.Table]] = {}
+    for piece in slices:
+        table = read_slice(piece, schemas[piece.stream])
+        if table.num_rows:
+            parts.setdefault(piece.stream, []).append(table)
+    return {stream: pa.concat_tables(tables) for stream, tables in parts.items()}
+
+
+def read_slice(piece: InputSlice, schema: pa.Schema) -> pa.Table:
+    """The rows of a slice with their ids as ``seq``; copies only where rows are left out."""
+    assert isinstance(piece.block, Block)
+    batch = piece.block.batch()
+    first_id = piece.header.first_id
+    ids: npt.NDArray[np.int64] = np.arange(first_id, first_id + batch.num_rows, dtype=np.int64)
+    if piece.skip:
+        batch, ids = batch.slice(piece.skip), ids[piece.skip :]
+    header = piece.header
+    if header.stime_min < piece.stime_from or header.stime_max >= piece.stime_to:
+        stimes = micros(batch.column("stime"))
+        wanted = (stimes >= piece.stime_from) & (stimes < piece.stime_to)
+        batch, ids = batch.filter(pa.array(wanted)), ids[wanted]
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    columns[SEQ.name] = pa.array(ids)
+    return pa.table([columns[field.name] for field in schema], schema=schema)
+
+
+def output_block(stream: str, table: pa.Table, emit_from: int) -> OutputBlock:
+    """The tuples of an output from ``emit_from`` on; they are in the order of their times."""
+    stimes = micros(table["stime"])
+    skipped = int(np.searchsorted(stimes, emit_from, side="left"))
+    count = table.num_rows - skipped
+    if count == 0:
+        return OutputBlock(stream, 0, skipped, 0, 0, 0, None)
+    fresh = table.slice(skipped).drop_columns([SEQ.name])
+    tmax = pc.max(fresh["tmax"].cast(pa.int64())).as_py()
+    low, high = int(stimes[skipped]), int(stimes[-1])
+    return OutputBlock(stream, count, skipped, low, high, tmax, Block(one_batch(fresh)))
+
+
+def micros(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """A column of times as microseconds."""
+    numbers = column.cast(pa.int64())
+    values: npt.NDArray[np.int64] = (
+        numbers.to_numpy()
+        if isinstance(numbers, pa.ChunkedArray)
+        else numbers.to_numpy(zero_copy_only=False)
+    )
+    return values

@@ -1,0 +1,76 @@
+"""Prometheus metrics of the nodes of a process, labelled by node."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from holdfast.core.messages import FeedFrames
+
+registry = CollectorRegistry()
+
+_LABELS = ("process", "kind")
+_EVENTS_WAITING = Gauge(
+    "holdfast_events_waiting", "Events that wait for the driver", _LABELS, registry=registry
+)
+_FRAMES_SENT = Counter(
+    "holdfast_frames_sent_total", "Frames put on feeds", _LABELS, registry=registry
+)
+_TUPLES_SENT = Counter(
+    "holdfast_tuples_sent_total", "Tuples put on feeds", [*_LABELS, "label"], registry=registry
+)
+_TUPLES_IN = Counter(
+    "holdfast_tuples_in_total", "Tuples taken from sources or inputs", _LABELS, registry=registry
+)
+_TUPLES_OUT = Counter(
+    "holdfast_tuples_out_total", "Tuples computed or logged", _LABELS, registry=registry
+)
+_JOB_SECONDS = Histogram(
+    "holdfast_job_seconds",
+    "Time of a Spark job",
+    _LABELS,
+    buckets=(0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10),
+    registry=registry,
+)
+_BOUNDARY = Gauge(
+    "holdfast_boundary_seconds", "Stable up to this tuple time", _LABELS, registry=registry
+)
+_STATE = Gauge(
+    "holdfast_state", "1 for the state the node is in", [*_LABELS, "state"], registry=registry
+)
+
+
+class NodeMetrics:
+    """The metrics of one node."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        labels = (name, kind)
+        self._labels = labels
+        self.events_waiting = _EVENTS_WAITING.labels(*labels)
+        self.tuples_in = _TUPLES_IN.labels(*labels)
+        self.tuples_out = _TUPLES_OUT.labels(*labels)
+        self.job_seconds = _JOB_SECONDS.labels(*labels)
+        self.boundary = _BOUNDARY.labels(*labels)
+        self._frames_sent = _FRAMES_SENT.labels(*labels)
+        self._state = ""
+
+    def sent(self, message: FeedFrames) -> None:
+        """A feed message went out."""
+        self._frames_sent.inc(len(message.frames))
+        for frame in message.frames:
+            if frame.header.kind.is_data:
+                label = frame.header.kind.name.lower()
+                _TUPLES_SENT.labels(*self._labels, label).inc(frame.header.count)
+
+    def in_state(self, state: str) -> None:
+        """The node's state."""
+        if state != self._state:
+            if self._state:
+                _STATE.labels(*self._labels, self._state).set(0)
+            _STATE.labels(*self._labels, state).set(1)
+            self._state = state
+
+
+def serve_metrics(host: str, port: int) -> int:
+    """Serve all metrics of this process over HTTP; the port."""
+    server, _ = start_http_server(port, host, registry=registry)
+    return int(server.server_address[1])

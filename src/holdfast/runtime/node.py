@@ -1,0 +1,187 @@
+"""A node: one driver with its loop, its server and its peers, ready to run in any process.
+
+Entry points and replicas are nodes. Several can share a process; each has its own address.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from holdfast.core.effects import Append, Effect, Send, SetTimer, TrimLog, TruncateLog
+from holdfast.core.events import MessageArrived
+from holdfast.core.machine import PeerError
+from holdfast.core.messages import (
+    FeedFrames,
+    HeartbeatReply,
+    HeartbeatRequest,
+    Message,
+    SubscribeRefused,
+    Unsubscribe,
+)
+from holdfast.flight.peers import Peers
+from holdfast.flight.security import Security
+from holdfast.flight.server import Control, PutBatch, StreamServer
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.loop import Driver, Loop
+from holdfast.runtime.metrics import NodeMetrics
+from holdfast.runtime.stream_store import StreamStore
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node listens and whom it can reach.
+
+    book  the Flight location of every process of the deployment.
+    """
+
+    host: str
+    port: int
+    book: Mapping[str, str]
+    security: Security
+
+
+class Node:
+    """What entry points and replicas have in common."""
+
+    kind = "node"
+    loop: Loop
+    store: StreamStore
+
+    def __init__(
+        self,
+        name: str,
+        place: Place,
+        schemas: Mapping[str, pa.Schema],
+        consumers: Mapping[str, tuple[str, ...]],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """``consumers`` are those whose acknowledgements count, for each stream served."""
+        self.name = name
+        self.place = place
+        self.journal = Journal(name)
+        self.metrics = NodeMetrics(name, self.kind)
+        self._schemas = dict(schemas)
+        self._consumers = {stream: set(names) for stream, names in consumers.items()}
+        self._on_fatal = on_fatal
+        self._started = time.monotonic()
+        self.peers = Peers(name, place.book, place.security, self._post, self._peer_problem)
+        self.server: StreamServer | None = None
+
+    @property
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        return self._schemas
+
+    @property
+    def port(self) -> int:
+        """The port the node listens on."""
+        assert self.server is not None
+        return int(self.server.port)
+
+    @property
+    def driver(self) -> Driver:
+        return self.loop.driver
+
+    def make_loop(self, driver: Driver) -> Loop:
+        return Loop(
+            self.name, driver, self.carry_out, self._on_fatal, lambda error: self._peer_error(error)
+        )
+
+    def start(self) -> None:
+        """Listen and run."""
+        self.server = StreamServer(
+            self, self.place.host, self.place.port, self.place.security, self.controls()
+        )
+        self.store.start()
+        self.loop.start()
+        self.journal.write("started", port=self.port)
+
+    def stop(self) -> None:
+        """Stop serving, finish what is being written, close the logs."""
+        if self.server is not None:
+            self.server.close()
+        self.peers.close()
+        self.loop.stop()
+        self.store.close()
+        self.journal.write("stopped")
+
+    def controls(self) -> dict[str, Control]:
+        return {"status": lambda options: self.status()}
+
+    def status(self) -> dict[str, Any]:
+        """What ``holdfast status`` shows."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "uptime_s": round(time.monotonic() - self._started, 1),
+            "events": self.loop.events,
+            "waiting": self.loop.waiting,
+            "feeds": len(self.server.feeds) if self.server is not None else 0,
+            "log_bytes": sum(self.store.sizes.values()),
+        }
+
+    # -- what comes in ------------------------------------------------------------------
+
+    def receive(self, sender: str, message: Message) -> Future[Message]:
+        """A message from the server's threads."""
+        answer: Future[Message] = Future()
+        if isinstance(message, HeartbeatRequest):
+            message = self._counted(sender, message)
+        self.loop.post(MessageArrived(sender, message), answer)
+        return answer
+
+    def _counted(self, sender: str, request: HeartbeatRequest) -> HeartbeatRequest:
+        """Without the acknowledgements of somebody the deployment does not name."""
+        acks = tuple(
+            (stream, first_needed)
+            for stream, first_needed in request.acks
+            if sender in self._consumers.get(stream, ())
+        )
+        return replace(request, acks=acks)
+
+    def put(
+        self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
+    ) -> None:
+        raise flight.FlightServerError(f"{self.name} takes no tuples; it is no entry point")
+
+    # -- what goes out ------------------------------------------------------------------
+
+    def carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send(to, message):
+                self._send(to, message)
+            case SetTimer(at):
+                self.loop.set_timer(at)
+            case Append() | TrimLog() | TruncateLog():
+                self.store.put(effect)
+
+    def _send(self, to: str, message: Message) -> None:
+        match message:
+            case HeartbeatReply():
+                answer = self.loop.answer
+                if answer is not None and not answer.done():
+                    answer.set_result(message)
+            case FeedFrames() | SubscribeRefused():
+                assert self.server is not None
+                if isinstance(message, FeedFrames):
+                    self.metrics.sent(message)
+                if not self.server.feeds.deliver(to, message):
+                    # The driver goes on feeding nobody until it is told.
+                    self.loop.post(MessageArrived(to, Unsubscribe(message.feed)))
+            case _:
+                self.peers.send(to, message)
+
+    def _post(self, event: Any) -> None:
+        self.loop.post(event)
+
+    def _peer_problem(self, peer: str, text: str) -> None:
+        self.journal.write("peer problem", level="warning", peer=peer, problem=text)
+
+    def _peer_error(self, error: PeerError) -> None:
+        self.journal.write("peer broke the protocol", level="error", problem=str(error))

@@ -1,0 +1,256 @@
+"""What a network looks like to processes that do not run Spark, and who talks to whom.
+
+Building a network needs Spark, which takes seconds; an entry point or a client needs only the
+schemas. So the first thing ``holdfast up`` does is to build the network once and write its plan
+as JSON (``python -m holdfast.runtime.planning deployment.toml``). It is made anew when the
+network's file changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.core.client import ClientSettings
+from holdfast.core.entry import EntrySettings
+from holdfast.core.settings import Input, Output, ReplicaSettings, Timing
+from holdfast.deployment import Deployment, DeploymentError, load_deployment
+from holdfast.fragments import FragmentPlan, FragmentStream, plan_fragments
+from holdfast.network import Network
+from holdfast.runtime.durable import write_whole
+from holdfast.spark.engine import input_schema
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """A source: the engine's schema, the column of the tuple time, the key columns."""
+
+    schema: pa.Schema
+    stime: str | None
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A network without its operators."""
+
+    bucket_us: int
+    sources: Mapping[str, SourcePlan]
+    fragments: Mapping[str, FragmentPlan]
+    outputs: tuple[str, ...]
+
+
+def plan_of(network: Network) -> Plan:
+    """The plan of a network."""
+    return Plan(
+        network.bucket,
+        {
+            name: SourcePlan(input_schema(operator), operator.stime, operator.keys)
+            for name, operator in network.sources.items()
+        },
+        {plan.name: plan for plan in plan_fragments(network)},
+        tuple(network.outputs),
+    )
+
+
+def plan_path(deployment: Deployment) -> Path:
+    return deployment.data / "plan.json"
+
+
+def is_planned(deployment: Deployment) -> bool:
+    """Whether the plan on disk is that of the network's file as it is now."""
+    try:
+        found = json.loads(plan_path(deployment).read_text())
+    except (OSError, ValueError):
+        return False
+    return bool(found.get("format") == FORMAT and found.get("network") == _digest(deployment))
+
+
+def write_plan(deployment: Deployment, plan: Plan) -> None:
+    found = {
+        "format": FORMAT,
+        "network": _digest(deployment),
+        "bucket_us": plan.bucket_us,
+        "sources": {
+            name: {"schema": _hex(each.schema), "stime": each.stime, "keys": list(each.keys)}
+            for name, each in plan.sources.items()
+        },
+        "fragments": {
+            name: {
+                "inputs": {stream: _hex(schema) for stream, schema in each.inputs.items()},
+                "outputs": [
+                    {
+                        "stream": output.stream,
+                        "schema": _hex(output.schema),
+                        "reached_by": sorted(output.reached_by),
+                    }
+                    for output in each.outputs
+                ],
+                "blocking": each.blocking,
+            }
+            for name, each in plan.fragments.items()
+        },
+        "outputs": list(plan.outputs),
+    }
+    deployment.data.mkdir(parents=True, exist_ok=True)
+    write_whole(plan_path(deployment), json.dumps(found, indent=1).encode())
+
+
+def read_plan(deployment: Deployment) -> Plan:
+    """The plan that ``holdfast up`` made."""
+    found: dict[str, Any] = json.loads(plan_path(deployment).read_text())
+    return Plan(
+        int(found["bucket_us"]),
+        {
+            name: SourcePlan(_schema(each["schema"]), each["stime"], tuple(each["keys"]))
+            for name, each in found["sources"].items()
+        },
+        {
+            name: FragmentPlan(
+                name,
+                {stream: _schema(text) for stream, text in each["inputs"].items()},
+                tuple(
+                    FragmentStream(
+                        output["stream"], _schema(output["schema"]), frozenset(output["reached_by"])
+                    )
+                    for output in each["outputs"]
+                ),
+                bool(each["blocking"]),
+            )
+            for name, each in found["fragments"].items()
+        },
+        tuple(found["outputs"]),
+    )
+
+
+class Topology:
+    """Who provides each stream and who reads it, in a deployment of a plan."""
+
+    def __init__(self, deployment: Deployment, plan: Plan) -> None:
+        self._deployment = deployment
+        self._plan = plan
+        self._check()
+        self.producers: dict[str, tuple[str, ...]] = {
+            name: (spec.process,) for name, spec in deployment.sources.items()
+        }
+        for name, fragment in plan.fragments.items():
+            for output in fragment.outputs:
+                self.producers[output.stream] = deployment.fragments[name].processes
+        self.consumers: dict[str, tuple[str, ...]] = dict.fromkeys(self.producers, ())
+        for name, fragment in plan.fragments.items():
+            for stream in fragment.inputs:
+                self.consumers[stream] += deployment.fragments[name].processes
+        for client in deployment.clients.values():
+            self.consumers[client.output] += (client.name,)
+
+    @property
+    def timing(self) -> Timing:
+        try:
+            return replace(self._deployment.timing, bucket_us=self._plan.bucket_us)
+        except ValueError as error:
+            raise DeploymentError(f"{self._deployment.path.name}: timing: {error}") from None
+
+    def entry(self, source: str) -> EntrySettings:
+        spec = self._deployment.sources[source]
+        interval_us = max(10_000, min(100_000, self._plan.bucket_us // 2))
+        return EntrySettings(
+            spec.process, source, self.consumers[source], boundary_interval_us=interval_us
+        )
+
+    def replica(self, process: str) -> ReplicaSettings:
+        fragment, index = self._find(process)
+        spec, plan = self._deployment.fragments[fragment], self._plan.fragments[fragment]
+        turned = spec.processes[index:] + spec.processes[:index]
+        return ReplicaSettings(
+            process,
+            # Replicas start at different producers, to spread the load.
+            tuple(Input(name, _rotated(self.producers[name], index)) for name in plan.inputs),
+            tuple(
+                Output(output.stream, output.reached_by, self.consumers[output.stream])
+                for output in plan.outputs
+            ),
+            turned[1:],
+            self.timing,
+            spec.while_failed,
+            spec.while_stabilizing,
+            spec.reconcile,
+        )
+
+    def client(self, name: str, next_id: int = 0) -> ClientSettings:
+        output = self._deployment.clients[name].output
+        return ClientSettings(name, Input(output, self.producers[output]), next_id, self.timing)
+
+    def fragment_of(self, process: str) -> str:
+        return self._find(process)[0]
+
+    def _find(self, process: str) -> tuple[str, int]:
+        for name, spec in self._deployment.fragments.items():
+            if process in spec.processes:
+                return name, spec.processes.index(process)
+        raise DeploymentError(f"{self._deployment.path.name}: there is no replica {process!r}")
+
+    def _check(self) -> None:
+        deployment, plan = self._deployment, self._plan
+        for what, given, known in (
+            ("sources", deployment.sources, plan.sources),
+            ("fragments", deployment.fragments, plan.fragments),
+        ):
+            for name in given:
+                if name not in known:
+                    raise DeploymentError(
+                        f"{deployment.path.name}: {what}.{name}: the network has no such "
+                        f"{what[:-1]}; it has {sorted(known)}"
+                    )
+            for name in known:
+                if name not in given:
+                    raise DeploymentError(
+                        f"{deployment.path.name}: the network's {what[:-1]} {name!r} is not "
+                        f"deployed; add [{what}.{name}]"
+                    )
+        for client in deployment.clients.values():
+            if client.output not in plan.outputs:
+                raise DeploymentError(
+                    f"{deployment.path.name}: clients.{client.name}: the network has no output "
+                    f"{client.output!r}; it has {sorted(plan.outputs)}"
+                )
+
+
+def _rotated(names: tuple[str, ...], by: int) -> tuple[str, ...]:
+    by %= len(names)
+    return names[by:] + names[:by]
+
+
+def _digest(deployment: Deployment) -> str:
+    return hashlib.sha256(deployment.network.read_bytes()).hexdigest()
+
+
+def _hex(schema: pa.Schema) -> str:
+    text: str = schema.serialize().to_pybytes().hex()
+    return text
+
+
+def _schema(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))
+
+
+def main(arguments: list[str]) -> int:
+    from holdfast.runtime.networks import load_network
+
+    deployment = load_deployment(arguments[0])
+    plan = plan_of(load_network(deployment.network, deployment.spark_master, {}))
+    Topology(deployment, plan)
+    write_plan(deployment, plan)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,182 @@
+"""The main function of every process of a deployment:
+
+    python -m holdfast.runtime.process_main deployment.toml NAME
+
+It hosts the nodes the deployment puts into the process NAME: an entry point, a client, or one
+or several replicas on one SparkSession. It ends when it is told to (SIGTERM), when its
+supervisor is gone, or when a driver breaks one of its own rules, with the story of how.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Protocol
+
+from holdfast.core.settings import Timing
+from holdfast.deployment import Deployment, load_deployment
+from holdfast.flight.security import Security
+from holdfast.runtime.addresses import Addresses
+from holdfast.runtime.journal import Journal
+from holdfast.runtime.metrics import serve_metrics
+from holdfast.runtime.node import Place
+from holdfast.runtime.planning import Plan, Topology, read_plan
+
+
+class Hosted(Protocol):
+    """A node, as the process sees it."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class ProcessHost:
+    """The nodes of one process."""
+
+    def __init__(self, deployment: Deployment, name: str) -> None:
+        self._deployment = deployment
+        self._name = name
+        self.journal = Journal(name)
+        self._plan: Plan = read_plan(deployment)
+        self._topology = Topology(deployment, self._plan)
+        self._security: Security = deployment.security.read()
+        self._addresses = Addresses.read(deployment)
+        self._book = self._addresses.book(self._security)
+        self.stopping = threading.Event()
+        self.nodes: list[Hosted] = []
+
+    def start(self) -> None:
+        replicas = []
+        for node in self._deployment.processes[self._name]:
+            if node in self._deployment.clients:
+                self.nodes.append(self._client(node))
+            elif any(node == spec.process for spec in self._deployment.sources.values()):
+                self.nodes.append(self._entry(node))
+            else:
+                replicas.append(node)
+        if replicas:
+            self.nodes += self._replicas(replicas)
+        for each in self.nodes:
+            each.start()
+        host, port = self._addresses.metrics(self._name)
+        self.journal.write("ready", metrics_port=serve_metrics(host, port))
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.stop()
+
+    def _place(self, node: str) -> Place:
+        endpoint = self._addresses.of(node)
+        return Place(endpoint.host, endpoint.port, self._book, self._security)
+
+    def _directory(self, node: str) -> Path:
+        return self._deployment.data / "processes" / node
+
+    def _entry(self, node: str) -> Hosted:
+        from pyspark.sql.types import StructType
+
+        from holdfast.connect.specs import parse_source
+        from holdfast.operators import SourceOperator
+        from holdfast.runtime.entry_node import EntryNode
+
+        spec = next(each for each in self._deployment.sources.values() if each.process == node)
+        plan = self._plan.sources[spec.name]
+        operator = SourceOperator(
+            spec.name, f"source {spec.name!r}", (), StructType([]), "", plan.stime, plan.keys
+        )
+        source = None if spec.reads is None else parse_source(f"{spec.name}={spec.reads}")[1]
+        return EntryNode(
+            self._topology.entry(spec.name),
+            operator,
+            plan.schema,
+            source,
+            self._plan.bucket_us,
+            self._directory(node),
+            self._place(node),
+            self.fatal,
+        )
+
+    def _client(self, node: str) -> Hosted:
+        from holdfast.connect.specs import parse_sink
+        from holdfast.runtime.client_node import ClientNode
+
+        spec = self._deployment.clients[node]
+        assert spec.sink is not None
+        schema = next(
+            output.schema
+            for fragment in self._plan.fragments.values()
+            for output in fragment.outputs
+            if output.stream == spec.output
+        )
+        timing: Timing = self._topology.timing
+        producers = {name: self._book[name] for name in self._topology.producers[spec.output]}
+        return ClientNode(
+            node,
+            spec.output,
+            schema,
+            parse_sink(f"{spec.output}={spec.sink}")[1],
+            self._directory(node),
+            producers,
+            self._security,
+            timing,
+            self.fatal,
+        )
+
+    def _replicas(self, nodes: list[str]) -> list[Hosted]:
+        from holdfast.fragments import fragment_network
+        from holdfast.runtime.networks import load_network
+        from holdfast.runtime.replica_node import ReplicaNode
+
+        deployment = self._deployment
+        self.journal.write("starting Spark", master=deployment.spark_master)
+        network = load_network(deployment.network, deployment.spark_master, deployment.spark_config)
+        self.journal.write("Spark is up")
+        return [
+            ReplicaNode(
+                self._topology.replica(node),
+                fragment_network(network, self._topology.fragment_of(node)),
+                self._directory(node),
+                self._place(node),
+                self.fatal,
+            )
+            for node in nodes
+        ]
+
+    def fatal(self, error: BaseException) -> None:
+        """A driver or a thread it relies on is broken: better no process than a wrong one."""
+        story = "".join(traceback.format_exception(error))
+        self.journal.write("fatal", level="error", problem=str(error), story=story)
+        os._exit(70)
+
+
+def main(arguments: list[str]) -> int:
+    deployment = load_deployment(arguments[0])
+    name = arguments[1]
+    host = ProcessHost(deployment, name)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: host.stopping.set())
+    parent = os.getppid()
+    try:
+        host.start()
+    except Exception as error:
+        host.journal.write(
+            "cannot start", level="error", problem=str(error), story=traceback.format_exc()
+        )
+        os._exit(1)
+    while not host.stopping.wait(1.0):
+        if os.getppid() != parent:
+            host.journal.write("the supervisor is gone", level="warning")
+            break
+    host.stop()
+    # Threads of Flight and Spark may still be in calls that nobody waits for.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

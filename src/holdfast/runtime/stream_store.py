@@ -1,0 +1,181 @@
+"""The disk of a process: a log for each stream it serves, and what a checkpoint adds.
+
+One thread does all writing, so that the driver never waits for the disk. The steps of an append
+are those of ``core.effects.Append``: frames, sync, record, report.
+
+A log that was cut short by a crash may end with tuples after its last boundary. The protocols
+count from the last boundary. An entry point's log is completed with a boundary that promises
+nothing new: those tuples have their ids for good. A replica computes the same tuples again,
+under the same ids; the ones the log has are not written twice.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from holdfast.blocks import Block, Memory, load_from
+from holdfast.core.effects import Append, TrimLog, TruncateLog
+from holdfast.core.events import Appended, AppendFailed, Event, LoggedStream, RecoveryRecord
+from holdfast.core.frame import Header, Kind
+from holdfast.core.messages import StreamFrame
+from holdfast.frames import Frame, data_frame
+from holdfast.log import LogOptions, OutOfOrder, StreamLog
+
+KEPT_BYTES = 128 << 20
+
+SaveRecord = Callable[[RecoveryRecord], None]
+
+
+class StreamStore:
+    """The logs of one process."""
+
+    def __init__(
+        self,
+        directory: Path,
+        schemas: Mapping[str, pa.Schema],
+        options: LogOptions,
+        post: Callable[[Event], None],
+        save_record: SaveRecord | None = None,
+        before_append: Callable[[Append], None] | None = None,
+    ) -> None:
+        self.logs = {
+            stream: StreamLog.open(directory / stream, schema, options=options)
+            for stream, schema in schemas.items()
+        }
+        self._post = post
+        self._save_record = save_record
+        self._before_append = before_append
+        self._memory = Memory(KEPT_BYTES)
+        self._queue: queue.SimpleQueue[Append | TrimLog | TruncateLog | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="holdfast-disk", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, order: Append | TrimLog | TruncateLog) -> None:
+        """Carry out an order, in order."""
+        self._queue.put(order)
+
+    def close(self) -> None:
+        """Finish what was ordered and close the logs."""
+        self._queue.put(None)
+        if self._thread.is_alive():
+            self._thread.join(10.0)
+        for log in self.logs.values():
+            log.close()
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        return MappingProxyType({stream: log.size_bytes for stream, log in self.logs.items()})
+
+    # -- opening ------------------------------------------------------------------------
+
+    def logged(self, stream: str, complete: bool) -> LoggedStream:
+        """What a log holds; ``complete`` adds the boundary that a crash cut off."""
+        log = self.logs[stream]
+        frames: list[StreamFrame] = []
+        with log.replay(from_id=log.first_id) as reader:
+            for _, frame in reader:
+                if frame.kind in (Kind.STABLE, Kind.BOUNDARY):
+                    frames.append(self._found(log, frame))
+        boundary = log.last_boundary
+        kinds = {frame.header.kind for frame in frames}
+        if boundary is not None and Kind.BOUNDARY not in kinds:
+            # Trimmed, with the segment it was in: it comes before all that is left.
+            frames.insert(0, _boundary(log.first_id, boundary))
+        if complete and frames and frames[-1].header.kind is not Kind.BOUNDARY:
+            mark = _boundary(log.next_id, boundary or 0)
+            log.append(Frame(mark.header))
+            frames.append(mark)
+        return LoggedStream(stream, log.first_id, tuple(frames))
+
+    def _found(self, log: StreamLog, frame: Frame) -> StreamFrame:
+        if frame.batch is None:
+            return StreamFrame(frame.header)
+        first_id, count = frame.header.first_id, frame.header.count
+        block = Block(frame.batch, lambda: load_from(log, first_id, count))
+        block.forget()
+        return StreamFrame(frame.header, block)
+
+    # -- writing ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            order = self._queue.get()
+            match order:
+                case None:
+                    return
+                case Append():
+                    self._append(order)
+                case TrimLog(stream, below_id):
+                    log = self.logs[stream]
+                    log.trim(min(below_id, log.stable_next_id))
+                case TruncateLog():
+                    pass  # see above: what is there is right, or completed
+
+    def _append(self, append: Append) -> None:
+        try:
+            if self._before_append is not None:
+                self._before_append(append)
+            # 1, 2: the frames, and wait until they are durable
+            written = {stream: self._write(stream, frames) for stream, frames in append.frames}
+            for stream, next_lsn in written.items():
+                self.logs[stream].wait_durable(next_lsn)
+            # 3: the record
+            if append.record is not None and self._save_record is not None:
+                self._save_record(append.record)
+        except Exception as error:
+            self._post(AppendFailed(append.append, f"{type(error).__name__}: {error}"))
+            return
+        for stream, frames in append.frames:
+            self._settle(self.logs[stream], frames)
+        # 4: say so
+        self._post(Appended(append.append))
+
+    def _write(self, stream: str, frames: tuple[StreamFrame, ...]) -> int:
+        log = self.logs[stream]
+        fresh: list[Frame] = []
+        next_id = log.stable_next_id
+        for frame in frames:
+            header = frame.header
+            if header.first_id > next_id:
+                raise OutOfOrder(f"{log.directory}: id {header.first_id} came, {next_id} is next")
+            if header.kind is Kind.STABLE:
+                if header.next_id <= next_id:
+                    continue
+                fresh.append(_from(frame, next_id))
+                next_id = header.next_id
+            elif header.first_id == next_id:
+                fresh.append(Frame(header))
+        if not fresh:
+            return log.next_lsn
+        return log.append(fresh).next_lsn
+
+    def _settle(self, log: StreamLog, frames: tuple[StreamFrame, ...]) -> None:
+        """The log has these tuples: their memory may go when it is needed."""
+        for frame in frames:
+            if isinstance(frame.block, Block):
+                header = frame.header
+                first_id, count = header.first_id, header.count
+                frame.block.can_load(lambda f=first_id, c=count: load_from(log, f, c))  # type: ignore[misc]
+                self._memory.add(frame.block)
+
+
+def _from(frame: StreamFrame, first_id: int) -> Frame:
+    """The frame's tuples from ``first_id`` on."""
+    assert isinstance(frame.block, Block)
+    header, batch = frame.header, frame.block.batch()
+    skip = first_id - header.first_id
+    if skip == 0:
+        return Frame(header, batch)
+    return data_frame(header.kind, first_id, batch.slice(skip))
+
+
+def _boundary(next_id: int, stime: int) -> StreamFrame:
+    return StreamFrame(Header(Kind.BOUNDARY, next_id, 0, stime, stime, stime))
