@@ -31,6 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
+    except Exception as error:
+        if not type(error).__module__.startswith("pyspark"):
+            raise
+        print(f"holdfast: Spark could not run the network: {error}", file=sys.stderr)
+        return 1
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -62,7 +62,7 @@ class StateDirectory:
 
     @property
     def engine(self) -> Path:
-        return self.path / "engine"
+        return (self.path / "engine").absolute()  # the JVM may have another working directory
 
     @property
     def dead_letters(self) -> Path:
