@@ -1,4 +1,4 @@
-"""The simulated disk of one process: logs and the recovery record, durable step by step.
+"""The simulated disk of one process: logs, the recovery record and the state it may come with.
 
 An append takes a while. When the process crashes meanwhile, any prefix of its steps may have
 happened: a part of the frames (a torn frame is cut when the log is opened, so whole frames
@@ -22,15 +22,18 @@ class Disk:
     def __init__(self, random: Random, longest_append_us: int = 5_000) -> None:
         self.full = False
         self.record: RecoveryRecord | None = None
+        self.state: object = None
         self._random = random
         self._longest_append_us = longest_append_us
         self._frames: dict[str, list[StreamFrame]] = {}
         self._trimmed_below: dict[str, int] = {}
         self._under_way: Append | None = None
+        self._state_under_way: object = None
 
-    def begin(self, append: Append) -> int:
-        """Start an append; returns how long it takes."""
+    def begin(self, append: Append, state: object = None) -> int:
+        """Start an append, with the state its record tells of; returns how long it takes."""
         self._under_way = append
+        self._state_under_way = state
         return 500 + int(self._random.random() * self._longest_append_us)
 
     def finish(self, append: Append) -> bool:
@@ -40,9 +43,12 @@ class Disk:
             return False
         for stream, frames in append.frames:
             self._log(stream).extend(frames)
-        if append.record is not None:
-            self.record = append.record
+        self._keep_record(append)
         return True
+
+    def _keep_record(self, append: Append) -> None:
+        if append.record is not None:
+            self.record, self.state = append.record, self._state_under_way
 
     def crash(self) -> None:
         """Keep a random prefix of the append under way."""
@@ -56,8 +62,8 @@ class Disk:
             self._log(stream).extend(frames[:kept])
             if kept < len(frames):
                 return
-        if append.record is not None and self._random.random() < 0.5:
-            self.record = append.record
+        if self._random.random() < 0.5:
+            self._keep_record(append)
 
     def truncate(self, stream: str, next_id: int) -> None:
         """Drop data frames from an id on, and the marks that follow them."""

@@ -151,7 +151,7 @@ def generate_timing(random: Random) -> Timing:
         alpha=random.choice([0.6, 0.75, 0.9]),
         heartbeat_interval_us=random.choice([200_000, 300_000]),
         partner_timeout_us=random.choice([100_000, 300_000]),
-        redo_buckets=random.choice([2, 5, 20, 50]),
+        redo_buckets=random.choice([2, 2, 5, 20]),
         partial_redo_buckets=random.choice([30, 150]),
     )
 
@@ -180,7 +180,7 @@ def generate(random: Random) -> NetworkSpec:
     ends = [stream for stream in outputs if stream not in used]
     watched = ends + [stream for stream in outputs if stream in used and random.random() < 0.2]
     # A slow engine makes reconciliation long, which is when most can go wrong.
-    job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35]))
+    job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35, 0.35]))
     read = tuple(f"s{index}" for index in range(sources) if f"s{index}" in used)
     return build(timing, read, tuple(fragments), tuple(watched), job_us)
 
@@ -193,7 +193,7 @@ def _generate_fragment(random: Random, name: str, inputs: list[str], timing: Tim
     covered = {stream for _, operator in outputs for stream in operator.inputs}
     if set(inputs) - covered:
         outputs[0] = (outputs[0][0], _generate_operator(random, tuple(inputs), timing))
-    replicas = random.choice([1, 2, 2, 2, 3])
+    replicas = random.choice([1, 1, 2, 2, 2, 3])
     policies = [Policy.PROCESS, Policy.PROCESS, Policy.DELAY, Policy.SUSPEND]
     return Fragment(
         name,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,8 @@ from holdfast.core.events import (
 )
 from holdfast.core.machine import Machine
 from holdfast.core.replica import Replica
-from holdfast.core.settings import ReplicaSettings
+from holdfast.core.settings import Reconcile, ReplicaSettings
+from holdfast.core.versions import Line
 from holdfast.simulation.disk import Disk
 from holdfast.simulation.executor import Plan, Row, run_job
 
@@ -121,12 +123,16 @@ class Process:
                 self._timer += 1
                 self.world.clock.at(at, self._fire, self.life, self._timer)
             case Append():
-                duration = self.disk.begin(effect)
+                duration = self.disk.begin(effect, self.state_for(effect))
                 self.world.clock.after(duration, self._appended, self.life, effect)
             case TruncateLog(stream, next_id):
                 self.disk.truncate(stream, next_id)
             case TrimLog(stream, below_id):
                 self.disk.trim(stream, below_id)
+
+    def state_for(self, append: Append) -> object:
+        """The state that is to be kept with a record, for those who keep one."""
+        return None
 
     def _fire(self, life: int, timer: int) -> None:
         if life == self.life and timer == self._timer:
@@ -154,9 +160,15 @@ class ReplicaProcess(Process):
         self.settings = settings
         self.plan = plan
         self._job_us = job_us
+        # Some replicas keep their state with their record, the others rebuild it from the marker.
+        checkpoints = settings.reconcile is Reconcile.CHECKPOINT
+        self.keeps_state = checkpoints and world.random.random() < 0.6
+        self._stable_states: dict[int, object] = {}
 
     def make_driver(self) -> None:
+        self._stable_states = {}
         logged = tuple(self.disk.open(output.stream) for output in self.settings.outputs)
+        self.disk_state = self.disk.state
         self.driver = Replica(self.settings, self.disk.record, logged)
 
     def carry_out(self, effect: Effect) -> None:
@@ -178,8 +190,25 @@ class ReplicaProcess(Process):
             failed = JobFailed(job.job, "executor lost")
             self.world.clock.after(duration, self.receive_in_life, self.life, failed)
             return
+        running = self.driver.versions.job
+        stable = running is not None and running[1].line is Line.STABLE
+        if self.keeps_state and job.state is None:
+            job = replace(job, state=self.disk_state)
         done = run_job(self.plan, job)
+        if self.keeps_state:
+            done = replace(done, marker=job.stop)
+            if stable:
+                self._stable_states[job.stop] = done.state
         self.world.clock.after(duration, self.receive_in_life, self.life, done)
+
+    def state_for(self, append: Append) -> object:
+        if append.record is None or not self.keeps_state:
+            return None
+        boundary = append.record.boundary
+        self._stable_states = {
+            stop: state for stop, state in self._stable_states.items() if stop >= boundary
+        }
+        return self._stable_states[boundary]
 
 
 class EntryProcess(Process):
