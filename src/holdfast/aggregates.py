@@ -10,6 +10,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField, _parse_datatype_string
 
+from holdfast.errors import NetworkError
+
 
 class Aggregator(ABC):
     """A mergeable aggregate over the values of one column.
@@ -80,5 +82,10 @@ def _arrow(ddl: str) -> pa.DataType:
 
 def aggregate(aggregator: Aggregator, argument: str) -> UserAggregate:
     """Apply a user-defined aggregator to a column or SQL expression."""
+    if not isinstance(aggregator, Aggregator):
+        raise NetworkError(
+            f"aggregate: expected a holdfast.Aggregator, got {aggregator!r}; derive from "
+            f"Aggregator and pass an instance"
+        )
     name = f"{type(aggregator).__name__.lower()}({argument})"
     return UserAggregate(aggregator, argument, name)

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StructType, _parse_datatype_string
 
 from holdfast.aggregates import UserAggregate
+from holdfast.columns import checked_columns
 from holdfast.errors import NetworkError
 from holdfast.spark.aggregate import Aggregate
 from holdfast.spark.aggregate_functions import Aggregation, aggregations
@@ -128,6 +129,7 @@ class GroupedStream:
             raise NetworkError(f"{label}: {str(error).strip().splitlines()[0]}") from error
         if not isinstance(result, StructType):
             raise NetworkError(f"{label}: output must name columns, e.g. 'server string, n bigint'")
+        checked_columns(result, label)
         forget = None if forget_after is None else microseconds(forget_after)
         operator = Process(
             function,

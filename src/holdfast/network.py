@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -31,14 +32,15 @@ from pyspark.sql.types import (
     _parse_datatype_string,
 )
 
+from holdfast.columns import checked_columns
 from holdfast.draw import describe, draw
 from holdfast.errors import NetworkError
 from holdfast.operators import Operator, SourceOperator, upstream
 from holdfast.spark.session import get_session
-from holdfast.stream import Stream, checked_columns
+from holdfast.stream import Stream
 from holdfast.times import Duration, microseconds
 
-SchemaLike = str | StructType | pa.Schema
+SchemaLike: TypeAlias = str | StructType | pa.Schema
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 SYSTEM_FIELDS = [
     StructField("stime", TimestampType(), False),
@@ -73,6 +75,7 @@ class Network:
         self._sources: dict[str, SourceOperator] = {}
         self._outputs: dict[str, Stream] = {}
         self._counts: dict[str, int] = {}
+        self._made: set[str] = set()
 
     def source(
         self,
@@ -92,6 +95,11 @@ class Network:
         label = f"source {name!r}"
         if _checked_name("source", name) in self._sources:
             raise NetworkError(f"{label}: there is a source of that name already; choose another")
+        if name in self._made:
+            raise NetworkError(
+                f"{label}: an operator is called {name!r}; choose another name, or declare the "
+                f"source before it"
+            )
         columns = _struct(schema, label)
         checked_columns(columns, label)
         keys = (key,) if isinstance(key, str) else tuple(key)
@@ -120,8 +128,12 @@ class Network:
 
     def fresh_name(self, kind: str) -> str:
         """A name for the next operator of a kind; the same in every process."""
-        self._counts[kind] = self._counts.get(kind, 0) + 1
-        return f"{kind}_{self._counts[kind]}"
+        while True:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            name = f"{kind}_{self._counts[kind]}"
+            if name not in self._sources:
+                self._made.add(name)
+                return name
 
     @property
     def sources(self) -> Mapping[str, SourceOperator]:

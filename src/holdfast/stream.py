@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import MapType, StructType
+from pyspark.sql.types import StructType
 
+from holdfast.columns import checked_columns
 from holdfast.errors import NetworkError
 from holdfast.frames import SYSTEM_COLUMNS
 from holdfast.grouped import GroupedStream
@@ -88,9 +89,7 @@ class Stream:
         must keep those three.
         """
         name = getattr(function, "__name__", "function")
-        stream = self._stateless("transform", f"transform {name}", function)
-        refuse_stateful(stream.template, stream.operator.label)
-        return stream
+        return self._stateless("transform", f"transform {name}", function)
 
     def union(self, *others: Stream) -> Stream:
         """All tuples of these streams, which must have the same columns and types."""
@@ -165,7 +164,9 @@ class Stream:
         if how not in OUTER:
             raise NetworkError(f"join: how must be inner, left or full, got {how!r}")
         listed = [on] if isinstance(on, str) else list(on)
-        keys = tuple((each, each) if isinstance(each, str) else tuple(each) for each in listed)
+        keys = tuple(
+            (each, each) if isinstance(each, str) else (each[0], each[1]) for each in listed
+        )
         if not keys:
             raise NetworkError("join: needs at least one equality; name the columns in 'on'")
         for left, right in keys:
@@ -253,7 +254,10 @@ class Stream:
     ) -> Stream:
         templates = [each.template for each in inputs]
         template = _checked(label, lambda: apply(templates))
+        if not isinstance(template, DataFrame):
+            raise NetworkError(f"{label}: the function must return a DataFrame, not {template!r}")
         refuse_nondeterministic(template, label)
+        refuse_stateful(template, label)
         operator = StatelessOperator(
             self.network.fresh_name(kind),
             label,
@@ -309,31 +313,12 @@ def _user_schema(template: DataFrame, label: str) -> StructType:
             f"{label}: the result lacks the system columns {missing}; keep them, for example "
             f"with df.select('stime', 'tmax', 'seq', ...) or df.withColumn(...)"
         )
-    fields = [field for field in template.schema.fields if field.name not in SYSTEM_COLUMNS]
+    fields = list(template.schema.fields)
+    for name in SYSTEM_COLUMNS:
+        del fields[[field.name for field in fields].index(name)]
     schema = StructType(fields)
     checked_columns(schema, label)
     return schema
-
-
-def checked_columns(schema: StructType, label: str) -> None:
-    """Raise NetworkError for names and types a stream cannot have."""
-    names = schema.fieldNames()
-    if not names:
-        raise NetworkError(f"{label}: a stream needs at least one column besides the system ones")
-    for field in schema.fields:
-        if field.name in SYSTEM_COLUMNS or field.name.startswith("__"):
-            raise NetworkError(
-                f"{label}: {field.name!r} is a reserved name; rename the column (reserved: "
-                f"{', '.join(SYSTEM_COLUMNS)}, and names that start with __)"
-            )
-        if isinstance(field.dataType, MapType):
-            raise NetworkError(
-                f"{label}: column {field.name!r} is a MAP, which has no order and no hash; use "
-                f"map_entries({field.name}) to make it an array of structs"
-            )
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise NetworkError(f"{label}: two columns are called {twice[0]!r}; rename one with alias")
 
 
 def _require_same_columns(left: Stream, right: Stream) -> None:

@@ -16,13 +16,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
+    ArrayType,
     ByteType,
     DataType,
     DecimalType,
     IntegerType,
     LongType,
+    NumericType,
     ShortType,
     StructField,
+    StructType,
 )
 
 from holdfast.aggregates import UserAggregate
@@ -55,7 +58,6 @@ class _Call:
     argument_type: DataType
     nullable: bool
     result: StructField
-    ignore_nulls: bool
 
 
 def aggregations(
@@ -89,15 +91,34 @@ def _resolve(frame: DataFrame, column: Column, prefix: str, operator: str) -> _C
         )
     function = expression.aggregateFunction()
     name = function.getClass().getSimpleName()
-    if name not in _FUNCTIONS or expression.isDistinct() or expression.filter().isDefined():
+    several = name == "Count" and function.children().size() > 1
+    odd = several or expression.isDistinct() or expression.filter().isDefined()
+    if name not in _FUNCTIONS or odd:
         raise NetworkError(
             f"{operator}: {column} is not supported in a window; use one of {_SUPPORTED}, and "
             f"filter before the groupBy instead of inside the aggregate"
         )
     argument = str(function.children().apply(0).sql())
     value = frame.select(F.expr(argument).alias("value")).schema[0]
+    _refuse_type(f"{operator}: {column}", name, value.dataType)
     ignore = bool(function.ignoreNulls()) if name in ("First", "Last") else False
-    return _Call(prefix, name, argument, value.dataType, value.nullable, probe.schema[0], ignore)
+    if ignore:
+        raise NetworkError(
+            f"{operator}: {column} with ignoreNulls is not supported in a window; filter the "
+            f"nulls out before the groupBy"
+        )
+    return _Call(prefix, name, argument, value.dataType, value.nullable, probe.schema[0])
+
+
+def _refuse_type(what: str, function: str, kind: DataType) -> None:
+    summed = function in ("Sum", "Average", "StddevSamp")
+    ordered = function in ("Min", "Max")
+    nested = isinstance(kind, StructType | ArrayType)
+    if (summed and not isinstance(kind, NumericType)) or (ordered and nested):
+        raise NetworkError(
+            f"{what} is over a {kind.simpleString()}, which is not supported in a window; take "
+            f"a number or a plain column out of it with withColumn first"
+        )
 
 
 def _arrow(kind: DataType) -> pa.DataType:
@@ -165,22 +186,10 @@ def _avg(call: _Call) -> Aggregation:
     return Aggregation(call.result, (value, *present), (fold, counter), mean)
 
 
-def _extreme(kind: str) -> Callable[[_Call], Aggregation]:
+def _one_value(kind: str) -> Callable[[_Call], Aggregation]:
     def build(call: _Call) -> Aggregation:
         value, fold = _simple(call, kind, F.expr(call.argument), _arrow(call.argument_type))
         return Aggregation(call.result, (value,), (fold,), F.col(fold.columns[0]))
-
-    return build
-
-
-def _edge(kind: str) -> Callable[[_Call], Aggregation]:
-    def build(call: _Call) -> Aggregation:
-        if call.ignore_nulls:
-            raise NetworkError(
-                f"{kind}({call.argument}) with ignoreNulls is not supported in a window; filter "
-                f"the nulls out before the groupBy"
-            )
-        return _extreme(kind)(call)
 
     return build
 
@@ -219,10 +228,10 @@ _FUNCTIONS: dict[str, Callable[[_Call], Aggregation]] = {
     "Count": _count,
     "Sum": _sum,
     "Average": _avg,
-    "Min": _extreme("min"),
-    "Max": _extreme("max"),
-    "First": _edge("first"),
-    "Last": _edge("last"),
+    "Min": _one_value("min"),
+    "Max": _one_value("max"),
+    "First": _one_value("first"),
+    "Last": _one_value("last"),
     "StddevSamp": _stddev,
     "HyperLogLogPlusPlus": _distinct_count,
 }

@@ -82,11 +82,17 @@ def refuse_stateful(frame: DataFrame, operator: str) -> None:
     plan: Any = frame._jdf.queryExecution().analyzed()
     for node in walk(plan):
         name = node.getClass().getSimpleName()
-        if name in _STATEFUL_NODES:
+        if name in _STATEFUL_NODES or (name == "Join" and _joins_itself(node)):
             raise NetworkError(
-                f"{operator}: the function uses {name}, which looks at several tuples at "
+                f"{operator}: it uses {name}, which looks at several tuples at "
                 f"once; use the stream's own groupBy, join, distinct or process for that"
             )
+
+
+def _joins_itself(join: Any) -> bool:
+    """Whether both sides read the stream; a join with a table that never changes may stay."""
+    left, right = (list(_seq(side.collectLeaves())) for side in (join.left(), join.right()))
+    return any(mine.sameResult(theirs) for mine in left for theirs in right)
 
 
 def walk(tree: Any) -> Iterator[Any]:
@@ -106,7 +112,7 @@ def _culprit(expression: Any) -> str | None:
         found = _culprit(child)
         if found is not None:
             return found
-    name = str(expression.prettyName())
+    name = str(expression.prettyName()).lower()
     if name in _CURRENT or not expression.deterministic():
         return name
     return None
