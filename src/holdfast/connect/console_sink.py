@@ -13,6 +13,14 @@ from rich.text import Text
 from holdfast.connect.sink import Position, Sink, Writer
 
 _MOST_LINES = 20
+# The console of a live display on the same terminal: only through it can lines pass above it.
+_shared: Console | None = None
+
+
+def share_console(console: Console | None) -> None:
+    """Print through this console from now on; None ends that."""
+    global _shared
+    _shared = console
 
 
 @dataclass(frozen=True)
@@ -41,13 +49,16 @@ class ConsoleWriter(Writer):
         self._lines = lines
 
     def write(self, table: pa.Table) -> None:
-        # Made anew each time: a live display may have taken the place of sys.stdout.
-        console = Console(file=sys.stdout, soft_wrap=True, highlight=False)
         for row in table.slice(0, self._lines).to_pylist():
-            console.print(_line(self._output, row))
+            self._print(_line(self._output, row))
         if table.num_rows > self._lines:
             more = table.num_rows - self._lines
-            console.print(Text(f"  … and {more:,} more tuples of {self._output}", style="dim"))
+            self._print(Text(f"  … and {more:,} more tuples of {self._output}", style="dim"))
+
+    def _print(self, line: Text) -> None:
+        # Made anew each time, because sys.stdout may be another by now.
+        console = _shared or Console(file=sys.stdout)
+        console.print(line, soft_wrap=True, highlight=False)
 
 
 def _line(output: str, row: dict[str, object]) -> Text:

@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.table import Table
 
+from holdfast.connect.console_sink import share_console
 from holdfast.runtime.reports import AdvanceReport, Observer, RunSummary
 
 _RATE_SECONDS = 5.0
@@ -91,10 +92,12 @@ class Progress(Observer):
                 console=self._console,
                 auto_refresh=False,
                 transient=True,
-                redirect_stdout=sys.stdout.isatty(),
+                redirect_stdout=False,
                 redirect_stderr=False,
             )
             self._live.start()
+            if sys.stdout.isatty():
+                share_console(self._console)
 
     def advanced(self, report: AdvanceReport) -> None:
         self._meter.add(report)
@@ -111,6 +114,7 @@ class Progress(Observer):
     def ended(self, summary: RunSummary | None) -> None:
         if self._live is not None:
             self._live.stop()
+            share_console(None)
         if summary is not None:
             self._console.print(show_summary(self._name, summary), soft_wrap=True, highlight=False)
 
