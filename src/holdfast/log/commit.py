@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from holdfast.core.frame import Kind
+from holdfast.core.frame import Header, Kind
 from holdfast.log.block import Encoded
 from holdfast.log.errors import LogBroken, LogClosed, LogError, LogFull, OutOfOrder, WriteFailed
 from holdfast.log.options import Durability
@@ -212,4 +212,6 @@ class Committer:
 def _renumbered(block: Encoded, next_id: int) -> Encoded:
     if block.kind == Kind.UNDO:
         raise OutOfOrder("an UNDO names an id of its own: append it with append, not append_next")
-    return replace(block, header=replace(block.header, first_id=next_id))
+    old = block.header
+    header = Header(old.kind, next_id, old.count, old.stime_min, old.stime_max, old.tmax)
+    return replace(block, header=header)

@@ -60,7 +60,7 @@ class Files:
             offset += self._write_fully(fd, some, offset)
 
     def _write_fully(self, fd: int, parts: Sequence[Part], offset: int) -> int:
-        size = sum(len(part) for part in parts)
+        size = sum(map(len, parts))
         done = os.pwritev(fd, parts, offset)
         while done < size:
             rest, skip = [], done

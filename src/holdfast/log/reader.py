@@ -46,6 +46,7 @@ class Reader:
         self._rule = rule
         self._durable_only = durable_only
         self._until_lsn = until_lsn
+        self._schema = store.schema
         self._cursor = Cursor(store, lsn)
         self._blocks: deque[Block] = deque()
         self._ready: deque[Entry] = deque(Entry(lsn, frame) for frame in rule.first())
@@ -153,7 +154,7 @@ class Reader:
         if block.kind != Kind.STABLE:
             with self._store.lock:
                 stands_to = self._store.undone.stands_to(block.lsn)
-        frames = self._rule.frames(block, stands_to, lambda: decode(block, self._store.schema))
+        frames = self._rule.frames(block, stands_to, lambda: decode(block, self._schema))
         return [Entry(block.lsn, frame) for frame in frames]
 
     def _stop_lsn(self) -> int:

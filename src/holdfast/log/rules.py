@@ -114,6 +114,9 @@ class Standing:
 
     def frames(self, block: Block, stands_to: int | None, decode: Decode) -> list[Frame]:
         if block.kind in _DATA:
+            if self._is_plain(block):
+                self._stable_to = self._held_to = block.first_id + block.tuples
+                return [decode()]
             return self._tuples(block, stands_to, decode)
         if block.kind == Kind.UNDO:
             return self._undo(max(block.first_id, self._from_id))
@@ -125,6 +128,15 @@ class Standing:
         if self._is_searching and not self._is_far_enough(block):
             return []
         return [decode()]
+
+    def _is_plain(self, block: Block) -> bool:
+        """Stable tuples that follow those before: the usual case, and nothing to decide."""
+        return (
+            block.kind == Kind.STABLE
+            and block.first_id >= self._from_id
+            and block.first_id >= self._held_to
+            and self._from_stime is None
+        )
 
     def skip_to(self, store: Store) -> list[Frame]:
         if self._is_searching and self._from_stime is not None:

@@ -19,6 +19,7 @@ from holdfast.log.segment import Segment
 
 CHUNK_BYTES = 1 << 20
 _SEARCH_BYTES = 1 << 24
+_SLACK_BYTES = 4096
 
 
 @dataclass(slots=True)
@@ -44,7 +45,7 @@ def next_read_bytes(needed: int, chunk_bytes: int) -> int:
     if needed <= ALIGNMENT:
         return chunk_bytes
     whole = needed * max(1, chunk_bytes // needed)
-    return whole + (whole // 16 & -ALIGNMENT)
+    return whole + (whole // 64 & -ALIGNMENT) + _SLACK_BYTES
 
 
 def stretches(
