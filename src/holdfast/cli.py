@@ -58,7 +58,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 _RUN_HELP = """Runs the network that a Python file defines as `network`. The file may bind its
-sources and outputs itself, in dicts `sources` and `outputs`; the options here come first."""
+sources and outputs itself, in dicts `sources` and `outputs`, and its state directory, in `state`;
+the options here come first."""
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:

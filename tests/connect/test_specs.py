@@ -68,3 +68,4 @@ def test_lateness_of_nothing_is_allowed() -> None:
     assert read_csv("x", lateness=0).lateness_us == 0
     assert read_csv("x", lateness="1.5 s").lateness_us == 1_500_000
     assert read_csv("x").lateness_us == 60_000_000
+    assert read_csv("x", follow=True).lateness_us == 0

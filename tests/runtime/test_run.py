@@ -161,6 +161,16 @@ def test_the_wrong_state_directory_is_refused(
     other = monitoring(spark, threshold=0.6)
     with pytest.raises(StateError, match=r"another network: it has .*0\.5.* where .*0\.6"):
         run_in(tmp_path, other)
+    (tmp_path / "load2.csv").write_text("at,server,cpu\n")
+    with pytest.raises(StateError, match=r"source 'load' was bound to CsvSource load\.csv .* now"):
+        run(
+            network,
+            {"load": read_csv(tmp_path / "load2.csv"), "pings": read_jsonl("pings.jsonl")},
+            {"busy": write_jsonl("busy.jsonl"), "both": write_jsonl("both.jsonl")},
+            state=tmp_path / "state",
+        )
+    with pytest.raises(StateError, match=r"output 'busy' was bound to JsonLinesSink busy\.jsonl"):
+        run(network, {"load": generate([])}, {}, state=tmp_path / "state")
     with pytest.raises(StateError, match="has other files in it and is no state directory"):
         run_in(tmp_path, network, state=".")
 

@@ -10,7 +10,6 @@ import pyarrow.csv as arrow_csv
 
 from holdfast.connect.lines import BLOCK_BYTES, LineFile, joined, parse_lines
 from holdfast.connect.source import (
-    FILE_LATENESS,
     Chunk,
     Position,
     Reader,
@@ -32,7 +31,9 @@ class CsvSource(Source):
     follow: bool
     block_bytes: int
 
-    default_lateness = FILE_LATENESS
+    @property
+    def live(self) -> bool:
+        return self.follow
 
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
         return CsvReader(self, schema, position or {})

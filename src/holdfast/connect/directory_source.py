@@ -33,7 +33,7 @@ class DirectorySource(Source):
     block_bytes: int
 
     @property
-    def live(self) -> bool:  # type: ignore[override]
+    def live(self) -> bool:
         return self.follow
 
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:

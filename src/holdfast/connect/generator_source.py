@@ -33,8 +33,6 @@ class GeneratorSource(Source):
 
     tables: Tables | Callable[[int], Tables]
 
-    live = True
-
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
         return GeneratorReader(self.tables, (position or {}).get("tables", 0))
 
@@ -122,8 +120,6 @@ class RateSource(Source):
     make: MakeTuples
     count: int | None
     start_us: int | None
-
-    live = True
 
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
         return RateReader(self, position or {})

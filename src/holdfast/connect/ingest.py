@@ -137,7 +137,7 @@ class Inlet:
     def save(self) -> dict[str, Any]:
         """What the checkpoint's manifest keeps; the waiting tuples are kept beside it."""
         return {
-            "source": str(self.source),
+            "source": self.source.identity,
             "position": self._reader.position,
             "next_id": self.tuples,
             "dead": self.dead,

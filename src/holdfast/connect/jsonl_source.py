@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.json as arrow_json
 
 from holdfast.connect.lines import BLOCK_BYTES, LineFile, joined, parse_lines
-from holdfast.connect.source import FILE_LATENESS, Chunk, Position, Reader, Source, existing_file
+from holdfast.connect.source import Chunk, Position, Reader, Source, existing_file
 from holdfast.times import Duration
 
 
@@ -21,7 +21,9 @@ class JsonLinesSource(Source):
     follow: bool
     block_bytes: int
 
-    default_lateness = FILE_LATENESS
+    @property
+    def live(self) -> bool:
+        return self.follow
 
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
         return JsonLinesReader(self, schema, position or {})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.connect.source import FILE_LATENESS, Chunk, Position, Reader, Source, existing_file
+from holdfast.connect.source import Chunk, Position, Reader, Source, existing_file
 from holdfast.errors import InputError
 from holdfast.times import Duration
 
@@ -22,7 +22,9 @@ class ParquetSource(Source):
     path: str
     block_rows: int
 
-    default_lateness = FILE_LATENESS
+    @property
+    def live(self) -> bool:
+        return False
 
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
         return ParquetReader(self, schema, position or {})

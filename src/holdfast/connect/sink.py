@@ -9,6 +9,7 @@ crash they see the tuples since the last checkpoint again, with the same ``seq``
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +38,12 @@ class Sink(ABC):
     @abstractmethod
     def open(self, output: str, schema: pa.Schema, position: Position | None) -> Writer:
         """Start writing, anew (replacing what an earlier run wrote) or from a position."""
+
+    @property
+    def identity(self) -> str:
+        """What must be the same for a saved position to mean anything."""
+        path = getattr(self, "path", None)
+        return f"{type(self).__name__}{' ' + Path(path).name if path else ''}"
 
     @abstractmethod
     def __str__(self) -> str:

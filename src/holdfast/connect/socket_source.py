@@ -35,8 +35,6 @@ class SocketSource(Source):
     host: str
     port: int
 
-    live = True
-
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
         return SocketReader(self, schema, position, scratch)
 

@@ -22,7 +22,8 @@ from holdfast.times import SECOND, Duration, microseconds
 
 Position = dict[str, Any]
 
-# Reading ahead of a file's newest tuple costs nothing: its end flushes every window.
+# What a source that comes to an end allows by default: waiting costs it nothing, because the
+# end flushes every window. A live source does not wait unless told to.
 FILE_LATENESS = 60 * SECOND
 
 
@@ -68,21 +69,28 @@ class Reader(ABC):
 class Source(ABC):
     """A source as a user binds it.
 
-    lateness  how much older than the newest tuple seen a tuple may be; None means what suits
-              the kind of source. It delays results by as much.
+    lateness  how much older than the newest tuple seen a tuple may be; it delays results by as
+              much. None means a minute for files with an end, nothing for live sources.
     """
 
     lateness: Duration | int | None
 
-    # Live sources are always read; others only when the network waits for them.
-    live = False
-    default_lateness = 0
+    @property
+    def live(self) -> bool:
+        """Live sources are always read; others only when the network waits for them."""
+        return True
+
+    @property
+    def identity(self) -> str:
+        """What must be the same for a saved position to mean anything."""
+        path = getattr(self, "path", None)
+        return f"{type(self).__name__}{' ' + Path(path).name if path else ''}"
 
     @property
     def lateness_us(self) -> int:
         """The allowed lateness in microseconds."""
         if self.lateness is None:
-            return self.default_lateness
+            return 0 if self.live else FILE_LATENESS
         if isinstance(self.lateness, int):
             return self.lateness
         text = str(self.lateness).strip()

@@ -11,7 +11,7 @@ import pyarrow as pa
 from holdfast.connect.dead_letters import DeadLetters
 from holdfast.connect.ingest import Inlet
 from holdfast.connect.source import Source
-from holdfast.errors import InputError
+from holdfast.errors import InputError, StateError
 from holdfast.network import Network
 from holdfast.runtime.state_directory import StateDirectory
 from holdfast.spark.engine import Bucket, input_schema
@@ -45,6 +45,8 @@ class Inputs:
         self._bucket = network.bucket
         self.inlets: list[Inlet] = []
         for name, operator in network.sources.items():
+            if saved:
+                check_same("source", name, saved["sources"][name]["source"], sources[name].identity)
             inlet = Inlet(
                 operator,
                 input_schema(operator),
@@ -144,3 +146,12 @@ def check_names(
                     f"it comes from, e.g. sources={{{name!r}: read_csv('{name}.csv')}} or "
                     f"--source {name}=csv:{name}.csv"
                 )
+
+
+def check_same(what: str, name: str, before: str, now: str) -> None:
+    """Raise StateError if a name is bound to something else than in the run to go on from."""
+    if before != now:
+        raise StateError(
+            f"{what} {name!r} was bound to {before} in the run this state directory belongs to, "
+            f"now it is {now}; bind it as before, or use a new state directory"
+        )

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from holdfast.core.effects import Append, Effect, Send, SetTimer, TrimLog, TruncateLog
-from holdfast.core.events import MessageArrived
+from holdfast.core.events import AppendFailed, Event, MessageArrived
 from holdfast.core.machine import PeerError
 from holdfast.core.messages import (
     FeedFrames,
@@ -71,6 +71,7 @@ class Node:
         self._consumers = {stream: set(names) for stream, names in consumers.items()}
         self._on_fatal = on_fatal
         self._started = time.monotonic()
+        self._state = ""
         self.peers = Peers(name, place.book, place.security, self._post, self._peer_problem)
         self.server: StreamServer | None = None
 
@@ -177,8 +178,21 @@ class Node:
             case _:
                 self.peers.send(to, message)
 
-    def _post(self, event: Any) -> None:
+    def _post(self, event: Event) -> None:
+        if isinstance(event, MessageArrived) and isinstance(event.message, SubscribeRefused):
+            self.journal.write(
+                "refused", level="warning", peer=event.sender, reason=event.message.reason
+            )
+        elif isinstance(event, AppendFailed):
+            self.journal.write("append failed", level="error", reason=event.reason)
         self.loop.post(event)
+
+    def in_state(self, state: str) -> None:
+        """Say so when the driver's state changes."""
+        if state != self._state:
+            self._state = state
+            self.metrics.in_state(state)
+            self.journal.write("state", state=state)
 
     def _peer_problem(self, peer: str, text: str) -> None:
         self.journal.write("peer problem", level="warning", peer=peer, problem=text)

@@ -12,7 +12,7 @@ from holdfast.connect.console_sink import write_console
 from holdfast.connect.sink import Sink, Writer
 from holdfast.frames import SEQ, STIME
 from holdfast.network import Network
-from holdfast.runtime.inputs import check_names
+from holdfast.runtime.inputs import check_names, check_same
 from holdfast.spark.engine import input_schema
 
 
@@ -32,6 +32,9 @@ class Outputs:
         }
         self._sinks = {name: sinks.get(name) or write_console() for name in network.outputs}
         self._saved = {name: (saved or {}).get(name, {}) for name in network.outputs}
+        for name, sink in self._sinks.items():
+            if name in (saved or {}):
+                check_same("output", name, self._saved[name]["sink"], sink.identity)
         self._writers: dict[str, Writer] = {}
         self.tuples = {name: int(self._saved[name].get("next_id", 0)) for name in self._schemas}
 
@@ -57,7 +60,7 @@ class Outputs:
         self.open()
         return {
             name: {
-                "sink": str(self._sinks[name]),
+                "sink": self._sinks[name].identity,
                 "position": writer.flush(),
                 "next_id": self.tuples[name],
             }

@@ -140,8 +140,7 @@ class ReplicaNode(Node):
                 self._stable_states[event.state.boundary] = event.state
 
     def after(self) -> None:
-        state = self.replica.state.value
-        self.metrics.in_state(state)
+        self.in_state(self.replica.state.value)
         self.metrics.boundary.set(self.replica.versions.stable_position / 1e6)
         self.metrics.events_waiting.set(self.loop.waiting)
 

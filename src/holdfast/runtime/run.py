@@ -192,6 +192,8 @@ class _Loop:
     def _checkpoint(self) -> None:
         """The steps are those of ``state_directory``."""
         self._last_checkpoint = time.monotonic()
+        if self._directory is None:
+            self._outputs.flush()
         if self._directory is None or not self._changed:
             return
         snapshot = self._version.snapshot()
