@@ -16,13 +16,14 @@ from holdfast.windows import window
 REGIONS = ("america", "asia", "europe")
 LOAD = "at timestamp, server string, region string, cpu double"
 LATENCY = "at timestamp, origin string, origin_region string, server string, latency_ms double"
+BUCKET = "250 ms"
 SLOW_MS = 250
 BUSY_CPU = 0.8
 
 
 def monitoring_network() -> Network:
     """The network; its sources are load_REGION and latency_REGION."""
-    network = Network("monitoring", bucket="500 ms")
+    network = Network("monitoring", bucket=BUCKET)
     loads = [network.source(f"load_{region}", LOAD, stime="at", key="server") for region in REGIONS]
     latencies = [
         network.source(f"latency_{region}", LATENCY, stime="at", key=("origin", "server"))

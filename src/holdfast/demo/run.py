@@ -9,7 +9,7 @@ from rich.console import Console
 
 from holdfast.connect.callback_sink import call
 from holdfast.demo.history import History
-from holdfast.demo.monitoring import REGIONS, monitoring_network
+from holdfast.demo.monitoring import BUCKET, REGIONS, monitoring_network
 from holdfast.demo.picture import draw_history
 from holdfast.demo.readings import Fleet, readings
 from holdfast.demo.view import LiveView, PlainView
@@ -50,6 +50,6 @@ def _report(history: History) -> str:
         f"{counts['slow_network']} about the network\n"
         f"Latency from a reading's arrival to its results: median "
         f"[bold]{history.latency_ms(0.5):.0f} ms[/bold], 99 % below "
-        f"{history.latency_ms(0.99):.0f} ms. It is that of the oldest reading of each 500 ms "
-        f"bucket; the bucket itself took {history.bucket_ms(0.5):.0f} ms"
+        f"{history.latency_ms(0.99):.0f} ms. It is that of the oldest reading of each "
+        f"{BUCKET} bucket; the bucket itself took {history.bucket_ms(0.5):.0f} ms"
     )
