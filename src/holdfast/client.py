@@ -220,7 +220,8 @@ class Client:
             if reason.startswith("trimmed") or "not served" in reason:
                 self._fail(ClientError(f"{self.stream} from {event.sender}: {reason}"))
         if isinstance(event, MessageArrived) and isinstance(event.message, HeartbeatReply):
-            if all(report.stream != self.stream for report in event.message.reports):
+            served = [report.stream for report in event.message.reports]
+            if self.stream not in served:
                 self._fail(ClientError(f"{event.sender} serves no stream {self.stream!r}"))
         self._loop.post(event)
 

@@ -167,8 +167,10 @@ class _Peer:
             waiting, self._heartbeat = self._heartbeat, message
             if waiting is not None:
                 return
-        with contextlib.suppress(queue.Full):
+        try:
             self._queue.put_nowait(message)
+        except queue.Full:
+            self._heartbeat = None
 
     def close(self) -> None:
         for reading in list(self._readers.values()):

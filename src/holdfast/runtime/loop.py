@@ -86,10 +86,22 @@ class Loop:
         heapq.heappush(self._later, (self.now() + delay_us, next(self._order), function))
 
     def handle(self, event: Event, answer: Answer | None = None) -> None:
-        """Give the driver an event now; only in the loop's thread."""
+        """Give the driver an event now; only in the loop's thread.
+
+        A timer that is due comes first: a driver may set another in its place only after it
+        has had its time.
+        """
+        now = self.now()
+        if self._timer_at is not None and self._timer_at <= now:
+            self._timer_at = None
+            if not isinstance(event, TimerFired):
+                self._drive(TimerFired(), None, now)
+        self._drive(event, answer, now)
+
+    def _drive(self, event: Event, answer: Answer | None, now: int) -> None:
         self.answer = answer
         try:
-            for effect in self.driver.handle(event, self.now()):
+            for effect in self.driver.handle(event, now):
                 self._carry_out(effect)
         except PeerError as error:
             self._on_peer_error(error)
@@ -136,7 +148,6 @@ class Loop:
     def _due(self) -> Iterable[Callable[[], None]]:
         now = self.now()
         if self._timer_at is not None and now >= self._timer_at:
-            self._timer_at = None
             yield lambda: self.handle(TimerFired())
         while self._later and self._later[0][0] <= now:
             yield heapq.heappop(self._later)[2]

@@ -9,6 +9,7 @@ supervisor is gone, or when a driver breaks one of its own rules, with the story
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -160,6 +161,8 @@ def main(arguments: list[str]) -> int:
     host = ProcessHost(deployment, name)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: host.stopping.set())
+    # kill -USR1 writes what every thread is doing into the log.
+    faulthandler.register(signal.SIGUSR1)
     parent = os.getppid()
     try:
         host.start()

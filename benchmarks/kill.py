@@ -1,0 +1,100 @@
+"""Five hundred kills: the stable stream of a chain of three fragments must not show them.
+
+    make bench BENCH=kill               500 kills, hours of restarts in some 25 minutes
+    make bench BENCH=kill ARGS=--quick  40 kills
+
+The example deployment runs as real processes; entry point, replicas and client are killed with
+SIGKILL at random moments, restarted by the supervisor, while a producer goes on sending. At the
+end the client's file is compared byte by byte with an undisturbed run over the same tuples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.machine import describe_machine
+from holdfast.deployment import load_deployment
+from holdfast.runtime.networks import load_network
+from holdfast.testing.deployed import Killer, Load, expected_file, supervised, wait_for_lines
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "deployment"
+
+
+def readings(first: int, count: int) -> pa.Table:
+    """Tuples that depend on their numbers only."""
+    random = np.random.default_rng(first)
+    return pa.table(
+        {
+            "number": np.arange(first, first + count),
+            "server": random.integers(0, 4, count),
+            "cpu": random.random(count) - 0.05,
+        }
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="40 kills")
+    parser.add_argument("--kills", type=int, default=None)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="leave the directory behind")
+    options = parser.parse_args(arguments)
+    kills = options.kills or (40 if options.quick else 500)
+    replica = max(1, kills // 10)
+    times = {
+        "worker": replica,
+        "entry-load": (kills - replica) // 2,
+        "recorder": kills - replica - (kills - replica) // 2,
+    }
+    directory = Path(tempfile.mkdtemp(prefix="holdfast-kill-"))
+    for name in ("network.py", "deployment.toml"):
+        shutil.copy(EXAMPLE / name, directory / name)
+    deployment = load_deployment(directory / "deployment.toml")
+    started = time.monotonic()
+
+    def tell(text: str) -> None:
+        print(f"{time.monotonic() - started:7.1f} s  {text}", file=sys.stderr, flush=True)
+
+    with supervised(deployment, tell) as supervisor:
+        load = Load(deployment, "load", readings)
+        Killer(supervisor, options.seed).kill(times, (0.05, 3.0))
+        sent = load.stop()
+        killed_s = time.monotonic() - started
+        tell(f"{kills} kills, {sent:,} tuples sent and durable")
+        network = load_network(deployment.network, "local[2]", {})
+        expected = expected_file(network, deployment, "busy")
+        found = deployment.data / "busy.jsonl"
+        wait_for_lines(supervisor, found, expected.count("\n"), 600.0)
+        time.sleep(1.0)
+    identical = found.read_text() == expected
+    tell(f"{expected.count(chr(10)):,} results, identical: {identical}")
+    if identical and not options.keep:
+        shutil.rmtree(directory, ignore_errors=True)
+    else:
+        tell(f"see {directory}")
+    figures = {
+        "bench": "kill",
+        "kills": kills,
+        "killed": times,
+        "tuples": sent,
+        "results": expected.count("\n"),
+        "identical": identical,
+        "kill_seconds": round(killed_s, 1),
+        "seconds": round(time.monotonic() - started, 1),
+        "machine": describe_machine(),
+    }
+    print(json.dumps(figures))
+    return 0 if identical else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""Runs a deployment, kills its processes at random, and compares what its client holds.
+
+    with supervised(deployment) as supervisor:
+        load = Load(deployment, "load", make)
+        Killer(supervisor, seed).kill({"entry-load": 5, "worker": 2}, (0.1, 1.5))
+        sent = load.stop()
+
+The expected file of a client is computed by ``undisturbed`` from what the entry points logged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.connect.json_values import json_lines
+from holdfast.deployment import Deployment
+from holdfast.frames import SEQ, STIME
+from holdfast.network import Network
+from holdfast.producer import Producer
+from holdfast.runtime.addresses import Addresses
+from holdfast.runtime.supervisor import Supervisor, node_status
+from holdfast.testing.undisturbed import logged_tuples, undisturbed
+
+READY_SECONDS = 120.0
+
+MakeRows = Callable[[int, int], pa.Table]
+
+
+@contextmanager
+def supervised(
+    deployment: Deployment, tell: Callable[[str], None] = lambda text: None
+) -> Iterator[Supervisor]:
+    """The deployment, running and watched."""
+    supervisor = Supervisor(deployment, tell)
+    thread = threading.Thread(target=supervisor.run, daemon=True)
+    try:
+        supervisor.start()
+        supervisor.wait_ready(READY_SECONDS)
+        thread.start()
+        yield supervisor
+    finally:
+        supervisor.request_stop()
+        if thread.is_alive():
+            thread.join(5.0)
+        supervisor.stop()
+
+
+class Load:
+    """Sends tuples through a producer, steadily, until it is stopped."""
+
+    def __init__(
+        self, deployment: Deployment, source: str, make: MakeRows, tuples_per_second: int = 2_000
+    ) -> None:
+        """``make(first, count)`` gives the rows from number ``first`` on."""
+        location = Addresses.read(deployment).book(deployment.security.read())
+        self.producer = Producer(source, location[f"entry-{source}"], name="load")
+        self.sent = 0
+        self._make = make
+        self._count = max(1, tuples_per_second // 50)
+        self._stopping = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.wait(0.02):
+                self.producer.send(self._make(self.sent, self._count))
+                self.sent += self._count
+        except BaseException as error:
+            self._failure = error
+
+    def stop(self, timeout_s: float = 90.0) -> int:
+        """Send no more, and wait until everything is durable; how many tuples there are."""
+        self._stopping.set()
+        self._thread.join(timeout_s)
+        if self._failure is not None:
+            raise self._failure
+        self.producer.close(timeout_s)
+        return self.sent
+
+
+class Killer:
+    """Kills processes with SIGKILL at random moments."""
+
+    def __init__(self, supervisor: Supervisor, seed: int) -> None:
+        self._supervisor = supervisor
+        self._random = random.Random(seed)
+
+    def kill(self, times: Mapping[str, int], pause_s: tuple[float, float]) -> None:
+        """Kill each process so many times, in a random order, waiting in between."""
+        plan = [name for name, count in times.items() for _ in range(count)]
+        self._random.shuffle(plan)
+        for name in plan:
+            time.sleep(self._random.uniform(*pause_s))
+            deadline = time.monotonic() + 60.0
+            while not self._supervisor.kill(name):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{name} does not come back")
+                time.sleep(0.02)
+
+
+def expected_file(network: Network, deployment: Deployment, output: str) -> str:
+    """What a client that writes ``output`` as JSON lines must hold, to the byte."""
+    sources = {
+        name: logged_tuples(deployment.data / "processes" / spec.process / "streams" / name)
+        for name, spec in deployment.sources.items()
+    }
+    table = undisturbed(network, sources)[output]
+    ids = pa.array(np.arange(table.num_rows, dtype=np.int64))
+    own = table.drop_columns(["stime", "tmax"])
+    schema = pa.schema([SEQ, STIME, *own.schema])
+    return json_lines(pa.table([ids, table["stime"], *own.columns], schema=schema))
+
+
+def wait_for_lines(
+    supervisor: Supervisor, path: Path, count: int, timeout_s: float, stalled_s: float = 45.0
+) -> None:
+    """Until the file has ``count`` lines; if it stalls, every process writes down why."""
+    deadline = time.monotonic() + timeout_s
+    have, grew = -1, time.monotonic()
+    while True:
+        lines = path.read_bytes().count(b"\n") if path.exists() else 0
+        if lines >= count:
+            return
+        if lines > have:
+            have, grew = lines, time.monotonic()
+        if time.monotonic() > deadline or time.monotonic() - grew > stalled_s:
+            raise TimeoutError(f"{lines} of {count} lines came\n{_look_into(supervisor)}")
+        time.sleep(0.1)
+
+
+def _look_into(supervisor: Supervisor) -> str:
+    """What every node says, and, in the logs, what every thread does."""
+    deployment = supervisor.deployment
+    for name in deployment.processes:
+        pid = supervisor.pid(name)
+        if pid is not None:
+            os.kill(pid, signal.SIGUSR1)
+    return json.dumps(node_status(deployment, list(deployment.endpoints)), indent=1)
