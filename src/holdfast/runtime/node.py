@@ -63,6 +63,7 @@ class Node:
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         """``consumers`` are those whose acknowledgements count, for each stream served."""
+        place.security.check_binding(place.host)
         self.name = name
         self.place = place
         self.journal = Journal(name)

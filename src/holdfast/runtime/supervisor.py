@@ -205,6 +205,11 @@ class Supervisor:
         """The process id of a process, if it runs."""
         return self._children[name].pid
 
+    def uptime(self, name: str) -> float:
+        """For how many seconds a process has been running."""
+        child = self._children[name]
+        return 0.0 if child.popen is None else time.monotonic() - child.started
+
     def restarts(self, name: str) -> int:
         return self._children[name].restarts
 

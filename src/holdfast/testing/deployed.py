@@ -104,8 +104,10 @@ class Killer:
         self._random.shuffle(plan)
         for name in plan:
             time.sleep(self._random.uniform(*pause_s))
+            # Some are killed while they start, most while they work.
+            uptime_s = self._random.choice([0.5, 2.0, 2.5, 3.0])
             deadline = time.monotonic() + 60.0
-            while not self._supervisor.kill(name):
+            while self._supervisor.uptime(name) < uptime_s or not self._supervisor.kill(name):
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"{name} does not come back")
                 time.sleep(0.02)

@@ -1,0 +1,66 @@
+"""An entry point in this process, for tests of the transport."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from holdfast.core.entry import EntrySettings
+from holdfast.flight.security import Security
+from holdfast.operators import SourceOperator
+from holdfast.runtime.entry_node import EntryNode
+from holdfast.runtime.node import Place
+from holdfast.spark.engine import input_schema
+
+COLUMNS = StructType([StructField("number", LongType()), StructField("text", StringType())])
+LOAD = SourceOperator("load", "source 'load'", (), COLUMNS, "main", None, ())
+
+
+def fail(error: BaseException) -> None:
+    raise AssertionError("a node broke") from error
+
+
+def make_entry(
+    directory: Path,
+    security: Security | None = None,
+    port: int = 0,
+    host: str = "127.0.0.1",
+    operator: SourceOperator = LOAD,
+    consumers: tuple[str, ...] = ("reader",),
+) -> EntryNode:
+    return EntryNode(
+        EntrySettings("entry-load", "load", consumers, boundary_interval_us=20_000),
+        operator,
+        input_schema(operator),
+        None,
+        200_000,
+        directory,
+        Place(host, port, {}, security or Security()),
+        fail,
+    )
+
+
+@contextmanager
+def entry_point(
+    directory: Path, security: Security | None = None, port: int = 0
+) -> Iterator[EntryNode]:
+    """A running entry point of the stream "load"."""
+    node = make_entry(directory, security, port)
+    node.start()
+    try:
+        yield node
+    finally:
+        node.stop()
+
+
+def location(node: EntryNode) -> str:
+    return node.place.security.location("127.0.0.1", node.port)
+
+
+def numbers(first: int, count: int) -> pa.Table:
+    listed = list(range(first, first + count))
+    return pa.table({"number": listed, "text": [f"tuple {each}" for each in listed]})

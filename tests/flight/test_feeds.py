@@ -1,0 +1,80 @@
+"""A slow subscriber costs a queue, and nobody else anything."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from holdfast.blocks import Block
+from holdfast.core.frame import Header, Kind
+from holdfast.core.messages import FeedFrames, StreamFrame, SubscribeRefused
+from holdfast.flight import feeds
+from holdfast.flight.feeds import Feeds
+
+SCHEMA = pa.schema([("number", pa.int64())])
+
+
+class Call:
+    """A call that is never cancelled."""
+
+    def is_cancelled(self) -> bool:
+        return False
+
+
+def message(seq: int, count: int) -> FeedFrames:
+    block = Block(pa.record_batch({"number": list(range(count))}))
+    header = Header(Kind.STABLE, seq * count, count, 1, 2, 2)
+    mark = Header(Kind.BOUNDARY, (seq + 1) * count, 0, 3, 3, 3)
+    return FeedFrames(5, seq, (StreamFrame(header, block), StreamFrame(mark)))
+
+
+def test_frames_go_out_in_order_marks_as_empty_batches() -> None:
+    found = Feeds("p")
+    feed = found.open("c", 5, SCHEMA)
+    assert found.deliver("c", message(0, 10))
+    batches = feed.batches(Call())
+    data, metadata = next(batches)
+    assert (data.num_rows, b'"left": 1' in metadata) == (10, True)
+    mark, metadata = next(batches)
+    assert (mark.num_rows, b'"left": 0' in metadata) == (0, True)
+
+
+def test_a_full_queue_ends_the_feed_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "QUEUE_BYTES", 2_000)
+    found = Feeds("p")
+    slow, quick = found.open("slow", 5, SCHEMA), found.open("quick", 5, SCHEMA)
+    reading = quick.batches(Call())
+    taken = 0
+    for seq in range(10):
+        found.deliver("slow", message(seq, 100))
+        assert found.deliver("quick", message(seq, 100))
+        next(reading), next(reading)
+        taken += 1
+    assert taken == 10
+    assert slow.ended is not None
+    assert "slow fell behind" in slow.ended
+    with pytest.raises(flight.FlightServerError, match="p ended the feed: slow fell behind"):
+        next(slow.batches(Call()))
+
+
+def test_what_a_subscriber_lacks_may_be_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "QUEUE_BYTES", 2_000)
+    found = Feeds("p")
+    feed = found.open("c", 5, SCHEMA)
+    assert found.deliver("c", message(0, 100_000))
+    assert next(feed.batches(Call()))[0].num_rows == 100_000
+
+
+def test_a_refusal_is_one_batch_and_the_end() -> None:
+    found = Feeds("p")
+    feed = found.open("c", 5, SCHEMA)
+    assert found.deliver("c", SubscribeRefused(5, "recovering"))
+    assert list(feed.batches(Call())) == []
+    refusal = feed.refusal()
+    assert refusal is not None
+    assert refusal[1] == b'{"refused": "recovering"}'
+
+
+def test_nobody_is_sent_what_nobody_asked_for() -> None:
+    assert not Feeds("p").deliver("c", message(0, 1))

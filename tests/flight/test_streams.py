@@ -1,0 +1,191 @@
+"""Streams over Flight: followed, resumed, restarted; and who is not let in."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pyarrow.flight as flight
+import pytest
+
+from holdfast.client import Boundary, Client, ClientError, Tuples, read_until
+from holdfast.flight import peers, security
+from holdfast.flight.security import Security, SecurityError
+from holdfast.producer import Producer, ProducerError
+from tests.flight.nodes import entry_point, location, make_entry, numbers
+
+
+def test_what_is_sent_is_read_in_order(tmp_path: Path) -> None:
+    with entry_point(tmp_path) as node:
+        with (
+            Producer("load", location(node), name="p", batch_tuples=100) as producer,
+            Client("load", {"entry-load": location(node)}, name="reader") as client,
+        ):
+            for first in range(0, 1_000, 50):
+                producer.send(numbers(first, 50))
+            assert producer.flush() == 1_000
+            view = read_until(client, 1_000, 20.0)
+        assert view.stable["number"].to_pylist() == list(range(1_000))
+        assert view.stable["text"][999].as_py() == "tuple 999"
+        assert view.tentative is None
+
+
+def test_a_client_resumes_where_it_stopped(tmp_path: Path) -> None:
+    with entry_point(tmp_path) as node:
+        with Producer("load", location(node), name="p") as producer:
+            producer.send(numbers(0, 300))
+        with Client("load", {"entry-load": location(node)}, next_id=250) as client:
+            view = read_until(client, 300, 20.0)
+        assert view.stable["number"].to_pylist() == list(range(250, 300))
+
+
+def test_boundaries_come_though_nobody_sends(tmp_path: Path) -> None:
+    with entry_point(tmp_path) as node:
+        with Client("load", {"entry-load": location(node)}) as client:
+            found = []
+            while len(found) < 5:
+                event = client.read(10.0)
+                assert isinstance(event, Boundary)
+                found.append(event.stime)
+        assert found == sorted(set(found))
+
+
+def test_an_entry_point_restarts_without_reusing_or_skipping_an_id(tmp_path: Path) -> None:
+    with entry_point(tmp_path) as node:
+        port, place = node.port, location(node)
+        producer = Producer("load", place, name="p")
+        producer.send(numbers(0, 100))
+        producer.flush()
+        client = Client("load", {"entry-load": place}, name="reader")
+    producer.send(numbers(100, 50))  # while it is down
+    with entry_point(tmp_path, port=port) as node:
+        assert producer.flush() == 150
+        view = read_until(client, 150, 20.0)
+        assert view.stable["number"].to_pylist() == list(range(150))
+        producer.close()
+        client.close()
+
+
+def test_a_producer_learns_how_far_it_got(tmp_path: Path) -> None:
+    with entry_point(tmp_path) as node:
+        with Producer("load", location(node), name="p") as producer:
+            producer.send(numbers(0, 70))
+        with Producer("load", location(node), name="q") as other:
+            assert other.tuples == 0
+            other.send(numbers(0, 5))
+    with entry_point(tmp_path) as node, Producer("load", location(node), name="p") as again:
+        assert again.tuples == 70
+        again.send(numbers(70, 1))
+        assert again.flush() == 71
+        assert node.entry.served.next_id == 76
+
+
+def test_a_batch_sent_twice_is_taken_once(tmp_path: Path) -> None:
+    with entry_point(tmp_path) as node:
+        with Producer("load", location(node), name="p") as producer:
+            producer.send(numbers(0, 10))
+            producer.flush()
+            # As if the acknowledgement had been lost.
+            producer._sequence, producer._sent_tuples = 0, 0
+            producer.send(numbers(0, 10))
+            producer.flush()
+        assert node.entry.served.next_id == 10
+
+
+def test_rows_that_do_not_fit_are_refused_and_the_rest_goes_on(tmp_path: Path) -> None:
+    with entry_point(tmp_path) as node:
+        with Producer("load", location(node), name="p") as producer:
+            with pytest.raises(Exception, match="'text'"):
+                producer.send(numbers(0, 2).drop_columns(["text"]))
+            producer.send([{"number": 7, "text": "seven"}])
+            assert producer.flush() == 1
+
+
+def test_a_client_that_is_not_named_holds_nothing_back(tmp_path: Path) -> None:
+    with entry_point(tmp_path) as node:
+        with Producer("load", location(node), name="p") as producer:
+            producer.send(numbers(0, 10))
+        for name in ("stranger", "reader"):
+            with Client("load", {"entry-load": location(node)}, name=name) as client:
+                read_until(client, 10, 20.0)
+                while not isinstance(client.read(5.0), Boundary):
+                    pass
+                trimmed = node.entry.served.first_id
+                assert trimmed == 0 or name == "reader"
+
+
+# -- who is not let in ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("token", "what"), [(None, "no token"), ("b", "the wrong token")])
+def test_a_wrong_token_is_refused(tmp_path: Path, token: str | None, what: str) -> None:
+    with entry_point(tmp_path, Security(token="a")) as node:
+        wrong = Security(token=token)
+        with Client("load", {"entry-load": location(node)}, name="c", security=wrong) as client:
+            with pytest.raises(ClientError, match=f"entry-load refuses c: it sent {what}"):
+                client.read(10.0)
+        with pytest.raises(ProducerError, match=f"entry-load refuses p: it sent {what}"):
+            Producer("load", location(node), name="p", security=wrong)
+        right = Security(token="a")
+        with Client("load", {"entry-load": location(node)}, security=right) as client:
+            assert isinstance(client.read(10.0), Boundary)
+
+
+def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with entry_point(tmp_path) as node:
+        with monkeypatch.context() as patch:
+            patch.setattr(security, "PROTOCOL", 99)
+            headers = Security().headers("c")
+        call = flight.FlightCallOptions(timeout=5, headers=headers)
+        with peers.connect(location(node), Security()) as client:
+            with pytest.raises(
+                flight.FlightServerError, match="entry-load speaks protocol 1, c speaks 99"
+            ):
+                list(client.do_action(flight.Action("status", b""), call))
+
+
+def test_an_unknown_stream_is_named(tmp_path: Path) -> None:
+    with entry_point(tmp_path) as node:
+        with Client("lode", {"entry-load": location(node)}) as client:
+            with pytest.raises(ClientError, match="entry-load serves no stream 'lode'"):
+                client.read(10.0)
+
+
+def test_listening_for_others_needs_token_and_tls(tmp_path: Path) -> None:
+    with pytest.raises(SecurityError, match="a token and TLS is missing"):
+        make_entry(tmp_path / "a", host="0.0.0.0")
+    with pytest.raises(SecurityError, match="TLS is missing"):
+        make_entry(tmp_path / "b", Security(token="a"), host="0.0.0.0")
+
+
+def test_tls(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    try:
+        subprocess.run([*command, *names, *files], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("there is no openssl to make a certificate with")
+    both = Security.read("a", certificate, key, certificate)
+    with entry_point(tmp_path / "entry", both) as node:
+        assert location(node).startswith("grpc+tls://")
+        with (
+            Producer("load", location(node), name="p", security=both) as producer,
+            Client("load", {"entry-load": location(node)}, security=both) as client,
+        ):
+            producer.send(numbers(0, 3))
+            assert read_until(client, 3, 20.0).stable.num_rows == 3
+
+
+def test_tuples_have_the_stream_s_columns(tmp_path: Path) -> None:
+    with entry_point(tmp_path) as node:
+        with (
+            Producer("load", location(node), name="p") as producer,
+            Client("load", {"entry-load": location(node)}) as client,
+        ):
+            producer.send(numbers(0, 3))
+            while not isinstance(event := client.read(10.0), Tuples):
+                pass
+        assert event.stable
+        assert event.table.column_names == ["stime", "tmax", "number", "text"]

@@ -1,0 +1,74 @@
+"""What goes over the wire comes back the same, and nothing else is taken."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.frame import Header, Kind
+from holdfast.core.messages import (
+    HeartbeatReply,
+    HeartbeatRequest,
+    Message,
+    PostponeAnswer,
+    PostponeRelease,
+    PostponeReply,
+    PostponeRequest,
+    StreamReport,
+    StreamState,
+    Subscribe,
+    SubscribeRefused,
+    Unsubscribe,
+)
+from holdfast.flight.wire import (
+    WireError,
+    decode_message,
+    decode_metadata,
+    encode_header,
+    encode_message,
+    encode_refusal,
+)
+
+MESSAGES: list[Message] = [
+    HeartbeatRequest(("a", "b"), (("a", 4), ("b", 5)), (7, 8), 9),
+    HeartbeatReply((StreamReport("a", StreamState.UP_FAILURE, 1, 2),), ((7, 3),)),
+    Subscribe("a", 7, 100, 2**60),
+    SubscribeRefused(7, "recovering"),
+    Unsubscribe(7),
+    PostponeRequest(3),
+    PostponeReply(3, PostponeAnswer.GRANTED),
+    PostponeRelease(3),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda each: type(each).__name__)
+def test_messages_come_back_the_same(message: Message) -> None:
+    assert decode_message(encode_message(message)) == message
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x80\x04\x95",
+        b"[]",
+        b'{"type": "Subscribe"}',
+        b'{"type": "Shutdown", "now": true}',
+        b'{"type": "Unsubscribe", "feed": "seven"}',
+        b'{"type": "PostponeReply", "round": 1, "answer": "perhaps"}',
+    ],
+)
+def test_anything_else_is_refused(data: bytes) -> None:
+    with pytest.raises(WireError, match="not a message"):
+        decode_message(data)
+
+
+def test_headers_come_back_the_same() -> None:
+    header = Header(Kind.STABLE, 4711, 300, 1_000_000, 2_000_000, 2_000_000)
+    found = decode_metadata(encode_header(12, 3, 1, header))
+    assert found == {"feed": 12, "seq": 3, "left": 1, "header": header}
+    assert decode_metadata(encode_refusal("recovering")) == {"refused": "recovering"}
+
+
+def test_a_header_that_cannot_be_is_refused() -> None:
+    with pytest.raises(WireError, match="not a frame"):
+        decode_metadata(b'{"feed": 1, "seq": 0, "left": 0, "header": [99, 0, 0, 0, 0, 0]}')

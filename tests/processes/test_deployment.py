@@ -1,0 +1,87 @@
+"""Deployment files: what they mean, and what is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.settings import Policy, Reconcile
+from holdfast.deployment import Deployment, DeploymentError, load_deployment
+
+GOOD = """
+name = "monitoring"
+network = "network.py"
+
+[timing]
+delay = "2 seconds"
+alpha = 0.8
+checkpoint = "500 ms"
+
+[sources.load]
+from = "rate:100"
+listen = "127.0.0.1:4711"
+
+[fragments.main]
+replicas = 2
+while_failed = "delay"
+reconcile = "undo"
+
+[fragments.tail]
+replicas = ["127.0.0.1:4712"]
+colocate = "small"
+
+[clients.screen]
+output = "busy"
+
+[clients.recorder]
+output = "busy"
+sink = "jsonl:busy.jsonl"
+"""
+
+
+def written(directory: Path, text: str) -> Deployment:
+    (directory / "network.py").write_text("")
+    (directory / "deployment.toml").write_text(text)
+    return load_deployment(directory / "deployment.toml")
+
+
+def test_a_deployment_is_read(tmp_path: Path) -> None:
+    found = written(tmp_path, GOOD)
+    assert found.timing.delay_us == 2_000_000
+    assert found.timing.alpha == 0.8
+    assert found.timing.record_interval_us == 500_000
+    assert found.sources["load"].endpoint.port == 4711
+    main = found.fragments["main"]
+    assert (main.while_failed, main.reconcile) == (Policy.DELAY, Reconcile.UNDO)
+    assert found.processes == {
+        "entry-load": ("entry-load",),
+        "main-1": ("main-1",),
+        "main-2": ("main-2",),
+        "small": ("tail-1",),
+        "recorder": ("recorder",),
+    }
+    assert set(found.endpoints) == {"entry-load", "main-1", "main-2", "tail-1"}
+    assert found.data == tmp_path / "data"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "monitoring"', "name = ", "deployment.toml"),
+        ('network = "network.py"', 'network = "other.py"', "network: there is no file"),
+        ('network = "network.py"', "", "'network' is missing"),
+        ("alpha = 0.8", "alpha = 1.5", "timing: alpha is between 0 and 1"),
+        ("alpha = 0.8", "alhpa = 0.8", "timing: 'alhpa' means nothing here"),
+        ('delay = "2 seconds"', 'delay = "soon"', "timing.delay"),
+        ("replicas = 2", "replicas = 0", "fragments.main.replicas: at least 1"),
+        ("replicas = 2", 'replicas = "two"', "a number or a list of host:port"),
+        ('while_failed = "delay"', 'while_failed = "wait"', "suspend, delay, process"),
+        ('"127.0.0.1:4711"', '"127.0.0.1:port"', "sources.load.listen: write it as host"),
+        ("[clients.screen]", "[clients.main-1]", "two processes have this name"),
+        ('output = "busy"\n\n', "\n", "clients.screen: 'output' is missing"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(DeploymentError, match=message):
+        written(tmp_path, GOOD.replace(old, new))

@@ -1,0 +1,133 @@
+"""The disk of a process: what a crash leaves, and what is made of it."""
+
+from __future__ import annotations
+
+import queue
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from holdfast.blocks import Block
+from holdfast.core.effects import Append
+from holdfast.core.events import Appended, Event
+from holdfast.core.frame import Header, Kind
+from holdfast.core.messages import StreamFrame
+from holdfast.errors import StateError
+from holdfast.frames import TIME, boundary_frame, data_frame, stream_schema
+from holdfast.log import LogOptions, StreamLog
+from holdfast.runtime.ledger import Ledger, Line
+from holdfast.runtime.stream_store import StreamStore
+
+SCHEMA = stream_schema(pa.schema([("number", pa.int64())]))
+
+
+def batch(first: int, count: int) -> pa.RecordBatch:
+    times = pa.array(range(first, first + count)).cast(TIME)
+    return pa.record_batch([times, times, pa.array(range(first, first + count))], schema=SCHEMA)
+
+
+def stable(first: int, count: int) -> StreamFrame:
+    frame = data_frame(Kind.STABLE, first, batch(first, count))
+    return StreamFrame(frame.header, Block(frame.batch))
+
+
+def mark(next_id: int, stime: int) -> StreamFrame:
+    return StreamFrame(Header(Kind.BOUNDARY, next_id, 0, stime, stime, stime))
+
+
+def opened(directory: Path, events: queue.Queue[Event] | None = None) -> StreamStore:
+    post = (events or queue.Queue()).put
+    return StreamStore(directory, {"s": SCHEMA}, LogOptions(), post)
+
+
+def append(store: StreamStore, events: queue.Queue[Event], *frames: StreamFrame) -> None:
+    store.put(Append(1, (("s", frames),)))
+    assert events.get(timeout=10.0) == Appended(1)
+
+
+def torn_log(directory: Path) -> None:
+    """Tuples 0 to 9 with their boundary, and 10 to 14 whose boundary a crash cut off."""
+    with StreamLog.open(directory / "s", SCHEMA) as log:
+        log.append([data_frame(Kind.STABLE, 0, batch(0, 10)), boundary_frame(10, 10)])
+        log.append(data_frame(Kind.STABLE, 10, batch(10, 5)))
+
+
+def test_an_entry_point_completes_what_a_crash_cut_off(tmp_path: Path) -> None:
+    torn_log(tmp_path)
+    store = opened(tmp_path)
+    logged = store.logged("s", complete=True)
+    store.close()
+    assert [frame.header.kind for frame in logged.frames] == [
+        Kind.STABLE,
+        Kind.BOUNDARY,
+        Kind.STABLE,
+        Kind.BOUNDARY,
+    ]
+    last = logged.frames[-1].header
+    assert (last.first_id, last.stime_min) == (15, 10)
+
+
+def test_a_replica_does_not_write_twice_what_it_computes_again(tmp_path: Path) -> None:
+    torn_log(tmp_path)
+    events: queue.Queue[Event] = queue.Queue()
+    store = opened(tmp_path, events)
+    store.logged("s", complete=False)
+    store.start()
+    append(store, events, stable(10, 8), mark(18, 18))
+    store.close()
+    with StreamLog.open(tmp_path / "s", read_only=True) as log:
+        frames = [frame for _, frame in log.replay(from_id=0) if frame.batch is not None]
+    found = [number for frame in frames for number in frame.batch["number"].to_pylist()]
+    assert found == list(range(18))
+    assert [frame.header.first_id for frame in frames] == [0, 10, 15]
+
+
+def test_blocks_that_left_the_memory_are_read_from_the_log(tmp_path: Path) -> None:
+    events: queue.Queue[Event] = queue.Queue()
+    store = opened(tmp_path, events)
+    store.start()
+    frame = stable(0, 100)
+    append(store, events, frame, mark(100, 100))
+    block = frame.block
+    assert isinstance(block, Block)
+    block.forget()
+    assert not block.in_memory
+    assert block.batch()["number"].to_pylist() == list(range(100))
+    store.close()
+
+
+# -- the ledger -------------------------------------------------------------------------
+
+
+def line(first_id: int, count: int, **more: Any) -> Line:
+    return Line(first_id, count, {"next_id": first_id + count}, **more)
+
+
+def test_only_lines_whose_tuples_are_in_the_log_count(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path, 0)
+    ledger.add([line(0, 10, producer="p", sequence=1, tuples=10)])
+    ledger.add([line(10, 5, producer="q", sequence=1, tuples=5)])
+    ledger.add([line(15, 5, producer="p", sequence=2, tuples=15)])
+    ledger.close()
+    with path.open("ab") as file:
+        file.write(b'{"first_id": 20, "cou')  # torn
+    again = Ledger(path, 15)
+    assert again.standing.save == {"next_id": 15}
+    places = {name: place.sequence for name, place in again.standing.producers.items()}
+    assert places == {"p": 1, "q": 1}
+    again.close()
+    third = Ledger(path, 15)
+    assert third.standing == again.standing
+    third.close()
+
+
+def test_a_ledger_that_is_not_the_log_s_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path, 0)
+    ledger.add([line(0, 10)])
+    ledger.close()
+    with pytest.raises(StateError, match="the log beside it is at 12"):
+        Ledger(path, 12)
