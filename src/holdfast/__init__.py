@@ -1,6 +1,7 @@
 """Holdfast: stream processing on Spark that keeps answering while parts of it fail."""
 
 from holdfast.aggregates import Aggregator, aggregate
+from holdfast.client import Client, View
 from holdfast.connect.callback_sink import call
 from holdfast.connect.console_sink import write_console
 from holdfast.connect.csv_source import read_csv
@@ -13,6 +14,7 @@ from holdfast.connect.parquet_source import read_parquet
 from holdfast.connect.socket_source import read_socket
 from holdfast.errors import HoldfastError, InputError, NetworkError, StateError
 from holdfast.network import Network
+from holdfast.producer import Producer
 from holdfast.runtime.reports import RunSummary
 from holdfast.runtime.run import run
 from holdfast.stream import Stream
@@ -22,13 +24,16 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Aggregator",
+    "Client",
     "HoldfastError",
     "InputError",
     "Network",
     "NetworkError",
+    "Producer",
     "RunSummary",
     "StateError",
     "Stream",
+    "View",
     "aggregate",
     "call",
     "count_window",

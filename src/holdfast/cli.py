@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, InputError
+from holdfast.runtime.commands import add_commands
 
 if TYPE_CHECKING:
     from holdfast.network import Network
@@ -54,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--picture", default="holdfast-demo.png", help="where to draw the picture")
     demo.add_argument("--spark-master", metavar="URL", help="default: local[*]")
     demo.set_defaults(command=_demo)
+    add_commands(commands)
     return parser
 
 
