@@ -254,6 +254,15 @@ def test_a_healed_failure_is_skipped_by_a_late_reader_and_told_to_a_live_one(
         assert [f.kind for f in late] == [Kind.STABLE, Kind.STABLE]
 
 
+def test_marks_after_tuples_that_were_taken_back_do_not_stand(tmp_path: Path) -> None:
+    with StreamLog.open(tmp_path, SCHEMA) as log:
+        log.append([stable(0, 3), boundary_frame(3, 4), tentative(3, 3), boundary_frame(6, 9)])
+        log.append([undo_frame(3), boundary_frame(3, 5)])
+        marks = [entry.frame.header.stime_min for entry in log.replay(from_id=3)]
+        assert marks == [4, 5]
+        assert log.last_boundary == 5
+
+
 @pytest.mark.parametrize("take_back", list(TakeBack))
 def test_switching_over_with_tentative_tuples_from_another_replica(
     tmp_path: Path, take_back: TakeBack

@@ -101,9 +101,15 @@ class LogMachine(RuleBasedStateMachine):
         got = seen(self.log.read_backwards(400, before_lsn=lsn))
         assert got == list(enumerate(self.model.frames))[self.log.first_lsn : lsn][::-1]
 
-    @rule(ahead=st.integers(-60, 3), windows=st.booleans())
-    def from_id(self, ahead: int, windows: bool) -> None:
-        from_id = max(self.model.next_id + ahead, 0)
+    @rule(back=st.integers(1, 80), windows=st.booleans())
+    def from_ids(self, back: int, windows: bool) -> None:
+        model = self.model
+        edges = (model.next_id, model.stable_next_id, model.stable_next_id - back)
+        for edge in edges:
+            for from_id in (edge - 1, edge, edge + 1):
+                self.check_from_id(max(from_id, 0), windows)
+
+    def check_from_id(self, from_id: int, windows: bool) -> None:
         if from_id < self.log.first_id:
             with pytest.raises(Trimmed):
                 self.log.follow(from_id=from_id)
@@ -195,8 +201,8 @@ class LogMachine(RuleBasedStateMachine):
 
 TestLogMachine = LogMachine.TestCase
 TestLogMachine.settings = settings(
-    max_examples=120,
-    stateful_step_count=40,
+    max_examples=100,
+    stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

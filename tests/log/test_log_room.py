@@ -152,6 +152,25 @@ def test_a_reader_that_was_trimmed_away_is_told(tmp_path: Path) -> None:
                 drain(as_written)
 
 
+def test_a_reader_skips_what_was_trimmed_if_it_misses_no_stable_tuple(tmp_path: Path) -> None:
+    model = Model()
+    with StreamLog.open(tmp_path, SCHEMA, options=SMALL) as log:
+        log.append(model.stable(3) + model.tentative(5))
+        with log.follow(from_id=0) as reader, log.follow(from_stime=10**6) as searching:
+            assert len(values(drain(reader))) == 8
+            log.append(model.undo(0))
+            for stime in range(80):  # several segments of nothing new
+                log.append(model.boundary_mark(stime))
+            log.trim(3)
+            assert log.first_lsn > 10
+            frames = drain(reader)
+            assert frames[0] == undo_frame(3)  # the log's own is gone
+            assert {frame.kind for frame in frames[1:]} == {Kind.BOUNDARY}
+            log.append(model.stable(2, [5, 10**6]))
+            assert [i for _, i, _ in values(drain(reader))] == [3, 4]
+            assert [i for _, i, _ in values(drain(searching))] == [4]
+
+
 def test_a_full_log_drops_undone_then_tentative_then_refuses(tmp_path: Path) -> None:
     options = replace(SMALL, segment_bytes=4096, max_bytes=20_000)
     with StreamLog.open(tmp_path, SCHEMA, options=options) as log:
