@@ -382,12 +382,14 @@ class Replica:
         return output.reported_state()
 
     def _set_timer(self, now: int, effects: list[Effect]) -> None:
-        times = [self.consumer.next_due, self.manager.deadline, self.appender.retry_at]
+        at = self.consumer.next_due
+        others: tuple[int, ...] = (self.manager.deadline, self.appender.retry_at)
         if self.versions.job is None:
-            times.append(self.sunion.next_deadline())
-            times.append(self._retry_job_at)
-        at = min((one for one in times if one > now), default=FAR_FUTURE)
-        if at != self._timer_at and at != FAR_FUTURE:
+            others += (self.sunion.next_deadline(), self._retry_job_at)
+        for one in others:
+            if now < one < at:
+                at = one
+        if at != self._timer_at and at > now:
             self._timer_at = at
             effects.append(SetTimer(at))
 

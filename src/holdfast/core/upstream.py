@@ -318,12 +318,13 @@ class Upstream(Machine[Following, Trigger]):
     # -- the choice ---------------------------------------------------------------------
 
     def _choose(self, now: int) -> list[UpstreamEffect]:
-        main, corrections, following = self._best_sources()
+        current = self._current()
+        main, corrections, following = self._best_sources(current)
         effects: list[UpstreamEffect] = []
-        before = self._feeds()
-        by_peer = {feed.peer: feed for feed in before}
         peers = (self._peer_of(self.main), self._peer_of(self.corrections))
         if (main, corrections) != peers or following is not self.state:
+            before = self._feeds()
+            by_peer = {feed.peer: feed for feed in before}
             for feed in before:
                 if feed.peer not in (main, corrections):
                     effects.append(Tell(feed.peer, Unsubscribe(feed.id)))
@@ -333,7 +334,7 @@ class Upstream(Machine[Following, Trigger]):
             ]
             self.main, self.corrections = feeds
             self.move(FOUND[following], now, f"{main}, {corrections}")
-        hopeless = not self._current()
+        hopeless = not current
         if hopeless != self.hopeless:
             self.hopeless = hopeless
             effects.append(JudgeSource(hopeless))
@@ -343,15 +344,15 @@ class Upstream(Machine[Following, Trigger]):
     def _peer_of(feed: Feed | None) -> str | None:
         return None if feed is None else feed.peer
 
-    def _best_sources(self) -> tuple[str | None, str | None, Following]:
-        current = self._current()
+    def _best_sources(self, current: list[str]) -> tuple[str | None, str | None, Following]:
         if current:
             return self._pick(self.main, current, stable=True), None, Following.STABLE
+        recent = self._recent()
         live = [
             report_peer
             for report_peer, report in self.reports.items()
             if report.state in (StreamState.UP_FAILURE, StreamState.STABILIZATION)
-            and self._is_recent(report.live_boundary)
+            and report.live_boundary >= recent
         ]
         correcting = [
             report_peer
@@ -375,15 +376,17 @@ class Upstream(Machine[Following, Trigger]):
         return main, corrections, Following.LIVE_AND_CORRECTIONS
 
     def _current(self) -> list[str]:
+        recent = self._recent()
         return [
             peer
             for peer, report in self.reports.items()
-            if report.state is StreamState.STABLE and self._is_recent(report.boundary)
+            if report.state is StreamState.STABLE and report.boundary >= recent
         ]
 
-    def _is_recent(self, boundary: int) -> bool:
-        newest = max(report.live_boundary for report in self.reports.values())
-        return boundary >= newest - self._behind_us
+    def _recent(self) -> int:
+        """A replica that goes at least this far is about as far as anyone."""
+        newest = max((report.live_boundary for report in self.reports.values()), default=0)
+        return newest - self._behind_us
 
     def _pick(self, feed: Feed | None, peers: list[str], stable: bool) -> str | None:
         """The one we have if it is about as far as the best; else the best."""

@@ -114,14 +114,6 @@ def forget_to_undo_at_the_client(original: Any) -> Any:
 # -- which source is followed ---------------------------------------------------------------
 
 
-@mutation(Upstream, "_compare_feeds")
-def never_notice_that_a_subscription_was_lost(original: Any) -> Any:
-    def broken(self: Upstream, peer: str, sent: Any, now: int) -> list[Any]:
-        return []
-
-    return broken
-
-
 @mutation(Upstream, "_reopen")
 def do_not_open_a_broken_feed_again(original: Any) -> Any:
     def broken(self: Upstream, feed: Any, now: int) -> list[Any]:
