@@ -28,7 +28,7 @@ def holdfast(directory: Path, *arguments: str) -> subprocess.CompletedProcess[st
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=200,
         env={**os.environ, "COLUMNS": "100"},
     )
 

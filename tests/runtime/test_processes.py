@@ -51,7 +51,7 @@ def start(directory: Path, *options: str) -> subprocess.Popen[str]:
 
 def wait_until_written(process: subprocess.Popen[str], path: Path, size: int) -> None:
     """Until the output has grown past ``size`` bytes."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not (path.exists() and path.stat().st_size > size):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "nothing was written"
