@@ -10,6 +10,7 @@ import hashlib
 import json
 import random
 import sys
+import unittest.mock
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from holdfast import Network, count_window, window
+from holdfast.spark import engine as engines
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.process_step import ProcessFunction
 from holdfast.spark.session import get_session
@@ -101,9 +103,9 @@ def some_tables(engine: Engine, seed: int, count: int) -> dict[str, pa.Table]:
 
 
 def large_and_small(engine: Engine) -> list[Bucket]:
-    """Buckets below and above the size from which tasks are sharded."""
+    """Four small buckets and a large one between them."""
     small = some_tables(engine, 1, 200)
-    many = [(row[0], f"{row[1]}{row[2] * 31 % 97}", *row[2:]) for row in some_rows(3, 9000)]
+    many = [(row[0], f"{row[1]}{row[2] * 31 % 97}", *row[2:]) for row in some_rows(3, 600)]
     large = {"l": tuples(engine, "l", [(time // 6 + 2 * SECOND, *rest) for time, *rest in many])}
     middle = split(large, [2 * SECOND, 3 * SECOND])
     before = split(small, [0, SECOND, 2 * SECOND])
@@ -111,8 +113,9 @@ def large_and_small(engine: Engine) -> list[Bucket]:
 
 
 def digests(engine: Engine) -> dict[str, str]:
-    """A digest of every output over buckets of both sizes."""
-    outputs = run(engine, large_and_small(engine))
+    """A digest of every output; the large bucket is spread over tasks if there are cores."""
+    with unittest.mock.patch.object(engines, "_ONE_TASK_ROWS", 500):
+        outputs = run(engine, large_and_small(engine))
     return {name: hashlib.sha256(ipc_bytes(table)).hexdigest() for name, table in outputs.items()}
 
 
