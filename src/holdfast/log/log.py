@@ -347,9 +347,10 @@ class StreamLog:
                 self._syncer.stop()
                 if store.broken is None:
                     self._syncer.sync()
-                    self._writer.close()
+                    self._writer.release_reserve()
                     self._syncer.save_last_index()
             finally:
+                self._writer.close()
                 self._syncer.close()
                 os.close(self._lock_fd)
 

@@ -194,11 +194,9 @@ def _decide(recovered: Recovered, lost: TailCut, was_durable: bool) -> None:
 
 def settle(files: Files, directory: Path, recovered: Recovered) -> None:
     """Makes the directory hold what was recovered and nothing else, durably."""
+    known = {segment.index_path.name for segment in recovered.segments}
     for name in files.names(directory):
-        orphan = name.endswith(INDEX_SUFFIX) and not any(
-            s.index_path.name == name for s in recovered.segments
-        )
-        if name.endswith(".tmp") or orphan:
+        if name.endswith(".tmp") or (name.endswith(INDEX_SUFFIX) and name not in known):
             files.remove(directory / name)
     for segment in recovered.obsolete:
         files.remove(segment.path)

@@ -49,7 +49,7 @@ class Writer:
         start = start or sealed.tail
         header = replace(sealed.header, start=start, synced_lsn=store.synced_lsn, generation=0)
         try:
-            self._release_reserve()
+            self.release_reserve()
             segment, fd = create_segment(
                 self._files, store.directory, header, store.options.index_bytes
             )
@@ -110,7 +110,8 @@ class Writer:
             ) from error
         self._reserved_to = self.segment.end
 
-    def _release_reserve(self) -> None:
+    def release_reserve(self) -> None:
+        """Gives back what was reserved and not used."""
         if self._reserved_to > self.segment.end:
             self._files.truncate(self.fd, self.segment.end)
             self._reserved_to = self.segment.end
@@ -127,8 +128,4 @@ class Writer:
         )
 
     def close(self) -> None:
-        """Gives back what was reserved and not used, and closes the file."""
-        try:
-            self._release_reserve()
-        finally:
-            self._files.close(self.fd)
+        self._files.close(self.fd)
