@@ -56,8 +56,11 @@ def main(arguments: list[str] | None = None) -> int:
         "recorder": kills - replica - (kills - replica) // 2,
     }
     directory = Path(tempfile.mkdtemp(prefix="holdfast-kill-"))
-    for name in ("network.py", "deployment.toml"):
-        shutil.copy(EXAMPLE / name, directory / name)
+    shutil.copy(EXAMPLE / "network.py", directory / "network.py")
+    # The oracle needs every tuple.
+    text = (EXAMPLE / "deployment.toml").read_text()
+    text = text.replace("[sources.load]", "[sources.load]\nkeep = true")
+    (directory / "deployment.toml").write_text(text)
     deployment = load_deployment(directory / "deployment.toml")
     started = time.monotonic()
 

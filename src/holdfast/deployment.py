@@ -54,11 +54,16 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """One entry point. ``reads`` is a source as ``--source`` has it, or None for producers."""
+    """One entry point.
+
+    reads  a source as ``--source`` has it, or None for producers.
+    keep   keep every tuple in its log, though everybody has acknowledged it.
+    """
 
     name: str
     endpoint: Endpoint
     reads: str | None = None
+    keep: bool = False
 
     @property
     def process(self) -> str:
@@ -230,12 +235,13 @@ class _Reader:
 
     def _source(self, name: str, found: dict[str, Any]) -> SourceSpec:
         where = f"sources.{name}"
-        self._table(where, found, "from", "listen")
+        self._table(where, found, "from", "listen", "keep")
         reads = found.get("from")
         return SourceSpec(
             name,
             self._endpoint(f"{where}.listen", found.get("listen", _LOOPBACK)),
             None if reads in (None, "producer", "producers") else str(reads),
+            bool(found.get("keep", False)),
         )
 
     def _fragment(self, name: str, found: dict[str, Any]) -> FragmentSpec:

@@ -12,6 +12,7 @@ import pytest
 from holdfast.client import Boundary, Client, ClientError, Tuples, View, read_until
 from holdfast.flight import peers, security
 from holdfast.flight.security import Security, SecurityError
+from holdfast.log import DiskFull
 from holdfast.producer import Producer, ProducerError
 from tests.flight.nodes import entry_point, location, make_entry, numbers
 
@@ -107,6 +108,34 @@ def test_rows_that_do_not_fit_are_refused_and_the_rest_goes_on(tmp_path: Path) -
             producer.send(numbers(0, 2).drop_columns(["text"]))
         producer.send([{"number": 7, "text": "seven"}])
         assert producer.flush() == 1
+
+
+def test_a_full_disk_delays_tuples_and_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with entry_point(tmp_path) as node:
+        log = node.store.logs["load"]
+        works, failures = log.append, []
+
+        def full(frames: Any) -> Any:
+            if len(failures) < 5:
+                failures.append(frames)
+                raise DiskFull("no room")
+            return works(frames)
+
+        with (
+            Producer("load", location(node), name="p", batch_tuples=10) as producer,
+            Client("load", {"entry-load": location(node)}) as client,
+        ):
+            producer.send(numbers(0, 30))
+            producer.flush()
+            monkeypatch.setattr(log, "append", full)
+            for first in range(30, 200, 10):
+                producer.send(numbers(first, 10))
+            assert producer.flush() == 200
+            view = read_until(client, 200, 20.0)
+        assert len(failures) == 5
+        assert column(view, "number") == list(range(200))
 
 
 def test_a_client_that_is_not_named_holds_nothing_back(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from holdfast.connect.parquet_source import read_parquet
 from holdfast.connect.sink import Sink
 from holdfast.connect.socket_source import read_socket
 from holdfast.connect.source import Source
+from holdfast.connect.upsert_sink import write_sqlite
 from holdfast.errors import InputError
 
 _SOURCES: Mapping[str, Callable[..., Source]] = {
@@ -30,6 +31,7 @@ _SINKS: Mapping[str, Callable[..., Sink]] = {
     "console": lambda _="", **options: write_console(**options),
     "jsonl": write_jsonl,
     "parquet": write_parquet,
+    "sqlite": write_sqlite,
 }
 
 

@@ -28,7 +28,7 @@ import pyarrow.flight as flight
 
 from holdfast.blocks import Block
 from holdfast.connect.source import Source
-from holdfast.core.effects import AcceptTuples, Append, Effect, RefuseBatch
+from holdfast.core.effects import AcceptTuples, Append, Effect, RefuseBatch, TrimLog
 from holdfast.core.entry import EntryPoint, EntrySettings
 from holdfast.core.events import Event, SourceBatch
 from holdfast.errors import HoldfastError
@@ -62,15 +62,20 @@ class EntryNode(Node):
         directory: Path,
         place: Place,
         on_fatal: Callable[[BaseException], None],
+        keep: bool = False,
         log_options: LogOptions = LOG_OPTIONS,
     ) -> None:
-        """``schema`` is the engine's for the source; without ``source``, producers push."""
+        """``schema`` is the engine's for the source; without ``source``, producers push.
+
+        ``keep``: never trim the log.
+        """
         stream = settings.stream
         served = pa.schema([field for field in schema if field.name != SEQ.name])
         consumers = {stream: settings.consumers}
         super().__init__(settings.address, place, {stream: served}, consumers, on_fatal)
         self.stream = stream
         self._source = source
+        self._keep = keep
         self.store = StreamStore(
             directory / "streams",
             {stream: served},
@@ -178,6 +183,8 @@ class EntryNode(Node):
         match effect:
             case AcceptTuples(next_id):
                 self._accepted(next_id)
+            case TrimLog() if self._keep:
+                pass
             case RefuseBatch(_, reason):
                 if not self._retrying:
                     self.journal.write("offering again", level="warning", reason=reason)

@@ -100,6 +100,7 @@ class ProcessHost:
             self._directory(node),
             self._place(node),
             self.fatal,
+            spec.keep,
         )
 
     def _client(self, node: str) -> Hosted:

@@ -9,7 +9,7 @@
       processes/NODE/      the logs and states of each node
 
 A process that dies is started again at once the first time, then after pauses that double up to
-five seconds; a process that stayed up for ten seconds starts afresh. Each process leads a
+five seconds; after one that stayed up for two seconds they start afresh. Each process leads a
 process group of its own, with its JVM in it, so that killing it kills all of it.
 """
 
@@ -37,7 +37,7 @@ from holdfast.runtime.planning import Topology, is_planned, read_plan
 
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
-STAYED_UP_SECONDS = 10.0
+STAYED_UP_SECONDS = 2.0
 _STOP_SECONDS = 15.0
 
 Tell = Callable[[str], None]
@@ -77,6 +77,9 @@ class Supervisor:
 
     def start(self) -> None:
         """Plan the network if that was not done, choose ports, start every process."""
+        security = self.deployment.security.read()
+        for endpoint in self.deployment.endpoints.values():
+            security.check_binding(endpoint.host)
         self.deployment.data.mkdir(parents=True, exist_ok=True)
         self._take_lock()
         (self.deployment.data / "logs").mkdir(exist_ok=True)
@@ -117,9 +120,6 @@ class Supervisor:
                 )
         # Whatever does not fit is said here, before anything starts.
         Topology(self.deployment, read_plan(self.deployment))
-        security = self.deployment.security.read()
-        for endpoint in self.deployment.endpoints.values():
-            security.check_binding(endpoint.host)
 
     def _spawn(self, child: Child) -> None:
         log = (self.deployment.data / "logs" / f"{child.name}.log").open("ab")
