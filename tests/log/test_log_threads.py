@@ -201,7 +201,7 @@ def test_a_slow_reader_costs_no_memory_and_holds_nobody_up(memory_path: Path) ->
                 most = max(most, pa.total_allocated_bytes() - before)
             assert reader.behind >= 80
             reader.close()
-        assert most < 5 * 5 << 20  # a piece or two for each reader
+        assert most < 5 * 3 << 20  # a piece or two for each reader
 
 
 def test_waiting_is_bounded_and_can_be_stopped(memory_path: Path) -> None:

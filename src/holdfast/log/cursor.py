@@ -21,7 +21,7 @@ from holdfast.log.scan import next_read_bytes
 from holdfast.log.segment import Segment
 from holdfast.log.store import Place, Store
 
-CHUNK_BYTES = 2 << 20
+CHUNK_BYTES = 1 << 20
 
 
 class Cursor:
