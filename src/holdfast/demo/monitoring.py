@@ -16,7 +16,7 @@ from holdfast.windows import window
 REGIONS = ("america", "asia", "europe")
 LOAD = "at timestamp, server string, region string, cpu double"
 LATENCY = "at timestamp, origin string, origin_region string, server string, latency_ms double"
-BUCKET = "250 ms"
+BUCKET = "500 ms"
 SLOW_MS = 250
 BUSY_CPU = 0.8
 
