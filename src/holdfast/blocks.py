@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from holdfast.core.frame import Kind
-from holdfast.log import StreamLog, Trimmed
+from holdfast.log import Reader, StreamLog, Trimmed
 
 Load = Callable[[], pa.RecordBatch]
 
@@ -71,25 +71,72 @@ class Memory:
                 oldest.forget()
 
 
-def load_from(log: StreamLog, first_id: int, count: int) -> pa.RecordBatch:
-    """The stable tuples ``first_id`` to ``first_id + count`` of a log, as one batch."""
-    parts: list[pa.RecordBatch] = []
-    found = 0
-    with log.replay(from_id=first_id) as reader:
-        while found < count:
-            entries = reader.read(timeout_s=1.0)
-            if not entries:
+class Loader:
+    """Reads blocks back from a log; the next one after the last without searching for it."""
+
+    def __init__(self, log: StreamLog) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._reader: Reader | None = None
+        self._read: deque[pa.RecordBatch] = deque()
+        self._next_id = -1
+
+    def load(self, first_id: int, count: int) -> pa.RecordBatch:
+        """The stable tuples ``first_id`` to ``first_id + count``, as one batch."""
+        with self._lock:
+            if first_id != self._next_id:
+                self._open(first_id)
+            found = self._take(count)
+            if sum(part.num_rows for part in found) < count:
+                # At the end the reader had; the log may have grown since.
+                self._open(first_id)
+                found = self._take(count)
+        have = sum(part.num_rows for part in found)
+        if have < count:
+            raise Trimmed(
+                f"{self._log.directory}: of tuples {first_id} to {first_id + count} only {have} "
+                f"are there"
+            )
+        return one_batch(pa.Table.from_batches(found))
+
+    def close(self) -> None:
+        with self._lock:
+            self._close()
+
+    def _open(self, first_id: int) -> None:
+        self._close()
+        self._reader = self._log.replay(from_id=first_id)
+        self._next_id = first_id
+
+    def _close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        self._read.clear()
+        self._next_id = -1
+
+    def _take(self, count: int) -> list[pa.RecordBatch]:
+        found: list[pa.RecordBatch] = []
+        missing = count
+        while missing:
+            if not self._read and not self._read_more():
                 break
-            for _, frame in entries:
-                if frame.batch is not None and frame.kind is Kind.STABLE and found < count:
-                    part = frame.batch.slice(0, count - found)
-                    parts.append(part)
-                    found += part.num_rows
-    if found < count:
-        raise Trimmed(
-            f"{log.directory}: tuples {first_id} to {first_id + count} are not all there any more"
-        )
-    return one_batch(pa.Table.from_batches(parts))
+            part = self._read.popleft()
+            if part.num_rows > missing:
+                self._read.appendleft(part.slice(missing))
+                part = part.slice(0, missing)
+            found.append(part)
+            missing -= part.num_rows
+        self._next_id += count - missing
+        return found
+
+    def _read_more(self) -> bool:
+        assert self._reader is not None
+        entries = self._reader.read(timeout_s=1.0)
+        for _, frame in entries:
+            if frame.kind is Kind.STABLE:
+                self._read.append(frame.batch)
+        return bool(entries)
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -1,6 +1,6 @@
 """Reading an output stream of a running deployment, with its corrections.
 
-    with holdfast.Client("busy", book, name="screen") as client:
+    with holdfast.Client.of("deployment.toml", "busy", name="screen") as client:
         for event in client:
             view.apply(event)
 
@@ -12,6 +12,7 @@ deployment names have not acknowledged; a client acknowledges what it has commit
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import time
@@ -119,6 +120,33 @@ class Client:
             name, producers, security or Security(), self._post, self._problem, self._may_read
         )
         self._loop.start()
+
+    @classmethod
+    def of(
+        cls,
+        deployment: str | os.PathLike[str],
+        stream: str,
+        *,
+        name: str = "client",
+        next_id: int = 0,
+        auto_commit: bool = True,
+    ) -> Client:
+        """A client of a deployment that was started on this machine."""
+        from holdfast.runtime.planning import reach
+
+        found = reach(deployment)
+        if stream not in found.topology.producers:
+            known = sorted(found.topology.producers)
+            raise ClientError(f"{deployment} has no stream {stream!r}; it has {known}")
+        return cls(
+            stream,
+            {process: found.book[process] for process in found.topology.producers[stream]},
+            name=name,
+            next_id=next_id,
+            security=found.security,
+            timing=found.topology.timing,
+            auto_commit=auto_commit,
+        )
 
     # -- reading ------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Handing tuples to an entry point from Python.
 
-    with holdfast.Producer("load", location, name="sensor-7") as producer:
+    with holdfast.Producer.of("deployment.toml", "load", name="sensor-7") as producer:
         producer.send(table)            # batched; returns at once
         producer.flush()                # returns when everything is durable
 
@@ -12,6 +12,7 @@ its old name learns how many of its tuples are durable, ``tuples``, and goes on 
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections import deque
@@ -84,6 +85,17 @@ class Producer:
         self._sent_tuples = self.tuples = int(place["tuples"])
         self._thread = threading.Thread(target=self._run, name=f"producer {name}", daemon=True)
         self._thread.start()
+
+    @classmethod
+    def of(cls, deployment: str | os.PathLike[str], stream: str, *, name: str) -> Producer:
+        """A producer for a deployment that was started on this machine."""
+        from holdfast.runtime.planning import reach
+
+        found = reach(deployment)
+        process = f"entry-{stream}"
+        if process not in found.book:
+            raise ProducerError(f"{deployment} has no source {stream!r}")
+        return cls(stream, found.book[process], name=name, security=found.security)
 
     # -- sending ------------------------------------------------------------------------
 

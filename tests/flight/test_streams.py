@@ -115,7 +115,8 @@ def test_a_full_disk_delays_tuples_and_loses_none(
 ) -> None:
     with entry_point(tmp_path) as node:
         log = node.store.logs["load"]
-        works, failures = log.append, []
+        works = log.append
+        failures: list[Any] = []
 
         def full(frames: Any) -> Any:
             if len(failures) < 5:

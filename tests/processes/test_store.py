@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from holdfast.blocks import Block
+from holdfast.blocks import Block, Loader
 from holdfast.core.effects import Append
 from holdfast.core.events import Appended, Event
 from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import StreamFrame
 from holdfast.errors import StateError
 from holdfast.frames import TIME, boundary_frame, data_frame, stream_schema
-from holdfast.log import LogOptions, StreamLog
+from holdfast.log import LogOptions, StreamLog, Trimmed
 from holdfast.runtime.ledger import Ledger, Line
 from holdfast.runtime.stream_store import StreamStore
 
@@ -99,6 +99,20 @@ def test_blocks_that_left_the_memory_are_read_from_the_log(tmp_path: Path) -> No
     assert not block.in_memory
     assert block.batch()["number"].to_pylist() == list(range(100))
     store.close()
+
+
+def test_blocks_are_read_in_any_order_also_while_the_log_grows(tmp_path: Path) -> None:
+    with StreamLog.open(tmp_path / "s", SCHEMA) as log:
+        loader = Loader(log)
+        for first in range(0, 100, 7):
+            log.append(data_frame(Kind.STABLE, first, batch(first, 7)))
+            assert loader.load(first, 7)["number"].to_pylist() == list(range(first, first + 7))
+        for first, count in ((0, 7), (7, 7), (50, 20), (70, 3), (3, 90), (93, 1), (0, 105)):
+            found = loader.load(first, count)["number"].to_pylist()
+            assert found == list(range(first, first + count))
+        with pytest.raises(Trimmed, match="only 5"):
+            loader.load(100, 10)
+        loader.close()
 
 
 # -- the ledger -------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from holdfast.core.client import ClientSettings
 from holdfast.core.entry import EntrySettings
 from holdfast.core.settings import Input, Output, ReplicaSettings, Timing
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
+from holdfast.flight.security import Security
 from holdfast.fragments import FragmentPlan, FragmentStream, plan_fragments
 from holdfast.network import Network
 from holdfast.runtime.durable import write_whole
@@ -222,6 +224,25 @@ class Topology:
                     f"{deployment.path.name}: clients.{client.name}: the network has no output "
                     f"{client.output!r}; it has {sorted(plan.outputs)}"
                 )
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What somebody outside a deployment needs to talk to it."""
+
+    topology: Topology
+    book: Mapping[str, str]
+    security: Security
+
+
+def reach(path: str | os.PathLike[str]) -> Reach:
+    """How to reach a deployment that was started on this machine."""
+    from holdfast.runtime.addresses import Addresses
+
+    deployment = load_deployment(path)
+    security = deployment.security.read()
+    book = Addresses.read(deployment).book(security)
+    return Reach(Topology(deployment, read_plan(deployment)), book, security)
 
 
 def _rotated(names: tuple[str, ...], by: int) -> tuple[str, ...]:

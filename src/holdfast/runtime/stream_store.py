@@ -14,12 +14,13 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 import pyarrow as pa
 
-from holdfast.blocks import Block, Memory, load_from
+from holdfast.blocks import Block, Loader, Memory
 from holdfast.core.effects import Append, TrimLog, TruncateLog
 from holdfast.core.events import Appended, AppendFailed, Event, LoggedStream, RecoveryRecord
 from holdfast.core.frame import Header, Kind
@@ -48,6 +49,7 @@ class StreamStore:
             stream: StreamLog.open(directory / stream, schema, options=options)
             for stream, schema in schemas.items()
         }
+        self._loaders = {stream: Loader(log) for stream, log in self.logs.items()}
         self._post = post
         self._save_record = save_record
         self._before_append = before_append
@@ -67,6 +69,8 @@ class StreamStore:
         self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join(10.0)
+        for loader in self._loaders.values():
+            loader.close()
         for log in self.logs.values():
             log.close()
 
@@ -83,7 +87,7 @@ class StreamStore:
         with log.replay(from_id=log.first_id) as reader:
             for _, frame in reader:
                 if frame.kind in (Kind.STABLE, Kind.BOUNDARY):
-                    frames.append(self._found(log, frame))
+                    frames.append(self._found(stream, frame))
         boundary = log.last_boundary
         kinds = {frame.header.kind for frame in frames}
         if boundary is not None and Kind.BOUNDARY not in kinds:
@@ -95,13 +99,15 @@ class StreamStore:
             frames.append(mark)
         return LoggedStream(stream, log.first_id, tuple(frames))
 
-    def _found(self, log: StreamLog, frame: Frame) -> StreamFrame:
+    def _found(self, stream: str, frame: Frame) -> StreamFrame:
         if frame.batch is None:
             return StreamFrame(frame.header)
-        first_id, count = frame.header.first_id, frame.header.count
-        block = Block(frame.batch, lambda: load_from(log, first_id, count))
+        block = Block(frame.batch, self._load(stream, frame.header))
         block.forget()
         return StreamFrame(frame.header, block)
+
+    def _load(self, stream: str, header: Header) -> Callable[[], pa.RecordBatch]:
+        return partial(self._loaders[stream].load, header.first_id, header.count)
 
     # -- writing ------------------------------------------------------------------------
 
@@ -134,7 +140,7 @@ class StreamStore:
             self._post(AppendFailed(append.append, f"{type(error).__name__}: {error}"))
             return
         for stream, frames in append.frames:
-            self._settle(self.logs[stream], frames)
+            self._settle(stream, frames)
         # 4: say so
         self._post(Appended(append.append))
 
@@ -157,13 +163,11 @@ class StreamStore:
             return log.next_lsn
         return log.append(fresh).next_lsn
 
-    def _settle(self, log: StreamLog, frames: tuple[StreamFrame, ...]) -> None:
+    def _settle(self, stream: str, frames: tuple[StreamFrame, ...]) -> None:
         """The log has these tuples: their memory may go when it is needed."""
         for frame in frames:
             if isinstance(frame.block, Block):
-                header = frame.header
-                first_id, count = header.first_id, header.count
-                frame.block.can_load(lambda f=first_id, c=count: load_from(log, f, c))  # type: ignore[misc]
+                frame.block.can_load(self._load(stream, frame.header))
                 self._memory.add(frame.block)
 
 
