@@ -77,7 +77,8 @@ class Engine:
             op.name: input_schema(op) for op in network.operators if isinstance(op, SourceOperator)
         }
         self._stateful = [op for op in network.operators if isinstance(op, StatefulOperator)]
-        made = directory or Path(tempfile.mkdtemp(prefix="holdfast-"))
+        # Absolute, because the JVM and the workers may have another working directory.
+        made = (directory or Path(tempfile.mkdtemp(prefix="holdfast-"))).absolute()
         made.mkdir(parents=True, exist_ok=True)
         self._directory = Path(tempfile.mkdtemp(prefix="engine-", dir=made))
         self._clean = weakref.finalize(

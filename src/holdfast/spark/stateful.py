@@ -126,7 +126,9 @@ def attach(
         frame = frame.repartitionById(layout.partitions, partition)
     else:
         frame = frame.coalesce(1)
-    schemas = (arrow_schema(frame.schema), output)
+    # What can be null differs between layouts, and state outlives the layout it was made in.
+    given = pa.schema([field.with_nullable(True) for field in arrow_schema(frame.schema)])
+    schemas = (given, output)
     function = stateful(name, handler, schemas, layout.partitions, layout.sharded)
     return frame.mapInArrow(function, spark_schema(output))
 
