@@ -6,6 +6,8 @@ what the engine promises across buckets and machines.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -16,8 +18,8 @@ def _in_order(value: Column, *, nulls: bool) -> Column:
     return F.array_sort(F.collect_list(row if nulls else F.when(value.isNotNull(), row)))
 
 
-def _fold(values: Column, term: object) -> Column:
-    return F.aggregate(values, F.lit(0.0), lambda total, each: total + term(each["v"]))  # type: ignore[operator]
+def _fold(values: Column, term: Callable[[Column], Column]) -> Column:
+    return F.aggregate(values, F.lit(0.0), lambda total, each: total + term(each["v"]))
 
 
 def sum_in_order(value: Column) -> Column:
