@@ -290,7 +290,7 @@ def block_when_an_input_fails(original: Any) -> Any:
     return broken
 
 
-@mutation(ConsistencyManager, "_caught_up")
+@mutation(ConsistencyManager, "_caught_up", seeds=200)
 def call_a_reconciliation_whole_when_it_is_not(original: Any) -> Any:
     def broken(self: ConsistencyManager, healed: bool, now: int) -> list[Any]:
         effects: list[Any] = original(self, True, now)

@@ -220,7 +220,7 @@ class EntryProcess(Process):
         super().__init__(world, settings.address)
         self.settings = settings
         self.silent = 0
-        self._source = Source(world.random)
+        self.source = Source(world.random)
         self._interval_us = interval_us
 
     def make_driver(self) -> None:
@@ -231,7 +231,7 @@ class EntryProcess(Process):
         served = self.driver.served
         self.world.truth.learn(self.settings.stream, tuple(served.stable))
         # The source knows only what it was told: it may offer what is on disk already.
-        self._source.offer_from(0)
+        self.source.offer_from(0)
         self._produce(self.life)
 
     def carry_out(self, effect: Effect) -> None:
@@ -239,12 +239,12 @@ class EntryProcess(Process):
             case AcceptTuples(next_id):
                 self._accepted(next_id)
             case RefuseBatch(next_id, _):
-                self._source.offer_from(next_id)
+                self.source.offer_from(next_id)
             case _:
                 super().carry_out(effect)
 
     def _accepted(self, next_id: int) -> None:
-        self._source.accepted(next_id)
+        self.source.accepted(next_id)
         self.world.truth.learn(self.settings.stream, tuple(self.driver.served.stable))
 
     def _produce(self, life: int) -> None:
@@ -253,8 +253,8 @@ class EntryProcess(Process):
         if self.running:
             now = self.world.clock.now
             if not self.silent and now < self.world.source_stop:
-                self._source.produce()
-            for batch in self._source.offers(now):
+                self.source.produce()
+            for batch in self.source.offers(now):
                 self.receive(batch)
         interval = int(self._interval_us * (0.5 + self.world.random.random()))
         self.world.clock.after(interval, self._produce, life)
@@ -266,7 +266,7 @@ class Source:
     def __init__(self, random: Random) -> None:
         self._random = random
         self._batches: deque[tuple[int, tuple[tuple[int, int], ...]]] = deque()
-        self._made = 0
+        self.made: list[tuple[int, int]] = []
         self._offered = 0
 
     def produce(self) -> None:
@@ -275,8 +275,8 @@ class Source:
             (self._random.randrange(4), self._random.randrange(1 << 30)) for _ in range(count)
         )
         if values:
-            self._batches.append((self._made, values))
-            self._made += count
+            self._batches.append((len(self.made), values))
+            self.made += values
 
     def offers(self, now: int) -> list[SourceBatch]:
         """Batches not yet offered; their tuples carry the present time."""

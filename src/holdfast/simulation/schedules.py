@@ -79,8 +79,12 @@ def generate(
     style = random.random()
     if style < 0.15:
         return _gentle(random, servers, links, alpha_x_us, calm_us)
-    if style < 0.3:
+    if style < 0.27:
         return _swizzled(random, links, calm_us)
+    if style < 0.4:
+        return _storm(random, servers, calm_us)
+    if style < 0.5:
+        return _rolling(random, servers, calm_us)
     faults = []
     time = 5 * SECOND_US
     for _ in range(random.randint(1, 10)):
@@ -141,6 +145,31 @@ def _swizzled(random: Random, links: list[tuple[str, str]], calm_us: int) -> Sch
         heal += int(random.random() * 4 * SECOND_US) + 1
         faults.append(Fault(FaultKind.CUT, began, heal, link))
     return Schedule(tuple(faults), heal + calm_us)
+
+
+def _storm(random: Random, servers: list[str], calm_us: int) -> Schedule:
+    """The same few servers crash again and again, with full disks in between."""
+    hit = random.sample([one for one in servers if not one.startswith("c")], 2)
+    time = 5 * SECOND_US
+    faults = []
+    for _ in range(random.randint(6, 12)):
+        kind = FaultKind.DISK_FULL if random.random() < 0.25 else FaultKind.CRASH
+        end = time + int(random.uniform(0.3, 3) * SECOND_US)
+        faults.append(Fault(kind, time, end, (random.choice(hit),)))
+        time = end + int(random.choice([0.4, 1, 4]) * random.uniform(0.5, 1.5) * SECOND_US)
+    return Schedule(tuple(faults), time + calm_us)
+
+
+def _rolling(random: Random, servers: list[str], calm_us: int) -> Schedule:
+    """Entry points are away in turn; before one is back, the next is gone."""
+    entries = [one for one in servers if one.startswith("e")]
+    time = 5 * SECOND_US
+    faults = []
+    for turn in range(random.randint(3, 7)):
+        end = time + int(random.uniform(4, 12) * SECOND_US)
+        faults.append(Fault(FaultKind.PARTITION, time, end, (entries[turn % len(entries)],)))
+        time = end - int(random.uniform(-1, 3) * SECOND_US)
+    return Schedule(tuple(faults), max(one.end for one in faults) + calm_us)
 
 
 def _gentle(

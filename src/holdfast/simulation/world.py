@@ -14,6 +14,7 @@ from holdfast.simulation.checkers import (
     buffers,
     consistency,
     progress,
+    sources,
     tentative,
 )
 from holdfast.simulation.checkers.availability import Availability
@@ -79,7 +80,7 @@ class World:
         self.client_checks = ClientChecks(self)
         self.source_stop = schedule.end
         self.job_failure_rate = 0.002
-        self.longest_append_us = random.choice([1_000, 5_000, 40_000])
+        self.longest_append_us = random.choice([1_000, 10_000, 100_000])
         self._tell = tell
         self._told: dict[str, str] = {}
         self._down: Counter[str] = Counter()
@@ -119,6 +120,7 @@ class World:
             self.coverage.collect(process.machines())
         tentative.check(self)
         progress.check(self)
+        sources.check(self)
         consistency.check(self)
         buffers.check(self)
 
