@@ -10,7 +10,7 @@ from holdfast.simulation.mutations import MUTATIONS
 from holdfast.simulation.run import Verdict, run, scenario_of
 from holdfast.simulation.shrink import shrink
 
-SEEDS = 12
+SEEDS = 8
 # Quick to find, and of every kind.
 PLANTED = [
     ("call a bucket stable when one input is", Verdict.WRONG),
@@ -48,7 +48,7 @@ def test_a_failing_schedule_becomes_shorter() -> None:
     with planted.applied():
         scenario = scenario_of(1)
         result = run(scenario)
-        smallest, still = shrink(scenario, result, tries_max=4)
+        smallest, still = shrink(scenario, result, tries_max=3)
     assert still.verdict is result.verdict
     assert len(smallest.schedule.faults) < len(scenario.schedule.faults)
 

@@ -22,5 +22,6 @@ def check(world: World) -> None:
             index = next(differs, len(made))
             raise Violation(
                 "no loss, no duplicate",
-                f"{stream} has {taken[index]} as tuple {index}, its source made {made[index : index + 1]}",
+                f"{stream} has {taken[index]} as tuple {index}, its source made "
+                f"{made[index : index + 1]}",
             )
