@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from holdfast.errors import HoldfastError
 from holdfast.operators import Operator, SourceOperator, StatefulOperator
@@ -199,12 +200,13 @@ class Engine:
     def _merge_inputs(self, buckets: Sequence[Bucket]) -> dict[str, pa.Table]:
         merged: dict[str, pa.Table] = {}
         for bucket in buckets:
-            for name in bucket.tables:
+            for name, table in bucket.tables.items():
                 if name not in self._inputs:
                     raise HoldfastError(
                         f"bucket {bucket.start}: there is no input {name!r}; the network has "
                         f"{sorted(self._inputs)}"
                     )
+                _check_times(bucket, name, table)
         for name, schema in self._inputs.items():
             tables = [bucket.tables[name] for bucket in buckets if name in bucket.tables]
             tables = [table.select(schema.names).cast(schema) for table in tables]
@@ -296,6 +298,17 @@ class Engine:
 def input_schema(operator: Operator) -> pa.Schema:
     """The schema of a stream's tables inside the engine."""
     return arrow_schema(full_schema(operator))
+
+
+def _check_times(bucket: Bucket, name: str, table: pa.Table) -> None:
+    """A tuple in the wrong bucket would silently make results depend on the buckets."""
+    times = pc.min_max(table["stime"].cast(pa.int64()))
+    low, high = times["min"].as_py(), times["max"].as_py()
+    if low is not None and (low < bucket.start or high >= bucket.end):
+        raise HoldfastError(
+            f"input {name!r}: bucket [{bucket.start}, {bucket.end}) has tuples with stime "
+            f"{low} to {high}; put each tuple into the bucket of its stime"
+        )
 
 
 def _checked_boundary(state: State, buckets: Sequence[Bucket], boundary: int | None) -> int:
