@@ -61,9 +61,10 @@ class Loop:
         self._now = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"{name} loop", daemon=True)
+        # Peers may call before the loop runs; this still comes first.
+        self.post(Started())
 
     def start(self) -> None:
-        self.post(Started())
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
