@@ -221,7 +221,14 @@ class Producer:
     def _refused(self, error: Exception) -> None:
         """Raise what trying again would not change."""
         text = explain(error)
-        for mark in ("refuses", "speaks protocol", "serves no stream", "takes no", "knows no"):
+        for mark in (
+            "refuses",
+            "speaks protocol",
+            "serves no stream",
+            "takes no",
+            "knows no",
+            "takes none",
+        ):
             if mark in text:
                 raise ProducerError(f"{self.stream} at {self._location}: {text}") from None
 

@@ -307,9 +307,13 @@ class _Reading:
 
 
 def explain(error: Exception) -> str:
-    """The first line of an error, without what Flight adds to it."""
+    """The first line of an error, without what Flight and gRPC add to it."""
     text = str(error).strip().splitlines()
     first = text[0] if text else repr(error)
     for mark in (". gRPC client debug context", ". Client context:", ". Detail:"):
         first = first.partition(mark)[0]
+    if "failed to connect to all addresses" in first:
+        return f"cannot be reached: {first.rpartition(': ')[2]}"
+    if "with message: " in first:
+        first = first.partition("with message: ")[2]
     return first

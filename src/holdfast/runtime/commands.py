@@ -1,4 +1,4 @@
-"""The commands for deployments: up, status, logs, down, chaos."""
+"""The commands for deployments: up, status, top, logs, down, chaos."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import os
 import signal
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from holdfast.deployment import Deployment
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
@@ -18,6 +21,8 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     up = _command(commands, "up", "start a deployment and look after it", _up)
     up.add_argument("--wait", type=float, default=120.0, metavar="SECONDS", help="to come up")
     _command(commands, "status", "what the processes of a deployment say", _status)
+    top = _command(commands, "top", "the same, live", _top)
+    top.add_argument("--seconds", type=float, default=None, help="how long (default: until ctrl-c)")
     logs = _command(commands, "logs", "what the processes of a deployment have written", _logs)
     logs.add_argument("process", nargs="?", help="one process; default: all")
     logs.add_argument("-n", type=int, default=20, metavar="LINES", help="last lines of each")
@@ -61,19 +66,44 @@ def _up(options: argparse.Namespace) -> int:
 
 def _status(options: argparse.Namespace) -> int:
     from holdfast.deployment import load_deployment
-    from holdfast.runtime.supervisor import node_status, read_state, supervisor_pid
+    from holdfast.runtime.supervisor import supervisor_pid
 
     deployment = load_deployment(options.deployment)
+    Console().print(_table(deployment))
+    running = supervisor_pid(deployment)
+    print(f"supervised by process {running}" if running else "not supervised: run holdfast up")
+    return 0 if running else 1
+
+
+def _top(options: argparse.Namespace) -> int:
+    from rich.live import Live
+
+    from holdfast.deployment import load_deployment
+
+    deployment = load_deployment(options.deployment)
+    end = None if options.seconds is None else time.monotonic() + options.seconds
+    with Live(_table(deployment), auto_refresh=False) as live:
+        while end is None or time.monotonic() < end:
+            time.sleep(0.5)
+            live.update(_table(deployment), refresh=True)
+    return 0
+
+
+def _table(deployment: Deployment) -> Table:
+    """One row for each node: what its process and what it itself says."""
+    from holdfast.runtime.supervisor import node_status, read_state
+
     state = read_state(deployment)
     nodes = node_status(deployment, list(deployment.endpoints))
     table = Table(box=None, header_style="dim")
-    for column in ("node", "process", "pid", "restarts", "state", "boundary", "feeds", "says"):
+    for column in ("node", "process", "pid", "restarts", "state", "boundary", "tuples", "says"):
         table.add_column(column)
     for process, names in deployment.processes.items():
         for name in names:
             node = nodes.get(name, {})
             boundary = node.get("boundary", 0)
             behind = f"{time.time() - boundary / 1e6:.1f} s ago" if boundary else "–"
+            tuples = node.get("next_id", sum(node.get("outputs", {}).values()))
             pid = state.get(process, {}).get("pid")
             table.add_row(
                 name,
@@ -82,13 +112,10 @@ def _status(options: argparse.Namespace) -> int:
                 str(state.get(process, {}).get("restarts", 0)),
                 str(node.get("state", "–")),
                 behind,
-                str(node.get("feeds", "–")),
+                f"{tuples:,}" if node and "error" not in node else "–",
                 str(node.get("error", "")),
             )
-    Console().print(table)
-    running = supervisor_pid(deployment)
-    print(f"supervised by process {running}" if running else "not supervised: run holdfast up")
-    return 0 if running else 1
+    return table
 
 
 def _logs(options: argparse.Namespace) -> int:

@@ -1,0 +1,101 @@
+"""Entry points that read a source themselves: every row once, whatever restarts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType, TimestampType
+
+from holdfast.connect.csv_source import read_csv
+from holdfast.connect.generator_source import rate
+from holdfast.connect.source import Source
+from holdfast.core.entry import EntrySettings
+from holdfast.flight.security import Security
+from holdfast.operators import SourceOperator
+from holdfast.producer import Producer, ProducerError
+from holdfast.runtime.entry_node import EntryNode
+from holdfast.runtime.node import Place
+from holdfast.spark.engine import input_schema
+from holdfast.testing.undisturbed import logged_tuples
+from tests.flight.nodes import location
+
+COLUMNS = StructType([StructField("at", TimestampType()), StructField("value", LongType())])
+LOAD = SourceOperator("load", "source 'load'", (), COLUMNS, "main", "at", ())
+BUCKET_US = 200_000
+
+
+def fail(error: BaseException) -> None:
+    raise AssertionError("a node broke") from error
+
+
+def started(directory: Path, source: Source) -> EntryNode:
+    node = EntryNode(
+        EntrySettings("entry-load", "load", ("main-1",), boundary_interval_us=20_000),
+        LOAD,
+        input_schema(LOAD),
+        source,
+        BUCKET_US,
+        directory,
+        Place("127.0.0.1", 0, {}, Security()),
+        fail,
+    )
+    node.start()
+    return node
+
+
+def wait(until: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_file_is_read_on_where_it_stood(tmp_path: Path) -> None:
+    file = tmp_path / "load.csv"
+    lines = [
+        f"2026-01-01T00:{n // 600:02}:{n // 10 % 60:02}.{n % 10}00000Z,{n}" for n in range(900)
+    ]
+    lines[450] = "never,450"
+    file.write_text("at,value\n" + "\n".join(lines) + "\n")
+    source = read_csv(file, block_bytes=500, lateness="1 second")
+    node = started(tmp_path / "entry", source)
+    wait(lambda: node.entry.served.next_id > 100)
+    node.stop()
+    node = started(tmp_path / "entry", source)
+    wait(lambda: node.status()["ended"] and node.entry.served.next_id == 899)
+    boundary = node.entry.served.boundary
+    wait(lambda: node.entry.served.boundary >= boundary)
+    node.stop()
+    logged = logged_tuples(tmp_path / "entry" / "streams" / "load")
+    assert logged["value"].to_pylist() == [n for n in range(900) if n != 450]
+    assert logged["stime"].to_pylist() == logged["at"].to_pylist()
+    letters = (tmp_path / "entry" / "dead-letters.jsonl").read_text()
+    assert '"never"' in letters
+    # The newest tuple time less the lateness, down to a bucket: a promise about the source's time.
+    newest = logged["stime"].cast("int64").to_numpy().max()
+    assert boundary == (newest - 1_000_000) // BUCKET_US * BUCKET_US
+
+
+def test_a_rate_goes_on_with_the_next_number(tmp_path: Path) -> None:
+    source = rate(2_000)
+    for least in (200, 400, 600):
+        node = started(tmp_path / "entry", source)
+        wait(lambda: node.entry.served.next_id >= least)  # noqa: B023
+        node.stop()
+    values = logged_tuples(tmp_path / "entry" / "streams" / "load")["value"].to_pylist()
+    assert values == list(range(len(values)))
+    assert len(values) >= 600
+
+
+def test_producers_are_sent_away_from_a_source_that_is_read(tmp_path: Path) -> None:
+    node = started(tmp_path / "entry", rate(100))
+    try:
+        producer = Producer("load", location(node), name="p")
+        producer.send([{"at": None, "value": 1}])
+        with pytest.raises(ProducerError, match="takes none from producers"):
+            producer.flush(10.0)
+    finally:
+        node.stop()
