@@ -22,7 +22,7 @@ Load = Callable[[], pa.RecordBatch]
 class Block:
     """The tuples of one frame: the columns stime, tmax and the stream's own."""
 
-    __slots__ = ("_batch", "_load", "nbytes")
+    __slots__ = ("__weakref__", "_batch", "_load", "nbytes")
 
     def __init__(self, batch: pa.RecordBatch | None, load: Load | None = None) -> None:
         self._batch = batch

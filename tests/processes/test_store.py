@@ -18,6 +18,7 @@ from holdfast.errors import StateError
 from holdfast.frames import TIME, boundary_frame, data_frame, stream_schema
 from holdfast.log import LogOptions, StreamLog, Trimmed
 from holdfast.runtime.ledger import Ledger, Line
+from holdfast.runtime.spill import Spill
 from holdfast.runtime.stream_store import StreamStore
 
 SCHEMA = stream_schema(pa.schema([("number", pa.int64())]))
@@ -113,6 +114,21 @@ def test_blocks_are_read_in_any_order_also_while_the_log_grows(tmp_path: Path) -
         with pytest.raises(Trimmed, match="only 5"):
             loader.load(100, 10)
         loader.close()
+
+
+def test_received_blocks_beyond_the_limit_wait_on_disk(tmp_path: Path) -> None:
+    one = batch(0, 100).nbytes
+    spill = Spill(tmp_path / "received", limit_bytes=2 * one)
+    blocks = [Block(batch(first, 100)) for first in range(0, 500, 100)]
+    for block in blocks:
+        spill.take(block)
+    assert [block.in_memory for block in blocks] == [True, True, False, False, False]
+    for first, block in zip(range(0, 500, 100), blocks, strict=True):
+        assert block.batch()["number"].to_pylist() == list(range(first, first + 100))
+    assert len(list((tmp_path / "received").iterdir())) == 3
+    del block, blocks
+    assert list((tmp_path / "received").iterdir()) == []
+    assert spill.memory_bytes == 0
 
 
 # -- the ledger -------------------------------------------------------------------------

@@ -98,12 +98,17 @@ class Peers:
         post: Callable[[Event], None],
         on_problem: Tell | None = None,
         may_read: Callable[[], bool] = lambda: True,
+        on_block: Callable[[Block], None] = lambda block: None,
     ) -> None:
-        """``may_read`` says whether subscriptions should go on taking frames now."""
+        """
+        may_read  whether subscriptions should go on taking frames now.
+        on_block  is shown every block that comes, in the thread that reads it.
+        """
         self.name = name
         self.security = security
         self.post = post
         self.may_read = may_read
+        self.on_block = on_block
         self._book = dict(book)
         self._on_problem = on_problem
         self._peers: dict[str, _Peer] = {}
@@ -237,6 +242,9 @@ class _Peer:
         if self._readers.pop(feed, None) is not None and not self._owner.closed:
             self._owner.post(FeedLost(feed))
 
+    def took(self, block: Block) -> None:
+        self._owner.on_block(block)
+
     def may_read(self) -> bool:
         return self._owner.closed or self._owner.may_read()
 
@@ -297,6 +305,8 @@ class _Reading:
                 return False
             header = metadata["header"]
             block = Block(chunk.data) if header.kind.is_data else None
+            if block is not None:
+                self._peer.took(block)
             frames.append(StreamFrame(header, block))
             if metadata["left"] == 0:
                 message = FeedFrames(int(metadata["feed"]), int(metadata["seq"]), tuple(frames))

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from holdfast.blocks import Block
 from holdfast.core.effects import Append, Effect, Send, SetTimer, TrimLog, TruncateLog
 from holdfast.core.events import AppendFailed, Event, MessageArrived
 from holdfast.core.machine import PeerError
@@ -73,7 +74,14 @@ class Node:
         self._on_fatal = on_fatal
         self._started = time.monotonic()
         self._state = ""
-        self.peers = Peers(name, place.book, place.security, self._post, self._peer_problem)
+        self.peers = Peers(
+            name,
+            place.book,
+            place.security,
+            self._post,
+            self._peer_problem,
+            on_block=self.took,
+        )
         self.server: StreamServer | None = None
 
     @property
@@ -151,6 +159,9 @@ class Node:
         self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
     ) -> None:
         raise flight.FlightServerError(f"{self.name} takes no tuples; it is no entry point")
+
+    def took(self, block: Block) -> None:
+        """A block of an input came, in the thread that reads it."""
 
     # -- what goes out ------------------------------------------------------------------
 

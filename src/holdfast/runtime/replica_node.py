@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from holdfast.blocks import Block
 from holdfast.core.effects import CancelJob, DropState, Effect, RunJob
 from holdfast.core.events import Event, JobDone, JobFailed, RecoveryRecord
 from holdfast.core.replica import Replica
@@ -29,6 +30,7 @@ from holdfast.runtime.jobs import JobReport, Jobs
 from holdfast.runtime.loop import Driver
 from holdfast.runtime.node import Node, Place
 from holdfast.runtime.run import check_network, describe_network
+from holdfast.runtime.spill import Spill
 from holdfast.runtime.state_directory import StateDirectory
 from holdfast.runtime.stream_store import StreamStore
 from holdfast.spark.engine import Engine
@@ -68,6 +70,7 @@ class ReplicaNode(Node):
         self._directory = StateDirectory(directory / "state")
         record = self._read_record()
         self._engine = Engine(network, self._directory.engine)
+        self.spill = Spill(directory / "received")
         self._checkpointed: State | None = None
         initial = self._read_state()
         self._stable_states: dict[int, State] = {}
@@ -103,6 +106,7 @@ class ReplicaNode(Node):
             **super().status(),
             "state": replica.state.value,
             "boundary": replica.versions.stable_position,
+            "received_bytes": self.spill.memory_bytes,
             "inputs": {
                 stream: {
                     "from": None if one.main is None else one.main.peer,
@@ -113,6 +117,9 @@ class ReplicaNode(Node):
             },
             "outputs": {stream: one.next_id for stream, one in replica.soutputs.items()},
         }
+
+    def took(self, block: Block) -> None:
+        self.spill.take(block)
 
     def carry_out(self, effect: Effect) -> None:
         match effect:
