@@ -1,11 +1,12 @@
 """Five hundred kills: the stable stream of a chain of three fragments must not show them.
 
-    make bench BENCH=kill               500 kills, hours of restarts in some 25 minutes
+    make bench BENCH=kill               500 kills, some 20 minutes
     make bench BENCH=kill ARGS=--quick  40 kills
 
 The example deployment runs as real processes; entry point, replicas and client are killed with
-SIGKILL at random moments, restarted by the supervisor, while a producer goes on sending. At the
-end the client's file is compared byte by byte with an undisturbed run over the same tuples.
+SIGKILL at random moments, restarted by the supervisor, while a producer goes on sending. Then
+they are paused for up to six seconds, twice X, which makes tentative results and corrections. At
+the end the client's file is compared byte by byte with an undisturbed run over the same tuples.
 """
 
 from __future__ import annotations
@@ -45,10 +46,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="40 kills")
     parser.add_argument("--kills", type=int, default=None)
+    parser.add_argument("--pauses", type=int, default=None, help="SIGSTOP for a while, as well")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="leave the directory behind")
     options = parser.parse_args(arguments)
     kills = options.kills or (40 if options.quick else 500)
+    pauses = kills // 10 if options.pauses is None else options.pauses
     replica = max(1, kills // 10)
     times = {
         "worker": replica,
@@ -69,7 +72,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     with supervised(deployment, tell) as supervisor:
         load = Load(deployment, "load", readings)
-        Killer(supervisor, options.seed).kill(times, (0.05, 3.0))
+        killer = Killer(supervisor, options.seed)
+        killer.kill(times, (0.05, 3.0))
+        killer.pause(dict.fromkeys(times, -(-pauses // len(times))), (0.5, 2.0), (0.5, 6.0))
         sent = load.stop()
         killed_s = time.monotonic() - started
         tell(f"{kills} kills, {sent:,} tuples sent and durable")
@@ -88,6 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
         "bench": "kill",
         "kills": kills,
         "killed": times,
+        "pauses": pauses,
         "tuples": sent,
         "results": expected.count("\n"),
         "identical": identical,

@@ -112,6 +112,20 @@ class Killer:
                     raise TimeoutError(f"{name} does not come back")
                 time.sleep(0.02)
 
+    def pause(
+        self, times: Mapping[str, int], pause_s: tuple[float, float], length_s: tuple[float, float]
+    ) -> None:
+        """Stop each process so many times for a while, with SIGSTOP, and let it go on."""
+        plan = [name for name, count in times.items() for _ in range(count)]
+        self._random.shuffle(plan)
+        for name in plan:
+            time.sleep(self._random.uniform(*pause_s))
+            pid = self._supervisor.pid(name)
+            if pid is not None:
+                os.killpg(pid, signal.SIGSTOP)
+                time.sleep(self._random.uniform(*length_s))
+                os.killpg(pid, signal.SIGCONT)
+
 
 def expected_file(network: Network, deployment: Deployment, output: str) -> str:
     """What a client that writes ``output`` as JSON lines must hold, to the byte."""
