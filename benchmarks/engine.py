@@ -2,9 +2,10 @@
 
 The query sums and counts prices by item in tumbling windows of ten buckets. Each system runs in
 a process of its own; both stay warm, and the cases alternate between them, so that noise on the
-machine hits both alike. Structured Streaming runs with each of its two state stores (in the full
-form also with two sets of JVM options) and is given the best of them in every figure; it writes to the no-op sink, while Holdfast hands
-every result to Python. Before anything is timed, both must give the same rows.
+machine hits both alike. Structured Streaming runs with each of its two state stores, in the full
+form also with two sets of JVM options, and is given the best of them in every figure. It writes
+to the no-op sink, while Holdfast hands every result to Python. Before anything is timed, both
+must give the same rows.
 
     make bench BENCH=engine            the full form
     make bench BENCH=engine ARGS=--quick

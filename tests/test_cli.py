@@ -117,3 +117,8 @@ def test_the_demo_runs_without_a_terminal(tmp_path: Path) -> None:
     assert "drawn in holdfast-demo.png" in ran.stdout
     assert (tmp_path / "holdfast-demo.png").read_bytes().startswith(b"\x89PNG")
     assert ran.stderr == ""
+
+
+def test_simulate_has_options_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--seeds", "2", "--workers", "1"]) == 0
+    assert "2 seeds" in capsys.readouterr().out

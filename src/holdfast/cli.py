@@ -23,7 +23,12 @@ _INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code is 0, 1 for an error, 2 for wrong usage."""
-    options = _parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["simulate"]:  # it has a parser of its own
+        from holdfast.simulation.main import run
+
+        return run(given[1:])
+    options = _parser().parse_args(given)
     try:
         code: int = options.command(options)
         return code
@@ -55,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--picture", default="holdfast-demo.png", help="where to draw the picture")
     demo.add_argument("--spark-master", metavar="URL", help="default: local[*]")
     demo.set_defaults(command=_demo)
+    commands.add_parser("simulate", help="the protocols in a simulated world full of failures")
     add_commands(commands)
     return parser
 
