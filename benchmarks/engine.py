@@ -53,18 +53,18 @@ class Case:
 
 
 def cases(quick: bool) -> list[Case]:
-    few = 2 if quick else 4
+    few = 1 if quick else 4
     return [
         Case("check", 300, 20, 2 * WINDOW_BUCKETS + 2),
-        Case("latency", 300, 100, 15 * few),
-        Case("100k", 30_000, 100_000, 10 * few),
-        Case("1m", 300_000, 1_000_000, 7 * few),
+        Case("latency", 300, 100, 24 * few),
+        Case("100k", 30_000, 100_000, 12 * few),
+        Case("1m", 300_000, 1_000_000, 12 * few),
     ]
 
 
 def sweep(quick: bool) -> list[Case]:
     """Buckets so short that all of them fall into the windows opened first."""
-    buckets, short = (20, 1000) if quick else (60, 1000)
+    buckets, short = (15, 1000) if quick else (60, 1000)
     return [
         Case(f"sweep-{size}", 3_000, size, buckets, short, size)
         for size in (10_000, 100_000, 1_000_000)
