@@ -26,7 +26,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import (
     DateType,
     LongType,
-    StructField,
     StructType,
     TimestampType,
     _parse_datatype_string,
@@ -37,16 +36,12 @@ from holdfast.draw import describe, draw
 from holdfast.errors import NetworkError
 from holdfast.operators import Operator, SourceOperator, upstream
 from holdfast.spark.session import get_session
+from holdfast.spark.stages import SYSTEM_FIELDS
 from holdfast.stream import Stream
 from holdfast.times import Duration, microseconds
 
 SchemaLike: TypeAlias = str | StructType | pa.Schema
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-SYSTEM_FIELDS = [
-    StructField("stime", TimestampType(), False),
-    StructField("tmax", TimestampType(), False),
-    StructField("seq", LongType(), False),
-]
 
 
 class Network:
