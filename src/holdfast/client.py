@@ -39,6 +39,7 @@ from holdfast.core.frame import Kind
 from holdfast.core.messages import HeartbeatReply, HeartbeatRequest, SubscribeRefused
 from holdfast.core.settings import Input, Timing
 from holdfast.errors import HoldfastError
+from holdfast.flight.links import Links
 from holdfast.flight.peers import Peers
 from holdfast.flight.security import Security
 from holdfast.runtime.loop import Loop
@@ -190,6 +191,11 @@ class Client:
         """The process the stream comes from now."""
         feed = self._driver.consumer.upstreams[self.stream].main
         return None if feed is None else feed.peer
+
+    @property
+    def links(self) -> Links:
+        """The links to the producers; cut one to see what happens."""
+        return self._peers.links
 
     def close(self) -> None:
         """Stop reading."""

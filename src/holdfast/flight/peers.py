@@ -31,6 +31,7 @@ from holdfast.core.messages import (
     Unsubscribe,
 )
 from holdfast.errors import HoldfastError
+from holdfast.flight.links import LinkCut, Links
 from holdfast.flight.security import Security
 from holdfast.flight.wire import decode_message, decode_metadata, encode_message
 
@@ -99,11 +100,14 @@ class Peers:
         on_problem: Tell | None = None,
         may_read: Callable[[], bool] = lambda: True,
         on_block: Callable[[Block], None] = lambda block: None,
+        links: Links | None = None,
     ) -> None:
         """
         may_read  whether subscriptions should go on taking frames now.
         on_block  is shown every block that comes, in the thread that reads it.
+        links     which links are cut; whole if not given.
         """
+        self.links = links or Links()
         self.name = name
         self.security = security
         self.post = post
@@ -149,6 +153,7 @@ class _Peer:
         self._name = name
         self._headers = owner.security.headers(owner.name)
         self._client = connect(location, owner.security)
+        self._links = owner.links
         self._queue: queue.Queue[Message | None] = queue.Queue(_QUEUED)
         self._heartbeat: HeartbeatRequest | None = None
         self._readers: dict[int, _Reading] = {}
@@ -204,14 +209,42 @@ class _Peer:
     def _call(self, action: str, message: Message) -> list[flight.Result]:
         options = self.options(CALL_SECONDS)
         try:
+            self.wait_to_reach()
             found = list(
                 self._client.do_action(flight.Action(action, encode_message(message)), options)
             )
+            self.wait_to_hear(CALL_SECONDS)
         except Exception as error:
             self.failed(error)
             return []
         self.went_well()
         return found
+
+    def wait_to_reach(self) -> None:
+        """Wait for the link; LinkCut if it stays cut for as long as a call may take."""
+        if not self._links.wait_to_reach(self._name, CALL_SECONDS, self._is_closed):
+            raise LinkCut(self._name)
+
+    def wait_to_hear(
+        self, timeout_s: float | None, given_up: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Wait until what the peer sends may arrive."""
+        if not self._links.wait_to_hear(
+            self._name, timeout_s, lambda: given_up() or self._is_closed()
+        ):
+            raise LinkCut(self._name)
+
+    def cancel(self, reader: flight.FlightStreamReader) -> None:
+        """Cancel a call; the peer learns of it once it can be reached."""
+        self._links.wait_to_reach(self._name, None, self._is_closed)
+        with contextlib.suppress(Exception):
+            reader.cancel()
+
+    def is_reachable(self) -> bool:
+        return self._is_closed() or self._links.reaches(self._name)
+
+    def _is_closed(self) -> bool:
+        return self._owner.closed
 
     def options(self, timeout_s: float | None) -> flight.FlightCallOptions:
         return flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
@@ -267,22 +300,21 @@ class _Reading:
     def cancel(self) -> None:
         self._cancelled = True
         reader = self._reader
-        if reader is not None:
-            with contextlib.suppress(Exception):
-                reader.cancel()
+        if reader is not None and self._peer.is_reachable():
+            self._peer.cancel(reader)
 
     def _run(self) -> None:
         granted = True
         try:
+            self._peer.wait_to_reach()
             ticket = flight.Ticket(encode_message(self._request))
             self._reader = self._peer.client.do_get(ticket, self._peer.options(None))
-            if self._cancelled:
-                self._reader.cancel()
-                return
             granted = self._read(self._reader)
         except Exception as error:
             if not self._cancelled:
                 self._peer.failed(error)
+        if self._cancelled and self._reader is not None:
+            self._peer.cancel(self._reader)
         if self._cancelled or not granted:
             return
         time.sleep(self._peer.pause_seconds())
@@ -298,6 +330,7 @@ class _Reading:
                 chunk = reader.read_chunk()
             except StopIteration:
                 break
+            self._peer.wait_to_hear(None, lambda: self._cancelled)
             metadata = decode_metadata(chunk.app_metadata.to_pybytes())
             if "refused" in metadata:
                 refused = SubscribeRefused(self._request.feed, str(metadata["refused"]))

@@ -28,6 +28,7 @@ from holdfast.core.messages import (
     Unsubscribe,
 )
 from holdfast.flight.feeds import Feed, Feeds
+from holdfast.flight.links import LinkCut, Links
 from holdfast.flight.security import Gatekeeper, Security
 from holdfast.flight.wire import WireError, decode_message, encode_message
 
@@ -80,7 +81,9 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         port: int,
         security: Security,
         controls: Mapping[str, Control] | None = None,
+        links: Links | None = None,
     ) -> None:
+        self._links = links or Links()
         security.check_binding(host)
         self._process = process
         self._controls = dict(controls or {})
@@ -102,12 +105,30 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         closing.start()
         closing.join(within_s)
 
+    # -- links that are cut -------------------------------------------------------------
+
+    def _admit(
+        self, context: flight.ServerCallContext, within_s: float | None = ANSWER_SECONDS
+    ) -> str:
+        """Who calls; on a link that is cut the call waits, until the caller gives it up."""
+        sender = str(context.get_middleware("caller").name)
+        if not self._links.wait_to_hear(sender, within_s, context.is_cancelled):
+            raise flight.FlightUnavailableError(str(LinkCut(self._process.name)))
+        return sender
+
+    def _let_out(
+        self, context: flight.ServerCallContext, sender: str, within_s: float | None
+    ) -> None:
+        """Hold an answer back while the link is cut."""
+        if not self._links.wait_to_reach(sender, within_s, context.is_cancelled):
+            raise flight.FlightUnavailableError(str(LinkCut(self._process.name)))
+
     # -- subscribing --------------------------------------------------------------------
 
     def do_get(
         self, context: flight.ServerCallContext, ticket: flight.Ticket
     ) -> flight.FlightDataStream:
-        sender = _caller(context)
+        sender = self._admit(context)
         message = _decoded(sender, ticket.ticket)
         if not isinstance(message, Subscribe):
             raise flight.FlightServerError(f"a ticket is a Subscribe message, got {message!r}")
@@ -120,9 +141,12 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         self, context: flight.ServerCallContext, sender: str, feed: Feed
     ) -> Iterator[tuple[pa.RecordBatch, bytes]]:
         try:
-            yield from feed.batches(context)
+            for batch in feed.batches(context):
+                self._let_out(context, sender, None)
+                yield batch
             refusal = feed.refusal()
             if refusal is not None:
+                self._let_out(context, sender, None)
                 yield refusal
         finally:
             self.feeds.close_feed(feed)
@@ -139,7 +163,12 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
     # -- heartbeats, messages, control --------------------------------------------------
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[bytes]:
-        sender = _caller(context)
+        sender = self._admit(context)
+        answer = self._act(sender, action)
+        self._let_out(context, sender, ANSWER_SECONDS)
+        return answer
+
+    def _act(self, sender: str, action: flight.Action) -> list[bytes]:
         body = action.body.to_pybytes()
         if action.type == "heartbeat":
             return [self._heartbeat(sender, _decoded(sender, body))]
@@ -176,22 +205,23 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.FlightMetadataWriter,
     ) -> None:
-        sender = _caller(context)
+        sender = self._admit(context)
         options = json.loads(descriptor.command or b"{}")
         stream = str(options.get("stream"))
         self._schema(stream)
 
+        def answer(data: bytes) -> None:
+            self._let_out(context, sender, None)
+            writer.write(pa.py_buffer(data))
+
         def batches() -> Iterator[PutBatch]:
             for chunk in reader:
+                self._admit(context, None)
                 metadata = chunk.app_metadata
                 said = json.loads(metadata.to_pybytes()) if metadata is not None else {}
-                yield PutBatch(chunk.data, said, lambda data: writer.write(pa.py_buffer(data)))
+                yield PutBatch(chunk.data, said, answer)
 
         self._process.put(sender, stream, options, batches())
-
-
-def _caller(context: flight.ServerCallContext) -> str:
-    return str(context.get_middleware("caller").name)
 
 
 def _decoded(sender: str, data: bytes) -> Message:

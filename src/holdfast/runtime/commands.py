@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from holdfast.runtime.chaos_commands import add_chaos
+
 if TYPE_CHECKING:
     from holdfast.deployment import Deployment
 
@@ -28,15 +30,14 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     logs.add_argument("-n", type=int, default=20, metavar="LINES", help="last lines of each")
     logs.add_argument("--follow", action="store_true", help="go on as they write")
     _command(commands, "down", "stop a deployment", _down)
-    chaos = _command(commands, "chaos", "kill, pause or resume a process", _chaos)
-    chaos.add_argument("what", choices=["kill", "pause", "resume"])
-    chaos.add_argument("process")
+    add_chaos(_command(commands, "chaos", "make a part of a deployment fail", None))
 
 
 def _command(commands: Any, name: str, text: str, function: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
     parser.add_argument("deployment", metavar="DEPLOYMENT.toml")
-    parser.set_defaults(command=function)
+    if function is not None:
+        parser.set_defaults(command=function)
     return parser
 
 
@@ -155,15 +156,4 @@ def _down(options: argparse.Namespace) -> int:
             raise SupervisorError(f"process {pid} did not stop within 30 s")
         time.sleep(0.1)
     print(f"{deployment.name} is stopped")
-    return 0
-
-
-def _chaos(options: argparse.Namespace) -> int:
-    from holdfast.deployment import load_deployment
-    from holdfast.runtime.supervisor import send_signal
-
-    numbers = {"kill": signal.SIGKILL, "pause": signal.SIGSTOP, "resume": signal.SIGCONT}
-    deployment = load_deployment(options.deployment)
-    pid = send_signal(deployment, options.process, numbers[options.what])
-    print(f"{options.what}: {options.process}, process {pid}")
     return 0

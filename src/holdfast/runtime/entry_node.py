@@ -72,7 +72,7 @@ class EntryNode(Node):
         stream = settings.stream
         served = pa.schema([field for field in schema if field.name != SEQ.name])
         consumers = {stream: settings.consumers}
-        super().__init__(settings.address, place, {stream: served}, consumers, on_fatal)
+        super().__init__(settings.address, place, {stream: served}, consumers, directory, on_fatal)
         self.stream = stream
         self._source = source
         self._keep = keep

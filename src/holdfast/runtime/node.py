@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from holdfast.flight.peers import Peers
 from holdfast.flight.security import Security
 from holdfast.flight.server import Control, PutBatch, StreamServer
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.links import kept_links, links_control
 from holdfast.runtime.loop import Driver, Loop
 from holdfast.runtime.metrics import NodeMetrics
 from holdfast.runtime.stream_store import StreamStore
@@ -61,6 +63,7 @@ class Node:
         place: Place,
         schemas: Mapping[str, pa.Schema],
         consumers: Mapping[str, tuple[str, ...]],
+        directory: Path,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         """``consumers`` are those whose acknowledgements count, for each stream served."""
@@ -72,6 +75,7 @@ class Node:
         self._schemas = dict(schemas)
         self._consumers = {stream: set(names) for stream, names in consumers.items()}
         self._on_fatal = on_fatal
+        self.links = kept_links(directory)
         self._started = time.monotonic()
         self._state = ""
         self.peers = Peers(
@@ -81,6 +85,7 @@ class Node:
             self._post,
             self._peer_problem,
             on_block=self.took,
+            links=self.links,
         )
         self.server: StreamServer | None = None
 
@@ -106,7 +111,12 @@ class Node:
     def start(self) -> None:
         """Listen and run."""
         self.server = StreamServer(
-            self, self.place.host, self.place.port, self.place.security, self.controls()
+            self,
+            self.place.host,
+            self.place.port,
+            self.place.security,
+            self.controls(),
+            self.links,
         )
         self.store.start()
         self.loop.start()
@@ -122,7 +132,7 @@ class Node:
         self.journal.write("stopped")
 
     def controls(self) -> dict[str, Control]:
-        return {"status": lambda options: self.status()}
+        return {"status": lambda options: self.status(), "links": links_control(self.links)}
 
     def status(self) -> dict[str, Any]:
         """What ``holdfast status`` shows."""
@@ -134,6 +144,7 @@ class Node:
             "waiting": self.loop.waiting,
             "feeds": len(self.server.feeds) if self.server is not None else 0,
             "log_bytes": sum(self.store.sizes.values()),
+            "cut": self.links.listed(),
         }
 
     # -- what comes in ------------------------------------------------------------------

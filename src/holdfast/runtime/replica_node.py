@@ -64,7 +64,7 @@ class ReplicaNode(Node):
             name: stream_schema_of(stream.operator) for name, stream in network.outputs.items()
         }
         consumers = {one.stream: one.consumers for one in settings.outputs}
-        super().__init__(settings.address, place, schemas, consumers, on_fatal)
+        super().__init__(settings.address, place, schemas, consumers, directory, on_fatal)
         self._network = network
         self._keeps_state = settings.reconcile is Reconcile.CHECKPOINT
         self._directory = StateDirectory(directory / "state")

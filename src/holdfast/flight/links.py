@@ -1,0 +1,119 @@
+"""Links that can be cut: what a process sends to a peer, or hears from it, stops on the way.
+
+A cut is carried out where messages enter and leave the process, for connections that exist and
+for new ones, so that neither end learns anything the network would not tell it:
+
+    a call        waits for its link and is given up at its deadline; so does its answer
+    a feed        goes on where it stood when the link heals, as TCP would; what waits for the
+                  subscriber meanwhile is bounded as ever
+    a new feed    is not opened; a feed that is given up is cancelled once the link has healed
+
+Each direction is cut for itself. One end is enough to cut both directions: the other notices
+nothing but silence.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.errors import HoldfastError
+
+_LOOK_SECONDS = 0.02
+
+
+class LinkCut(HoldfastError):
+    """A call was given up because its link stayed cut."""
+
+    def __init__(self, peer: str) -> None:
+        super().__init__(f"cannot be reached: the link to {peer} is cut")
+
+
+def _never() -> bool:
+    return False
+
+
+class Links:
+    """The links of one process to its peers; whole unless they were cut."""
+
+    def __init__(
+        self,
+        cut: Mapping[str, Any] | None = None,
+        on_change: Callable[[dict[str, Any]], None] = lambda cut: None,
+    ) -> None:
+        """``cut`` is what ``listed`` gave in an earlier life; ``on_change`` gets it anew."""
+        found = cut or {}
+        self._deaf: frozenset[str] = frozenset(found.get("incoming", ()))
+        self._mute: frozenset[str] = frozenset(found.get("outgoing", ()))
+        self._on_change = on_change
+        self._changed = threading.Condition()
+
+    def cut(self, peer: str, *, incoming: bool = True, outgoing: bool = True) -> None:
+        """From now on nothing comes from the peer, or goes to it, or both."""
+        deaf = self._deaf | {peer} if incoming else self._deaf
+        mute = self._mute | {peer} if outgoing else self._mute
+        self._set(deaf, mute)
+
+    def heal(
+        self, peer: str | None = None, *, incoming: bool = True, outgoing: bool = True
+    ) -> None:
+        """Make the link to one peer, or to all, whole again."""
+
+        def healed(names: frozenset[str]) -> frozenset[str]:
+            return frozenset() if peer is None else names - {peer}
+
+        self._set(
+            healed(self._deaf) if incoming else self._deaf,
+            healed(self._mute) if outgoing else self._mute,
+        )
+
+    def _set(self, deaf: frozenset[str], mute: frozenset[str]) -> None:
+        with self._changed:
+            if (deaf, mute) == (self._deaf, self._mute):
+                return
+            self._deaf, self._mute = deaf, mute
+            self._changed.notify_all()
+        self._on_change(self.listed())
+
+    def listed(self) -> dict[str, list[str]]:
+        """What is cut."""
+        return {"incoming": sorted(self._deaf), "outgoing": sorted(self._mute)}
+
+    def hears(self, peer: str) -> bool:
+        """Whether what the peer sends arrives here."""
+        return peer not in self._deaf
+
+    def reaches(self, peer: str) -> bool:
+        """Whether what is sent from here arrives at the peer."""
+        return peer not in self._mute
+
+    def wait_to_hear(
+        self, peer: str, timeout_s: float | None = None, given_up: Callable[[], bool] = _never
+    ) -> bool:
+        """Wait for the link from a peer; False if it stayed cut, or the wait was given up."""
+        return self._wait(self.hears, peer, timeout_s, given_up)
+
+    def wait_to_reach(
+        self, peer: str, timeout_s: float | None = None, given_up: Callable[[], bool] = _never
+    ) -> bool:
+        """Wait for the link to a peer; False if it stayed cut, or the wait was given up."""
+        return self._wait(self.reaches, peer, timeout_s, given_up)
+
+    def _wait(
+        self,
+        is_whole: Callable[[str], bool],
+        peer: str,
+        timeout_s: float | None,
+        given_up: Callable[[], bool],
+    ) -> bool:
+        if is_whole(peer):
+            return True
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not is_whole(peer):
+            if given_up() or (deadline is not None and time.monotonic() >= deadline):
+                return False
+            with self._changed:
+                self._changed.wait(_LOOK_SECONDS)
+        return True
