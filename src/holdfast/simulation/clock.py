@@ -17,8 +17,10 @@ class Clock:
 
     def at(self, time: int, action: Callable[..., None], *args: object) -> None:
         """Do something at a time; in the order of scheduling when times are equal."""
+        if time < self.now:
+            time = self.now
         self._count += 1
-        heapq.heappush(self._queue, (max(time, self.now), self._count, action, args))
+        heapq.heappush(self._queue, (time, self._count, action, args))
 
     def after(self, delay: int, action: Callable[..., None], *args: object) -> None:
         """Do something after a while."""
@@ -26,10 +28,9 @@ class Clock:
 
     def run_until(self, end: int) -> None:
         """Let time pass up to ``end``."""
-        queue = self._queue
+        queue, pop = self._queue, heapq.heappop
         while queue and queue[0][0] <= end:
-            time, _, action, args = heapq.heappop(queue)
-            self.now = time
+            self.now, _, action, args = pop(queue)
             self.steps += 1
             action(*args)
         self.now = end

@@ -11,6 +11,7 @@ doubled, late or misplaced input row changes some output row.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -100,16 +101,19 @@ class Join:
     def advance(
         self, state: object, rows: list[Tagged], start: int, stop: int
     ) -> tuple[object, list[Row], int]:
-        kept: list[Tagged] = list(state or ())  # type: ignore[call-overload]
+        kept: deque[Tagged] = deque(state or ())  # type: ignore[call-overload]
         results = []
         for row in rows:
             stime, stream, _, key, value = row
+            while kept and stime - kept[0][0] > self.within_us:
+                kept.popleft()
             for other in kept:
-                if other[1] != stream and other[3] == key and stime - other[0] <= self.within_us:
+                if other[3] == key and other[1] != stream:
                     results.append((stime, key, mix(other[4], value)))
             kept.append(row)
-        kept = [row for row in kept if row[0] > stop - self.within_us]
-        return tuple(kept), results, min((row[0] for row in kept), default=stop)
+        while kept and kept[0][0] <= stop - self.within_us:
+            kept.popleft()
+        return tuple(kept), results, kept[0][0] if kept else stop
 
 
 @dataclass(frozen=True)

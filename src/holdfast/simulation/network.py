@@ -8,14 +8,32 @@ losing a connection loses what is on its way and no more.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 
 from holdfast.core.messages import FeedFrames, Message, Subscribe, Unsubscribe
 from holdfast.simulation.clock import Clock
 
-OnFeedConnection = (FeedFrames, Subscribe, Unsubscribe)
+ON_FEED_CONNECTION = frozenset({FeedFrames, Subscribe, Unsubscribe})
+
+
+@dataclass(slots=True)
+class Link:
+    """One direction between two servers."""
+
+    cuts: int = 0
+    slow_us: int = 0
+    broken_at: int = -1
+    changed_at: int = 0
+
+
+@dataclass(slots=True)
+class Connection:
+    """What one process sends another, in order."""
+
+    link: Link
+    last_arrival: int = 0
 
 
 class Network:
@@ -25,60 +43,60 @@ class Network:
         self.delivered = 0
         self.lost = 0
         self._clock = clock
-        self._random = random
+        self._random = random.random
         self._server_of = server_of
-        self._cuts: Counter[tuple[str, str]] = Counter()
-        self._slow_us: Counter[tuple[str, str]] = Counter()
-        self._broken_at: dict[tuple[str, str], int] = {}
-        self._last: dict[tuple[str, str, bool], int] = {}
-        self.changed_at: dict[tuple[str, str], int] = {}
+        self._links: dict[tuple[str, str], Link] = {}
+        self._connections: dict[tuple[str, str, bool], Connection] = {}
         self.deliver: Callable[[str, str, Message], None] = lambda source, target, message: None
+
+    def link(self, source: str, target: str) -> Link:
+        """The direction from one server to another."""
+        link = self._links.get((source, target))
+        if link is None:
+            link = self._links[source, target] = Link()
+        return link
 
     def cut(self, source: str, target: str) -> None:
         """Cut one direction between two servers; cuts add up."""
-        self._cuts[source, target] += 1
-        self.changed_at[source, target] = self._clock.now
+        self._change(source, target).cuts += 1
 
     def heal(self, source: str, target: str) -> None:
         """Take one cut back."""
-        self._cuts[source, target] -= 1
-        self.changed_at[source, target] = self._clock.now
+        self._change(source, target).cuts -= 1
 
     def slow(self, source: str, target: str, delay_us: int) -> None:
         """Add to (or, negative, take from) a direction's delay."""
-        self._slow_us[source, target] += delay_us
-        self.changed_at[source, target] = self._clock.now
+        self._change(source, target).slow_us += delay_us
 
     def lose_connections(self, source: str, target: str) -> None:
         """Lose what is on its way."""
-        self._broken_at[source, target] = self._clock.now
-        self.changed_at[source, target] = self._clock.now
+        self._change(source, target).broken_at = self._clock.now
 
-    def is_open(self, source: str, target: str) -> bool:
-        """Whether messages from one server reach another."""
-        return source == target or not self._cuts[source, target]
-
-    def is_slow(self, source: str, target: str) -> bool:
-        return self._slow_us[source, target] > 0
+    def _change(self, source: str, target: str) -> Link:
+        link = self.link(source, target)
+        link.changed_at = self._clock.now
+        return link
 
     def send(self, source: str, target: str, message: Message) -> None:
         """Send from process to process."""
-        link = (self._server_of[source], self._server_of[target])
-        if not self.is_open(*link):
+        key = (source, target, type(message) in ON_FEED_CONNECTION)
+        connection = self._connections.get(key)
+        if connection is None:
+            link = self.link(self._server_of[source], self._server_of[target])
+            connection = self._connections[key] = Connection(link)
+        link = connection.link
+        if link.cuts:
             self.lost += 1
             return
         now = self._clock.now
-        delay = 1_000 + int(self._random.random() * 9_000) + self._slow_us[link]
-        connection = (source, target, isinstance(message, OnFeedConnection))
-        arrival = max(now + delay, self._last.get(connection, 0) + 1)
-        self._last[connection] = arrival
+        arrival = now + 1_000 + int(self._random() * 9_000) + link.slow_us
+        if arrival <= connection.last_arrival:
+            arrival = connection.last_arrival + 1
+        connection.last_arrival = arrival
         self._clock.at(arrival, self._arrive, link, now, source, target, message)
 
-    def _arrive(
-        self, link: tuple[str, str], sent_at: int, source: str, target: str, message: Message
-    ) -> None:
-        broken = self._broken_at.get(link, -1) >= sent_at
-        if broken or not self.is_open(*link):
+    def _arrive(self, link: Link, sent_at: int, source: str, target: str, message: Message) -> None:
+        if link.cuts or link.broken_at >= sent_at:
             self.lost += 1
             return
         self.delivered += 1

@@ -7,7 +7,7 @@ only decides, by the seed, how long things take and whether they work.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from holdfast.core.effects import (
     DeliverBoundary,
     DeliverTuples,
     DeliverUndo,
-    Effect,
+    DropState,
     RefuseBatch,
     RunJob,
     Send,
@@ -64,6 +64,14 @@ class Process:
         self.driver: Replica | EntryPoint | Client
         self._waiting: deque[Event] = deque()
         self._timer = 0
+        # How the orders of the driver are carried out, by their type.
+        self.orders: dict[type, Callable[[Any], None]] = {
+            Send: self._send,
+            SetTimer: self._set_timer,
+            Append: self._append,
+            TruncateLog: lambda order: self.disk.truncate(order.stream, order.next_id),
+            TrimLog: lambda order: self.disk.trim(order.stream, order.below_id),
+        }
 
     @property
     def running(self) -> bool:
@@ -75,6 +83,7 @@ class Process:
     def start(self) -> None:
         self.make_driver()
         self.up = True
+        self.world.changes += 1
         self.disturbed_at = self.world.clock.now
         self.receive(Started())
 
@@ -106,29 +115,27 @@ class Process:
         if self.paused:
             self._waiting.append(event)
             return
-        for effect in self.driver.handle(event, self.world.clock.now):
-            self.carry_out(effect)
-        self.world.after_event(self)
+        world, orders = self.world, self.orders
+        for effect in self.driver.handle(event, world.clock.now):
+            orders[type(effect)](effect)
+        if world.narrates:
+            world.narrate(self)
 
     def receive_in_life(self, life: int, event: Event) -> None:
         """An outcome of something an earlier life began means nothing to this one."""
         if life == self.life:
             self.receive(event)
 
-    def carry_out(self, effect: Effect) -> None:
-        match effect:
-            case Send(to, message):
-                self.world.network.send(self.address, to, message)
-            case SetTimer(at):
-                self._timer += 1
-                self.world.clock.at(at, self._fire, self.life, self._timer)
-            case Append():
-                duration = self.disk.begin(effect, self.state_for(effect))
-                self.world.clock.after(duration, self._appended, self.life, effect)
-            case TruncateLog(stream, next_id):
-                self.disk.truncate(stream, next_id)
-            case TrimLog(stream, below_id):
-                self.disk.trim(stream, below_id)
+    def _send(self, send: Send) -> None:
+        self.world.network.send(self.address, send.to, send.message)
+
+    def _set_timer(self, order: SetTimer) -> None:
+        self._timer += 1
+        self.world.clock.at(order.at, self._fire, self.life, self._timer)
+
+    def _append(self, append: Append) -> None:
+        duration = self.disk.begin(append, self.state_for(append))
+        self.world.clock.after(duration, self._appended, self.life, append)
 
     def state_for(self, append: Append) -> object:
         """The state that is to be kept with a record, for those who keep one."""
@@ -164,6 +171,11 @@ class ReplicaProcess(Process):
         checkpoints = settings.reconcile is Reconcile.CHECKPOINT
         self.keeps_state = checkpoints and world.random.random() < 0.6
         self._stable_states: dict[int, object] = {}
+        self.orders |= {
+            RunJob: self._run,
+            CancelJob: lambda order: None,  # its result will come, and be dropped
+            DropState: lambda order: None,
+        }
 
     def make_driver(self) -> None:
         self._stable_states = {}
@@ -171,16 +183,9 @@ class ReplicaProcess(Process):
         self.disk_state = self.disk.state
         self.driver = Replica(self.settings, self.disk.record, logged)
 
-    def carry_out(self, effect: Effect) -> None:
-        match effect:
-            case RunJob():
-                self._run(effect)
-            case CancelJob():
-                pass  # its result will come, and be dropped
-            case _:
-                super().carry_out(effect)
-                if isinstance(effect, Append):
-                    self.world.truth.check_append(self.address, effect)
+    def _append(self, append: Append) -> None:
+        super()._append(append)
+        self.world.truth.check_append(self.address, append)
 
     def _run(self, job: RunJob) -> None:
         random = self.world.random
@@ -222,30 +227,24 @@ class EntryProcess(Process):
         self.silent = 0
         self.source = Source(world.random)
         self._interval_us = interval_us
+        self.orders |= {
+            AcceptTuples: self._accepted,
+            RefuseBatch: lambda order: self.source.offer_from(order.next_id),
+        }
 
     def make_driver(self) -> None:
         self.driver = EntryPoint(self.settings, self.disk.open(self.settings.stream))
 
     def start(self) -> None:
         super().start()
-        served = self.driver.served
-        self.world.truth.learn(self.settings.stream, tuple(served.stable))
+        self.world.truth.learn(self.settings.stream, self.driver.served.stable)
         # The source knows only what it was told: it may offer what is on disk already.
         self.source.offer_from(0)
         self._produce(self.life)
 
-    def carry_out(self, effect: Effect) -> None:
-        match effect:
-            case AcceptTuples(next_id):
-                self._accepted(next_id)
-            case RefuseBatch(next_id, _):
-                self.source.offer_from(next_id)
-            case _:
-                super().carry_out(effect)
-
-    def _accepted(self, next_id: int) -> None:
-        self.source.accepted(next_id)
-        self.world.truth.learn(self.settings.stream, tuple(self.driver.served.stable))
+    def _accepted(self, order: AcceptTuples) -> None:
+        self.source.accepted(order.next_id)
+        self.world.truth.learn_new(self.settings.stream, self.driver.served.stable)
 
     def _produce(self, life: int) -> None:
         if life != self.life:
@@ -311,20 +310,20 @@ class ClientProcess(Process):
         self.tentative_count = 0
         self.first_tentative_at: int | None = None
         self.boundary = 0
+        self.orders |= {
+            DeliverTuples: self._tuples,
+            DeliverUndo: self._undo,
+            DeliverBoundary: self._complete,
+        }
 
     def make_driver(self) -> None:
         self.driver = Client(self.settings)
 
-    def carry_out(self, effect: Effect) -> None:
-        match effect:
-            case DeliverTuples():
-                self._tuples(effect)
-            case DeliverUndo(_, _, below_stime):
-                self.tentative = [row for row in self.tentative if row[0] >= below_stime]
-            case DeliverBoundary(_, boundary):
-                self.boundary = boundary
-            case _:
-                super().carry_out(effect)
+    def _undo(self, undo: DeliverUndo) -> None:
+        self.tentative = [row for row in self.tentative if row[0] >= undo.below_stime]
+
+    def _complete(self, complete: DeliverBoundary) -> None:
+        self.boundary = complete.boundary
 
     def _tuples(self, effect: DeliverTuples) -> None:
         block: tuple[Row, ...] = effect.block  # type: ignore[assignment]

@@ -81,6 +81,10 @@ class World:
         self.source_stop = schedule.end
         self.job_failure_rate = 0.002
         self.longest_append_us = random.choice([1_000, 10_000, 100_000])
+        # Counts what happens to processes and links; what depends only on them need be found
+        # out again only when it has grown.
+        self.changes = 0
+        self.narrates = tell is not None
         self._tell = tell
         self._told: dict[str, str] = {}
         self._down: Counter[str] = Counter()
@@ -124,11 +128,6 @@ class World:
         consistency.check(self)
         buffers.check(self)
 
-    def after_event(self, process: Process) -> None:
-        """Called after every event of every process."""
-        if self._tell is not None and isinstance(process, ReplicaProcess | ClientProcess):
-            self._narrate(process)
-
     def _sample(self) -> None:
         for process in self.processes.values():
             if process.running:
@@ -145,12 +144,10 @@ class World:
     def link_stands_since(self, one: str, other: str) -> int | None:
         """Since when messages flow both ways, in time; None if they do not now."""
         a, b = self.server_of[one], self.server_of[other]
-        since = 0
-        for link in ((a, b), (b, a)):
-            if not self.network.is_open(*link) or self.network.is_slow(*link):
-                return None
-            since = max(since, self.network.changed_at.get(link, 0))
-        return since
+        there, back = self.network.link(a, b), self.network.link(b, a)
+        if there.cuts or back.cuts or there.slow_us or back.slow_us:
+            return None
+        return max(there.changed_at, back.changed_at)
 
     # -- faults -------------------------------------------------------------------------
 
@@ -166,6 +163,7 @@ class World:
         self._apply(fault, begins=False)
 
     def _apply(self, fault: Fault, begins: bool) -> None:
+        self.changes += 1
         match fault.kind:
             case FaultKind.CRASH:
                 self._crash(fault.servers[0], begins)
@@ -221,14 +219,14 @@ class World:
         if self._tell is not None:
             self._tell(f"{self.clock.now / SECOND_US:10.3f} s  {what}")
 
-    def _narrate(self, process: ReplicaProcess | ClientProcess) -> None:
-        driver = process.driver
+    def narrate(self, process: Process) -> None:
+        """Tell what has changed in a process; called after every event if anyone listens."""
+        if not isinstance(process, ReplicaProcess | ClientProcess):
+            return
+        parts = [process.driver.state.name]
         if isinstance(process, ReplicaProcess):
-            parts = [process.driver.state.name]
             parts += [f"{k} {one.state.name}" for k, one in process.driver.soutputs.items()]
-        else:
-            parts = [process.driver.state.name]
-        for stream, one in driver.consumer.upstreams.items():
+        for stream, one in process.driver.consumer.upstreams.items():
             peer = "" if one.main is None else f" ({one.main.peer})"
             parts.append(f"{stream} from {one.state.value}{peer}")
         text = ", ".join(parts)

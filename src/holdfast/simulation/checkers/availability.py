@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.consistency import NodeState
 from holdfast.core.entry import EntrySettings
+from holdfast.core.replica import Replica
 from holdfast.core.settings import Policy
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.executor import Operator
@@ -44,57 +45,72 @@ class Availability:
         self._hop_us = 2 * timing.bucket_us + 4 * spec.job_us + 300_000
         self._notice_us = (timing.misses_until_down + 4) * timing.heartbeat_interval_us
         self._recovered_at: dict[str, int] = {}
+        self._changes = -1
+        self._paths: list[tuple[ClientProcess, str, int, int]] = []
 
     def sample(self) -> None:
         for process in self._world.replicas.values():
-            self._check_replica(process)
-        known: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
-        for client in self._world.clients.values():
-            if client.running:
-                self._check_client(client, known)
+            if not self._suspends(process):
+                self._check_replica(process)
+        if self._changes != self._world.changes:
+            self._changes = self._world.changes
+            self._paths = self._all_paths()
+        for client, source, since, depth in self._paths:
+            self._check_client(client, source, since, depth)
+
+    @staticmethod
+    def _suspends(process: ReplicaProcess) -> bool:
+        settings = process.settings
+        return Policy.SUSPEND in (settings.while_failed, settings.while_stabilizing)
 
     def _check_replica(self, process: ReplicaProcess) -> None:
         now = self._world.clock.now
         address = process.address
-        settings = process.settings
-        if not process.running or process.slow or process.driver.state is NodeState.RECOVERING:
+        driver = process.driver if process.up else None
+        if driver is None or process.paused or process.slow or not takes_tuples(driver):
             self._recovered_at[address] = now
+            self._changes = -1
             return
-        alone = process.driver.state is NodeState.STABILIZATION
-        suspends = Policy.SUSPEND in (settings.while_failed, settings.while_stabilizing)
-        if suspends or (alone and process.driver.versions.live_position is None):
-            self._recovered_at[address] = now
+        deadline = driver.sunion.next_deadline()
+        waited = now - (deadline - driver.timing.alpha_x_us)
+        allowed = self._x_us + self._hop_us
+        if waited <= allowed:
             return
         since = max(self._recovered_at.get(address, 0), process.disturbed_at)
-        deadline = process.driver.sunion.next_deadline()
-        waited = now - (deadline - settings.timing.alpha_x_us)
-        allowed = self._x_us + self._hop_us
-        if waited > allowed and now - since > allowed:
+        if now - since > allowed:
             raise Violation(
                 "availability",
-                f"in {address} ({process.driver.state.name}) a tuple has waited "
+                f"in {address} ({driver.state.name}) a tuple has waited "
                 f"{waited / 1e6:.3f} s, X is {self._x_us / 1e6:.3f} s\n"
-                f"{process.driver.sunion.story()}",
+                f"{driver.sunion.story()}",
             )
 
-    def _check_client(
-        self, client: ClientProcess, known: dict[tuple[str, str], dict[str, tuple[int, int]]]
-    ) -> None:
+    def _all_paths(self) -> list[tuple[ClientProcess, str, int, int]]:
+        """What clients are promised: the client, the source, since when, over how many hops."""
+        known: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
+        return [
+            (client, source, since, depth)
+            for client in self._world.clients.values()
+            if client.running
+            for source, (since, depth) in self._paths_to(
+                client.address, client.driver.stream, known
+            ).items()
+        ]
+
+    def _check_client(self, client: ClientProcess, source: str, since: int, depth: int) -> None:
         now = self._world.clock.now
-        stream = client.driver.stream
-        for source, (since, depth) in self._paths_to(client.address, stream, known).items():
-            within = depth * (self._x_us + self._hop_us)
-            if now - since < within + (depth + 1) * (self._notice_us + self._x_us):
-                continue
-            shown = client.driver.copy.live_boundary
-            newest = self._newest_before(source, now - within)
-            if newest >= shown:
-                raise Violation(
-                    "availability",
-                    f"{client.address} was told of {stream} up to {shown / 1e6:.3f} s, but "
-                    f"{source} has a tuple of {newest / 1e6:.3f} s and a path of {depth} "
-                    f"fragments has stood since {since / 1e6:.3f} s; now {now / 1e6:.3f} s",
-                )
+        within = depth * (self._x_us + self._hop_us)
+        if now - since < within + (depth + 1) * (self._notice_us + self._x_us):
+            return
+        shown = client.driver.copy.live_boundary
+        newest = self._newest_before(source, now - within)
+        if newest >= shown:
+            raise Violation(
+                "availability",
+                f"{client.address} was told of {client.driver.stream} up to {shown / 1e6:.3f} s, "
+                f"but {source} has a tuple of {newest / 1e6:.3f} s and a path of {depth} "
+                f"fragments has stood since {since / 1e6:.3f} s; now {now / 1e6:.3f} s",
+            )
 
     def _newest_before(self, source: str, stime: int) -> int:
         rows = self._world.truth.rows.get(source, [])
@@ -147,8 +163,7 @@ class Availability:
         self, replica: str, stream: str, known: dict[tuple[str, str], dict[str, tuple[int, int]]]
     ) -> dict[str, tuple[int, int]]:
         process = self._world.replicas[replica]
-        settings = process.settings
-        if Policy.SUSPEND in (settings.while_failed, settings.while_stabilizing):
+        if self._suspends(process):
             return {}
         since = max(process.disturbed_at, self._recovered_at.get(replica, 0))
         operator = self._operators[stream]
@@ -163,3 +178,10 @@ class Availability:
                 path = (max(since, source_since), depth + 1)
                 paths[source] = max(path, paths.get(source, path))
         return paths
+
+
+def takes_tuples(driver: Replica) -> bool:
+    """Whether a replica takes new tuples in its state, and not only corrected ones."""
+    if driver.state is NodeState.STABILIZATION:
+        return driver.versions.live_position is not None
+    return driver.state is not NodeState.RECOVERING

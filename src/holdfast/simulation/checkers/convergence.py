@@ -6,6 +6,8 @@ here is compared with the oracle at the end of a run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.core.effects import Append
 from holdfast.core.frame import Kind
 from holdfast.core.messages import StreamFrame
@@ -19,12 +21,20 @@ class Truth:
     def __init__(self) -> None:
         self.rows: dict[str, list[Row]] = {}
 
-    def learn(self, stream: str, frames: tuple[StreamFrame, ...], who: str = "entry") -> None:
+    def learn(self, stream: str, frames: Sequence[StreamFrame], who: str = "entry") -> None:
         """Take stable frames of a stream: new ids are noted, known ones compared."""
         for frame in frames:
             if frame.header.kind is Kind.STABLE:
                 block: tuple[Row, ...] = frame.block  # type: ignore[assignment]
                 self.compare(stream, frame.header.first_id, block, who)
+
+    def learn_new(self, stream: str, frames: Sequence[StreamFrame]) -> None:
+        """The same for the stable frames one process keeps: those it had were compared before."""
+        known = len(self.rows.get(stream, ()))
+        start = len(frames)
+        while start and frames[start - 1].header.next_id > known:
+            start -= 1
+        self.learn(stream, frames[start:])
 
     def compare(self, stream: str, first_id: int, rows: tuple[Row, ...], who: str) -> None:
         """``who`` has these rows under the ids from ``first_id`` on."""

@@ -14,6 +14,7 @@ from holdfast.core.settings import SECOND_US
 from holdfast.simulation.checkers import Violation
 
 if TYPE_CHECKING:
+    from holdfast.simulation.processes import ClientProcess
     from holdfast.simulation.world import World
 
 
@@ -28,29 +29,39 @@ class StableTree:
         self._hop_us = timing.delay_us + 2 * timing.bucket_us + 4 * world.spec.job_us + 300_000
         self._settle_us = 8 * SECOND_US + 2 * timing.delay_us + timing.postpone_lease_us
         self._recovered_at: dict[str, int] = {}
+        self._changes = -1
+        self._trees: list[tuple[ClientProcess, int, int]] = []
 
     def sample(self) -> None:
         now = self._world.clock.now
         for address, process in self._world.replicas.items():
             if not process.running or process.driver.state is NodeState.RECOVERING:
                 self._recovered_at[address] = now
-        known: dict[tuple[str, str], tuple[int, int] | None] = {}
-        for client in self._world.clients.values():
-            stream = client.driver.stream
-            tree = self._tree_to(client.address, stream, known) if client.running else None
-            if tree is None:
-                continue
-            since = max(tree[0], client.disturbed_at)
-            depth = tree[1]
+                self._changes = -1
+        if self._changes != self._world.changes:
+            self._changes = self._world.changes
+            self._trees = self._all_trees()
+        for client, since, depth in self._trees:
             if now - since < depth * (self._settle_us + self._hop_us):
                 continue
             if client.boundary < now - depth * self._hop_us:
                 raise Violation(
                     "stable where possible",
-                    f"{client.address} has {stream} stable up to {client.boundary / 1e6:.3f} s, "
-                    f"though a complete tree has stood since {since / 1e6:.3f} s; "
-                    f"now {now / 1e6:.3f} s",
+                    f"{client.address} has {client.driver.stream} stable up to "
+                    f"{client.boundary / 1e6:.3f} s, though a complete tree has stood since "
+                    f"{since / 1e6:.3f} s; now {now / 1e6:.3f} s",
                 )
+
+    def _all_trees(self) -> list[tuple[ClientProcess, int, int]]:
+        """The complete trees: the client, since when, how deep."""
+        known: dict[tuple[str, str], tuple[int, int] | None] = {}
+        found = []
+        for client in self._world.clients.values():
+            if client.running:
+                tree = self._tree_to(client.address, client.driver.stream, known)
+                if tree is not None:
+                    found.append((client, max(tree[0], client.disturbed_at), tree[1]))
+        return found
 
     def _tree_to(
         self, reader: str, stream: str, known: dict[tuple[str, str], tuple[int, int] | None]
