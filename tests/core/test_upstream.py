@@ -182,3 +182,28 @@ def test_a_broken_feed_is_opened_anew_and_others_are_left_alone() -> None:
     assert upstream.handle(FeedBroken(feed.id + 99), 5) == []
     upstream.handle(FeedBroken(feed.id), 5)
     assert upstream.main is not feed
+
+
+def test_a_broken_feed_goes_on_at_another_current_replica() -> None:
+    upstream = make()
+    report(upstream, "a", STABLE, 1000)
+    report(upstream, "b", STABLE, 1000)
+    assert upstream.main is not None
+    broken = upstream.main.id
+    effects = upstream.handle(FeedBroken(broken), 5)
+    upstream.validate()
+    assert Tell("a", Unsubscribe(broken)) in effects
+    assert sources(upstream) == ("b", None)
+    # The other one lives after all: nothing is gained by going back.
+    report(upstream, "a", STABLE, 1100)
+    assert sources(upstream) == ("b", None)
+
+
+def test_a_broken_feed_stays_where_only_tentative_news_is_elsewhere() -> None:
+    upstream = make()
+    report(upstream, "a", STABLE, 1000)
+    report(upstream, "b", FAILED, 500, 1000)
+    assert upstream.main is not None
+    upstream.handle(FeedBroken(upstream.main.id), 5)
+    assert sources(upstream) == ("a", None)
+    assert not upstream.hopeless

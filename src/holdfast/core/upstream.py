@@ -18,9 +18,10 @@ and ours would end at the same moment.
 
 A feed continues where the consumer is, by id and by time (see stream_copy.py). Feed messages
 are counted: a gap, or a heartbeat that says that more was sent than came, and came no later
-than the next heartbeat, means that messages were lost, and the feed is opened anew. What a
-feed carries is itself news of its replica's state, faster than heartbeats: tentative tuples,
-an UNDO, a REC_DONE.
+than the next heartbeat, means that messages were lost, and the feed is opened anew. A feed
+that breaks is opened at another current replica at once, if there is one: a process that dies
+breaks its connections long before it misses heartbeats. What a feed carries is itself news of
+its replica's state, faster than heartbeats: tentative tuples, an UNDO, a REC_DONE.
 
 When no current replica is known the stream is *hopeless* for the moment, which SUnion uses
 not to wait in vain.
@@ -238,7 +239,7 @@ class Upstream(Machine[Following, Trigger]):
                     effect
                     for feed in self._feeds()
                     if feed.id == feed_id
-                    for effect in self._reopen(feed, now)
+                    for effect in self._broken(feed, now)
                 ]
 
     # -- feeds --------------------------------------------------------------------------
@@ -299,6 +300,14 @@ class Upstream(Machine[Following, Trigger]):
             else:
                 feed.sent_before = sent[feed.id]
         return effects
+
+    def _broken(self, feed: Feed, now: int) -> list[UpstreamEffect]:
+        """Go on with another current replica, if there is one; else open the feed anew."""
+        if feed is self.main and any(peer != feed.peer for peer in self._current()):
+            # If it lives it is believed again with its next reply.
+            self.reports.pop(feed.peer, None)
+            return self._choose(now)
+        return self._reopen(feed, now)
 
     def _reopen(self, feed: Feed, now: int) -> list[UpstreamEffect]:
         effects: list[UpstreamEffect] = [Tell(feed.peer, Unsubscribe(feed.id))]

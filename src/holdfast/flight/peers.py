@@ -37,6 +37,8 @@ from holdfast.flight.wire import decode_message, decode_metadata, encode_message
 
 CALL_SECONDS = 2.0
 _LONGEST_PAUSE_SECONDS = 2.0
+# The end of a subscription that worked for so long is news and is told at once.
+_LASTED_SECONDS = 1.0
 _QUEUED = 1_000
 _CHANNEL = [
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -304,7 +306,7 @@ class _Reading:
             self._peer.cancel(reader)
 
     def _run(self) -> None:
-        granted = True
+        granted, opened = True, time.monotonic()
         try:
             self._peer.wait_to_reach()
             ticket = flight.Ticket(encode_message(self._request))
@@ -317,7 +319,8 @@ class _Reading:
             self._peer.cancel(self._reader)
         if self._cancelled or not granted:
             return
-        time.sleep(self._peer.pause_seconds())
+        if time.monotonic() - opened < _LASTED_SECONDS:
+            time.sleep(self._peer.pause_seconds())
         self._peer.lost(self._request.feed)
 
     def _read(self, reader: flight.FlightStreamReader) -> bool:
