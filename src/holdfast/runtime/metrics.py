@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from holdfast.blocks import Block
 from holdfast.core.messages import FeedFrames
 
 registry = CollectorRegistry()
@@ -15,8 +16,18 @@ _EVENTS_WAITING = Gauge(
 _FRAMES_SENT = Counter(
     "holdfast_frames_sent_total", "Frames put on feeds", _LABELS, registry=registry
 )
+_SENT = [*_LABELS, "to", "label"]
 _TUPLES_SENT = Counter(
-    "holdfast_tuples_sent_total", "Tuples put on feeds", [*_LABELS, "label"], registry=registry
+    "holdfast_tuples_sent_total",
+    "Tuples sent to another process, by label; those of a checkpoint: its state and its queues",
+    _SENT,
+    registry=registry,
+)
+_BYTES_SENT = Counter(
+    "holdfast_bytes_sent_total",
+    "Bytes of tuples sent to another process, by label",
+    _SENT,
+    registry=registry,
 )
 _TUPLES_IN = Counter(
     "holdfast_tuples_in_total", "Tuples taken from sources or inputs", _LABELS, registry=registry
@@ -53,13 +64,19 @@ class NodeMetrics:
         self._frames_sent = _FRAMES_SENT.labels(*labels)
         self._state = ""
 
-    def sent(self, message: FeedFrames) -> None:
+    def sent(self, to: str, message: FeedFrames) -> None:
         """A feed message went out."""
         self._frames_sent.inc(len(message.frames))
         for frame in message.frames:
             if frame.header.kind.is_data:
+                assert isinstance(frame.block, Block)
                 label = frame.header.kind.name.lower()
-                _TUPLES_SENT.labels(*self._labels, label).inc(frame.header.count)
+                self.sent_tuples(to, label, frame.header.count, frame.block.nbytes)
+
+    def sent_tuples(self, to: str, label: str, tuples: int, size: int) -> None:
+        """So many tuples went to another process."""
+        _TUPLES_SENT.labels(*self._labels, to, label).inc(tuples)
+        _BYTES_SENT.labels(*self._labels, to, label).inc(size)
 
     def in_state(self, state: str) -> None:
         """The node's state."""

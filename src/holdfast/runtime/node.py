@@ -194,7 +194,7 @@ class Node:
             case FeedFrames() | SubscribeRefused():
                 assert self.server is not None
                 if isinstance(message, FeedFrames):
-                    self.metrics.sent(message)
+                    self.metrics.sent(to, message)
                 if not self.server.feeds.deliver(to, message):
                     # The driver goes on feeding nobody until it is told.
                     self.loop.post(MessageArrived(to, Unsubscribe(message.feed)))
