@@ -72,14 +72,17 @@ class SourceSpec:
 
 @dataclass(frozen=True)
 class FragmentSpec:
-    """One fragment and its replicas; those with the same ``colocate`` share a process."""
+    """One fragment and its replicas.
+
+    colocate  the process of each replica; those with the same share it. None: its own each.
+    """
 
     name: str
     replicas: tuple[Endpoint, ...]
     while_failed: Policy = Policy.PROCESS
     while_stabilizing: Policy = Policy.PROCESS
     reconcile: Reconcile = Reconcile.CHECKPOINT
-    colocate: str | None = None
+    colocate: tuple[str, ...] | None = None
 
     @property
     def processes(self) -> tuple[str, ...]:
@@ -150,8 +153,9 @@ class Deployment:
         for source in self.sources.values():
             found[source.process] = [source.process]
         for fragment in self.fragments.values():
-            for name in fragment.processes:
-                found.setdefault(fragment.colocate or name, []).append(name)
+            names = fragment.processes
+            for process, name in zip(fragment.colocate or names, names, strict=True):
+                found.setdefault(process, []).append(name)
         for client in self.clients.values():
             if client.sink is not None:
                 found[client.name] = [client.name]
@@ -274,8 +278,19 @@ class _Reader:
                 f"{where}.while_stabilizing", found.get("while_stabilizing", "process"), Policy
             ),
             self._choice(f"{where}.reconcile", found.get("reconcile", "checkpoint"), Reconcile),
-            found.get("colocate"),
+            self._colocate(f"{where}.colocate", found.get("colocate"), len(endpoints)),
         )
+
+    def _colocate(self, where: str, found: Any, replicas: int) -> tuple[str, ...] | None:
+        """One process for all replicas, or one for each."""
+        names = (found,) * replicas if isinstance(found, str) else found
+        if names is None:
+            return None
+        if not isinstance(names, list | tuple) or len(names) != replicas:
+            raise self._error(
+                where, f"a process, or a list of {replicas}, one for each replica; got {found!r}"
+            )
+        return tuple(str(each) for each in names)
 
     def _client(self, name: str, found: dict[str, Any]) -> ClientSpec:
         where = f"clients.{name}"

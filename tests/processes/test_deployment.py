@@ -65,6 +65,14 @@ def test_a_deployment_is_read(tmp_path: Path) -> None:
     assert found.data == tmp_path / "data"
 
 
+def test_replicas_share_processes_as_they_are_told(tmp_path: Path) -> None:
+    apart = GOOD.replace("replicas = 2", 'replicas = 2\ncolocate = ["one", "small"]')
+    processes = written(tmp_path, apart).processes
+    assert (processes["one"], processes["small"]) == (("main-1",), ("main-2", "tail-1"))
+    together = GOOD.replace("replicas = 2", 'replicas = 2\ncolocate = "one"')
+    assert written(tmp_path, together).processes["one"] == ("main-1", "main-2")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -76,6 +84,11 @@ def test_a_deployment_is_read(tmp_path: Path) -> None:
         ('delay = "2 seconds"', 'delay = "soon"', "timing.delay"),
         ("replicas = 2", "replicas = 0", "fragments.main.replicas: at least 1"),
         ("replicas = 2", 'replicas = "two"', "a number or a list of host:port"),
+        (
+            "replicas = 2",
+            'replicas = 2\ncolocate = ["one"]',
+            "main.colocate: a process, or a list of 2",
+        ),
         ('while_failed = "delay"', 'while_failed = "wait"', "suspend, delay, process"),
         ('"127.0.0.1:4711"', '"127.0.0.1:port"', "sources.load.listen: write it as host"),
         ("[clients.screen]", "[clients.main-1]", "two processes have this name"),
