@@ -21,7 +21,7 @@ from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.simulation import networks, schedules
 from holdfast.simulation.coverage import Coverage
 from holdfast.simulation.executor import Join, Operator, Plan, Union, Window
-from holdfast.simulation.main import simulate
+from holdfast.simulation.main import collected_afterwards, simulate
 from holdfast.simulation.networks import Fragment, NetworkSpec
 from holdfast.simulation.run import Result, Scenario, Verdict, run
 from holdfast.simulation.schedules import Schedule
@@ -69,7 +69,8 @@ def long_run(seed: int, seconds: int) -> Scenario:
 
 
 def timed(seed_and_seconds: tuple[int, int]) -> Result:
-    return run(long_run(*seed_and_seconds))
+    with collected_afterwards():
+        return run(long_run(*seed_and_seconds))
 
 
 def measure_speed(seconds: int, workers: int) -> float:

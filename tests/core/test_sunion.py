@@ -5,7 +5,7 @@ from holdfast.core.messages import StreamFrame
 from holdfast.core.settings import Timing
 from holdfast.core.stream_copy import FAR_FUTURE, StreamCopy
 from holdfast.core.sunion import (
-    FrameArrived,
+    FramesArrived,
     LiveTaken,
     LookAtBuckets,
     Reconciled,
@@ -32,7 +32,7 @@ def make(eager: bool = True) -> SUnion:
 
 def feed(sunion: SUnion, stream: str, now: int, *frames: StreamFrame) -> None:
     for frame in frames:
-        sunion.handle(FrameArrived(stream, frame), now)
+        sunion.handle(FramesArrived(stream, (frame,)), now)
 
 
 def fail(sunion: SUnion, release: Release, now: int) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.core.effects import Send
 from holdfast.core.frame import Kind
 from holdfast.core.machine import PeerError
 from holdfast.core.messages import (
@@ -21,8 +22,7 @@ from holdfast.core.upstream import (
     JudgeSource,
     PeerReported,
     PeerSilent,
-    TakeFrame,
-    Tell,
+    TakeFrames,
     Upstream,
     UpstreamEffect,
 )
@@ -85,7 +85,7 @@ def test_prefers_stable_to_live_to_nothing() -> None:
     assert sources(upstream) == ("b", None)
     effects = upstream.handle(PeerSilent("b"), 9)
     assert sources(upstream) == ("a", None)
-    assert JudgeSource(hopeless=True) in effects
+    assert JudgeSource("s", hopeless=True) in effects
     upstream.handle(PeerSilent("a"), 10)
     assert upstream.state.name == "NOTHING"
 
@@ -120,7 +120,7 @@ def test_subscribes_where_it_is() -> None:
     upstream.copy.take(mark(Kind.TENTATIVE_BOUNDARY, 2, 700), 1)
     effects = report(upstream, "a", STABLE, 1000)
     assert upstream.main is not None
-    assert Tell("a", Subscribe("s", upstream.main.id, 2, 700)) in effects
+    assert Send("a", Subscribe("s", upstream.main.id, 2, 700)) in effects
 
 
 def test_a_lost_message_opens_the_feed_anew() -> None:
@@ -128,13 +128,13 @@ def test_a_lost_message_opens_the_feed_anew() -> None:
     report(upstream, "a", STABLE, 1000)
     old = upstream.main
     assert old is not None
-    assert send(upstream, 0, boundary(0, 5))[0] == TakeFrame(boundary(0, 5), old.id)
+    assert send(upstream, 0, boundary(0, 5))[0] == TakeFrames("s", (boundary(0, 5),), old.id)
     effects = send(upstream, 2, boundary(0, 7))
     assert upstream.main is not None
     assert upstream.main.id > old.id
-    assert Tell("a", Unsubscribe(old.id)) in effects
+    assert Send("a", Unsubscribe(old.id)) in effects
     stale = FeedFrames(old.id, 3, (boundary(0, 8),))
-    assert upstream.handle(FeedArrived("a", stale), 6) == [Tell("a", Unsubscribe(old.id))]
+    assert upstream.handle(FeedArrived("a", stale), 6) == [Send("a", Unsubscribe(old.id))]
 
 
 def test_heartbeats_tell_of_messages_that_never_came() -> None:
@@ -192,7 +192,7 @@ def test_a_broken_feed_goes_on_at_another_current_replica() -> None:
     broken = upstream.main.id
     effects = upstream.handle(FeedBroken(broken), 5)
     upstream.validate()
-    assert Tell("a", Unsubscribe(broken)) in effects
+    assert Send("a", Unsubscribe(broken)) in effects
     assert sources(upstream) == ("b", None)
     # The other one lives after all: nothing is gained by going back.
     report(upstream, "a", STABLE, 1100)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
-from holdfast.core.consumer import Consumer, FrameTaken
+from holdfast.core.consumer import Consumer
 from holdfast.core.effects import (
     DeliverBoundary,
     DeliverTuples,
@@ -34,6 +34,7 @@ from holdfast.core.machine import Machine
 from holdfast.core.messages import StreamFrame
 from holdfast.core.settings import Input, Timing
 from holdfast.core.stream_copy import FAR_FUTURE, GapFound, StreamCopy
+from holdfast.core.upstream import TakeFrames
 
 
 class ClientState(Enum):
@@ -115,9 +116,10 @@ class Client(Machine[ClientState, Trigger]):
         for effect in self.consumer.handle(event, now):
             if isinstance(effect, Send):
                 effects.append(effect)
-            elif isinstance(effect, FrameTaken) and effect.feed not in broken:
+            elif isinstance(effect, TakeFrames):
                 try:
-                    self._take(effect.frame, now, effects)
+                    for frame in effect.frames:
+                        self._take(frame, now, effects)
                 except GapFound:
                     broken.add(effect.feed)
         for feed in broken:

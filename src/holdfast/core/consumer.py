@@ -8,7 +8,6 @@ acknowledgements.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from holdfast.core import detector, upstream
@@ -20,33 +19,14 @@ from holdfast.core.messages import (
     FeedFrames,
     HeartbeatReply,
     HeartbeatRequest,
-    StreamFrame,
     SubscribeRefused,
 )
 from holdfast.core.settings import Input, Timing
 from holdfast.core.stream_copy import StreamCopy
-from holdfast.core.upstream import FeedIds, JudgeSource, TakeFrame, Tell, Upstream
-
-
-@dataclass(frozen=True, slots=True)
-class FrameTaken:
-    """A frame of a stream, in its feed's order; a gap in it is answered with FeedLost."""
-
-    stream: str
-    frame: StreamFrame
-    feed: int
-
-
-@dataclass(frozen=True, slots=True)
-class SourceChanged:
-    """Whether a stable replica of a stream is known has changed."""
-
-    stream: str
-    hopeless: bool
-
+from holdfast.core.upstream import FeedIds, Upstream, UpstreamEffect
 
 ConsumerEvent: TypeAlias = MessageArrived | FeedLost | TimerFired
-ConsumerEffect: TypeAlias = Send | FrameTaken | SourceChanged
+ConsumerEffect: TypeAlias = UpstreamEffect
 
 
 class Consumer:
@@ -77,22 +57,19 @@ class Consumer:
             peer: FailureDetector(peer, interval_us, timing.misses_until_down, owner)
             for peer in peers
         }
+        # When the next heartbeat request is to go out.
+        self.next_due = 0
 
     def machines(self) -> Iterator[Machine[Any, Any]]:
         yield from self.detectors.values()
         yield from self.upstreams.values()
-
-    @property
-    def next_due(self) -> int:
-        """When the next heartbeat request is to go out."""
-        return min(one.next_ask_at for one in self.detectors.values())
 
     def handle(self, event: ConsumerEvent, now: int) -> list[ConsumerEffect]:
         match event:
             case MessageArrived(sender, FeedFrames() as message):
                 arrived = upstream.FeedArrived(sender, message)
                 owner = self._stream_of(message.feed) or self._streams_at[sender][0]
-                return self._on(owner, arrived, now)
+                return self.upstreams[owner].handle(arrived, now)
             case MessageArrived(sender, HeartbeatReply() as reply):
                 return self._heard(sender, reply, now)
             case MessageArrived(_, SubscribeRefused(feed, _)):
@@ -100,14 +77,19 @@ class Consumer:
                 return []
             case FeedLost(feed):
                 stream = self._stream_of(feed)
-                return [] if stream is None else self._on(stream, upstream.FeedBroken(feed), now)
+                if stream is None:
+                    return []
+                return self.upstreams[stream].handle(upstream.FeedBroken(feed), now)
             case TimerFired():
                 return self._tick(now)
         return []
 
     def _stream_of(self, feed: int) -> str | None:
         for stream, one in self.upstreams.items():
-            if any(open_feed.id == feed for open_feed in (one.main, one.corrections) if open_feed):
+            main, corrections = one.main, one.corrections
+            if main is not None and main.id == feed:
+                return stream
+            if corrections is not None and corrections.id == feed:
                 return stream
         return None
 
@@ -121,13 +103,14 @@ class Consumer:
                     effects.append(self._request(peer))
                 elif isinstance(effect, PeerLost):
                     for stream in self._streams_at[peer]:
-                        effects += self._on(stream, upstream.PeerSilent(peer), now)
+                        effects += self.upstreams[stream].handle(upstream.PeerSilent(peer), now)
+        self.next_due = min(one.next_ask_at for one in self.detectors.values())
         return effects
 
     def _request(self, peer: str) -> Send:
         streams = self._streams_at[peer]
-        feeds = tuple(feed for name in streams for feed in self.upstreams[name].feeds_at(peer))
-        acks = tuple((name, self.acks[name]) for name in streams)
+        feeds = tuple([feed for name in streams for feed in self.upstreams[name].feeds_at(peer)])
+        acks = tuple([(name, self.acks[name]) for name in streams])
         return Send(peer, HeartbeatRequest(streams, acks, feeds, self._feed_ids.newest))
 
     def _heard(self, peer: str, reply: HeartbeatReply, now: int) -> list[ConsumerEffect]:
@@ -139,19 +122,7 @@ class Consumer:
         for report in reply.reports:
             if report.stream in self.upstreams:
                 event = upstream.PeerReported(peer, report, sent)
-                effects += self._on(report.stream, event, now)
-        return effects
-
-    def _on(self, stream: str, event: upstream.UpstreamEvent, now: int) -> list[ConsumerEffect]:
-        effects: list[ConsumerEffect] = []
-        for effect in self.upstreams[stream].handle(event, now):
-            match effect:
-                case Tell(peer, message):
-                    effects.append(Send(peer, message))
-                case TakeFrame(frame, feed):
-                    effects.append(FrameTaken(stream, frame, feed))
-                case JudgeSource(hopeless):
-                    effects.append(SourceChanged(stream, hopeless))
+                effects += self.upstreams[report.stream].handle(event, now)
         return effects
 
     def validate(self) -> None:

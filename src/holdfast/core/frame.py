@@ -23,7 +23,7 @@ class Kind(IntEnum):
     """The kinds of frames; the numbers are part of the log and wire formats."""
 
     STABLE = 1
-    TENTATIVE = 2
+    TENTATIVE = 2  # the kinds up to here carry tuples
     BOUNDARY = 3
     UNDO = 4
     REC_DONE = 5
@@ -34,7 +34,7 @@ class Kind(IntEnum):
     @property
     def is_data(self) -> bool:
         """Whether frames of this kind carry tuples of the stream."""
-        return self in (Kind.STABLE, Kind.TENTATIVE)
+        return self <= Kind.TENTATIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Header:
             raise ValueError(f"a frame's ids and count are not negative; got {self!r}")
         if self.stime_max < self.stime_min:
             raise ValueError(f"stime_max is at least stime_min; got {self!r}")
-        if self.kind.is_data and self.count == 0:
+        if self.count == 0 and self.kind.is_data:
             raise ValueError(f"a {self.kind.name} frame holds at least one tuple; got {self!r}")
 
     @property

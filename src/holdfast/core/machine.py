@@ -43,7 +43,7 @@ class Machine(Generic[S, T]):
         self.name = name
         self.state: S = initial
         self.visits: Counter[tuple[str, str]] = Counter()
-        self._story: deque[tuple[int, str, str, str, str]] = deque(maxlen=self.STORY_LENGTH)
+        self._story: deque[tuple[int, Enum, Enum, Enum, str]] = deque(maxlen=self.STORY_LENGTH)
 
     def move(self, trigger: T, now: int, detail: str = "") -> S:
         """Take the transition that ``trigger`` names, or raise with the story so far."""
@@ -54,7 +54,7 @@ class Machine(Generic[S, T]):
                 f"{f' ({detail})' if detail else ''}\n{self.story()}"
             )
         self.visits[self.state.name, trigger.name] += 1
-        self._story.append((now, self.state.name, trigger.name, target.name, detail))
+        self._story.append((now, self.state, trigger, target, detail))
         self.state = target  # type: ignore[assignment]  # a table holds states of its machine
         return self.state
 
@@ -67,7 +67,7 @@ class Machine(Generic[S, T]):
         if not self._story:
             return f"  {self.name}: no transition yet, in {self.state.name}"
         return "\n".join(
-            f"  {now / 1e6:12.6f} s  {self.name}: {before} --{trigger}--> {after}"
+            f"  {now / 1e6:12.6f} s  {self.name}: {before.name} --{trigger.name}--> {after.name}"
             f"{f'  {detail}' if detail else ''}"
             for now, before, trigger, after, detail in self._story
         )

@@ -26,7 +26,7 @@ from typing import Any
 from holdfast.core import consistency, soutput, sunion, versions
 from holdfast.core.appender import Appender
 from holdfast.core.consistency import ConsistencyManager, NodeState
-from holdfast.core.consumer import Consumer, FrameTaken, SourceChanged
+from holdfast.core.consumer import Consumer
 from holdfast.core.effects import CancelJob, DropState, Effect, RunJob, Send, SetTimer, TruncateLog
 from holdfast.core.events import (
     Appended,
@@ -59,6 +59,7 @@ from holdfast.core.settings import Reconcile, ReplicaSettings
 from holdfast.core.soutput import SOutput, SOutputState
 from holdfast.core.stream_copy import FAR_FUTURE, GapFound, StreamCopy
 from holdfast.core.sunion import SUnion
+from holdfast.core.upstream import JudgeSource, TakeFrames
 from holdfast.core.versions import Advanced, Line, Versions
 
 EMPTY_RECORD = RecoveryRecord(0, 0, (), ())
@@ -109,6 +110,8 @@ class Replica:
         self._retry_job_at = 0
         self._live_had_turn = False
         self._timer_at = FAR_FUTURE
+        # When what to compute next may change though nothing arrives.
+        self._look_at = 0
 
     @property
     def state(self) -> NodeState:
@@ -125,23 +128,24 @@ class Replica:
     def handle(self, event: Event, now: int) -> list[Effect]:
         """Take a fact, return orders. The only way anything here changes."""
         effects: list[Effect] = []
+        decide = True
         match event:
-            case Started():
-                effects += self._at_start
-                self._consume(TimerFired(), now, effects)
-            case TimerFired():
-                self._timer_at = FAR_FUTURE
-                self._consume(event, now, effects)
-                self._manage(consistency.TimePassed(), now, effects)
             case MessageArrived(sender, message):
                 if isinstance(message, HeartbeatRequest | Subscribe | Unsubscribe):
                     return self.provider.handle(sender, message, now)
-                elif isinstance(message, PostponeRequest | PostponeReply | PostponeRelease):
+                if isinstance(message, PostponeRequest | PostponeReply | PostponeRelease):
                     self._manage(consistency.PartnerSaid(sender, message), now, effects)
-                else:
-                    changed = self._consume(event, now, effects)
-                    if not changed and self.manager.state is not NodeState.RECOVERING:
-                        return effects
+                elif not self._consume(event, now, effects) and not self._may_act(now):
+                    return effects
+            case TimerFired():
+                self._timer_at = FAR_FUTURE
+                before = self.manager.state
+                decide = self._consume(event, now, effects) or self._may_act(now)
+                self._manage(consistency.TimePassed(), now, effects)
+                decide |= self.manager.state is not before
+            case Started():
+                effects += self._at_start
+                self._consume(TimerFired(), now, effects)
             case FeedLost():
                 self._consume(event, now, effects)
             case JobDone():
@@ -152,10 +156,16 @@ class Replica:
             case Appended() | AppendFailed():
                 acknowledged = self.appender.handle(event, now)
                 self.consumer.acks.update(acknowledged)
-        self._decide(now, effects)
+                decide = self._may_act(now)
+        if decide:
+            self._decide(now, effects)
         effects += self.appender.flush(now)
         self._set_timer(now, effects)
         return effects
+
+    def _may_act(self, now: int) -> bool:
+        """Whether there can be something to start though no input has changed."""
+        return now >= self._look_at or self.manager.state is NodeState.RECOVERING
 
     # -- what comes in ------------------------------------------------------------------
 
@@ -169,17 +179,15 @@ class Replica:
             match effect:
                 case Send():
                     effects.append(effect)
-                case SourceChanged(stream, hopeless):
-                    changed = True
-                    self.sunion.handle(sunion.SourceJudged(stream, hopeless), now)
-                case FrameTaken(stream, frame, feed):
-                    if feed in broken:
-                        continue
+                case TakeFrames(stream, frames, feed):
                     changed = True
                     try:
-                        self.sunion.handle(sunion.FrameArrived(stream, frame), now)
+                        self.sunion.handle(sunion.FramesArrived(stream, frames), now)
                     except GapFound:
                         broken.add(feed)
+                case JudgeSource(stream, hopeless):
+                    changed = True
+                    self.sunion.handle(sunion.SourceJudged(stream, hopeless), now)
         for feed in broken:
             self._consume(FeedLost(feed), now, effects)
         return changed
@@ -383,10 +391,12 @@ class Replica:
 
     def _set_timer(self, now: int, effects: list[Effect]) -> None:
         at = self.consumer.next_due
-        others: tuple[int, ...] = (self.manager.deadline, self.appender.retry_at)
+        self._look_at = FAR_FUTURE
         if self.versions.job is None:
-            others += (self.sunion.next_deadline(), self._retry_job_at)
-        for one in others:
+            self._look_at = self.sunion.next_deadline()
+            if now < self._retry_job_at:
+                self._look_at = self._retry_job_at
+        for one in (self.manager.deadline, self.appender.retry_at, self._look_at):
             if now < one < at:
                 at = one
         if at != self._timer_at and at > now:

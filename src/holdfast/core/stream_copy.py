@@ -113,7 +113,8 @@ class StreamCopy:
 
     def _raise_cut(self, stime: int) -> None:
         """Stable tuples now stand for everything older than ``stime``."""
-        self.cut = max(self.cut, stime)
+        if stime > self.cut:
+            self.cut = stime
         while self.tentative and self.tentative[0].header.stime_max < self.cut:
             self.tentative.popleft()
 

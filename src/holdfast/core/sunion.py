@@ -84,9 +84,11 @@ class Release(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class FrameArrived:
+class FramesArrived:
+    """Frames of one message of a feed; a gap raises, and what came before it is taken."""
+
     stream: str
-    frame: StreamFrame
+    frames: tuple[StreamFrame, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class LookAtBuckets:
 
 
 SUnionEvent: TypeAlias = (
-    FrameArrived
+    FramesArrived
     | SourceJudged
     | ReleaseChosen
     | StableTaken
@@ -191,15 +193,19 @@ class SUnion(Machine[SUnionState, Trigger]):
         self.hopeless: set[str] = set()
         self._timing = timing
         self._bucket_us = timing.bucket_us
+        self._alpha_x_us = timing.alpha_x_us
         self._eager = eager
 
     def handle(self, event: SUnionEvent, now: int) -> list[SUnionEffect]:
         match event:
-            case FrameArrived(stream, frame):
+            case FramesArrived(stream, frames):
                 copy = self.copies[stream]
-                copy.take(frame, now)
-                if copy.progressed_at == now:
-                    self.missing.discard(stream)
+                for frame in frames:
+                    copy.take(frame, now)
+                    if copy.progressed_at == now:
+                        self.missing.discard(stream)
+            case LookAtBuckets(reconciling):
+                return self._look(now, reconciling)
             case SourceJudged(stream, hopeless):
                 (self.hopeless.add if hopeless else self.hopeless.discard)(stream)
             case ReleaseChosen(release):
@@ -220,15 +226,17 @@ class SUnion(Machine[SUnionState, Trigger]):
                 trigger = Trigger.RECONCILED if healed else Trigger.RECONCILED_IN_PART
                 self.move(trigger, now)
                 self.missing.clear()
-            case LookAtBuckets(reconciling):
-                return self._look(now, reconciling)
         return []
 
     # -- what is on offer ---------------------------------------------------------------
 
     def stable_target(self) -> int:
         """The end of the last stable bucket; at most ``stable_position`` if there is none."""
-        return self._floor(min(copy.boundary for copy in self.copies.values()))
+        lowest = FAR_FUTURE
+        for copy in self.copies.values():
+            if copy.boundary < lowest:
+                lowest = copy.boundary
+        return self._floor(lowest)
 
     def live_target(self, now: int) -> int:
         """How far the live version may go now; its own position if nowhere."""
@@ -271,7 +279,8 @@ class SUnion(Machine[SUnionState, Trigger]):
         for copy in self.copies.values():
             for arrived, stime_max in copy.ages:
                 if stime_max >= position:
-                    deadline = min(deadline, arrived + self._timing.alpha_x_us)
+                    if arrived + self._alpha_x_us < deadline:
+                        deadline = arrived + self._alpha_x_us
                     break
         return deadline
 
@@ -334,7 +343,7 @@ class SUnion(Machine[SUnionState, Trigger]):
     def _overdue_target(self, now: int) -> int:
         """The end of the newest bucket with a tuple that has waited αX."""
         position = self._live_or_stable()
-        arrived_by = now - self._timing.alpha_x_us
+        arrived_by = now - self._alpha_x_us
         newest = -1
         for copy in self.copies.values():
             for arrived, stime_max in copy.ages:

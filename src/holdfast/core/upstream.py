@@ -36,11 +36,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import ClassVar, TypeAlias
 
+from holdfast.core.effects import Send
 from holdfast.core.frame import Kind
 from holdfast.core.machine import Machine, PeerError
 from holdfast.core.messages import (
     FeedFrames,
-    Message,
     StreamFrame,
     StreamReport,
     StreamState,
@@ -140,18 +140,11 @@ UpstreamEvent: TypeAlias = PeerReported | PeerSilent | FeedArrived | FeedBroken
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    """Send a message to a replica of the upstream neighbour."""
+class TakeFrames:
+    """Frames for whoever uses the stream, in order; a gap in them is answered with FeedBroken."""
 
-    peer: str
-    message: Message
-
-
-@dataclass(frozen=True, slots=True)
-class TakeFrame:
-    """A frame for whoever uses the stream."""
-
-    frame: StreamFrame
+    stream: str
+    frames: tuple[StreamFrame, ...]
     feed: int
 
 
@@ -159,10 +152,11 @@ class TakeFrame:
 class JudgeSource:
     """Whether a stable, current replica of the stream is known has changed."""
 
+    stream: str
     hopeless: bool
 
 
-UpstreamEffect: TypeAlias = Tell | TakeFrame | JudgeSource
+UpstreamEffect: TypeAlias = Send | TakeFrames | JudgeSource
 
 
 @dataclass(slots=True)
@@ -222,7 +216,7 @@ class Upstream(Machine[Following, Trigger]):
         return max((report.boundary for report in self.reports.values()), default=0)
 
     def feeds_at(self, peer: str) -> tuple[int, ...]:
-        return tuple(feed.id for feed in self._feeds() if feed.peer == peer)
+        return tuple([feed.id for feed in self._feeds() if feed.peer == peer])
 
     def handle(self, event: UpstreamEvent, now: int) -> list[UpstreamEffect]:
         match event:
@@ -248,16 +242,17 @@ class Upstream(Machine[Following, Trigger]):
         return [feed for feed in (self.main, self.corrections) if feed is not None]
 
     def _arrived(self, peer: str, message: FeedFrames, now: int) -> list[UpstreamEffect]:
-        feed = next((feed for feed in self._feeds() if feed.id == message.feed), None)
-        if feed is None:
-            return [Tell(peer, Unsubscribe(message.feed))]
+        feed = self.main
+        if feed is None or feed.id != message.feed:
+            feed = self.corrections
+        if feed is None or feed.id != message.feed:
+            return [Send(peer, Unsubscribe(message.feed))]
         if message.seq != feed.received:
             return self._reopen(feed, now)
         feed.received += 1
-        effects: list[UpstreamEffect] = []
         for frame in message.frames:
             self._check(feed, frame)
-            effects.append(TakeFrame(frame, feed.id))
+        effects: list[UpstreamEffect] = [TakeFrames(self.copy.stream, message.frames, feed.id)]
         return effects + self._learn(feed.peer, message.frames, now)
 
     def _check(self, feed: Feed, frame: StreamFrame) -> None:
@@ -278,6 +273,8 @@ class Upstream(Machine[Following, Trigger]):
         state = report.state
         for frame in frames:
             kind = frame.header.kind
+            if kind is Kind.BOUNDARY or kind is Kind.STABLE:
+                continue
             if kind is Kind.TENTATIVE_BOUNDARY and state is StreamState.STABLE:
                 state = StreamState.UP_FAILURE
             elif kind is Kind.UNDO and state is StreamState.UP_FAILURE:
@@ -292,8 +289,8 @@ class Upstream(Machine[Following, Trigger]):
     def _compare_feeds(self, peer: str, sent: Mapping[int, int], now: int) -> list[UpstreamEffect]:
         """Open feeds anew that lost messages without our noticing."""
         effects: list[UpstreamEffect] = []
-        for feed in self._feeds():
-            if feed.peer != peer or now - feed.opened_at < self._reply_us:
+        for feed in (self.main, self.corrections):
+            if feed is None or feed.peer != peer or now - feed.opened_at < self._reply_us:
                 continue
             if feed.id not in sent or feed.received < feed.sent_before:
                 effects += self._reopen(feed, now)
@@ -310,7 +307,7 @@ class Upstream(Machine[Following, Trigger]):
         return self._reopen(feed, now)
 
     def _reopen(self, feed: Feed, now: int) -> list[UpstreamEffect]:
-        effects: list[UpstreamEffect] = [Tell(feed.peer, Unsubscribe(feed.id))]
+        effects: list[UpstreamEffect] = [Send(feed.peer, Unsubscribe(feed.id))]
         fresh = self._open(feed.peer, now, effects)
         if feed is self.main:
             self.main = fresh
@@ -321,12 +318,14 @@ class Upstream(Machine[Following, Trigger]):
     def _open(self, peer: str, now: int, effects: list[UpstreamEffect]) -> Feed:
         feed = Feed(peer, self._feed_ids.issue(now), now)
         position = (self.copy.next_id, self.copy.tentative_boundary)
-        effects.append(Tell(peer, Subscribe(self.copy.stream, feed.id, *position)))
+        effects.append(Send(peer, Subscribe(self.copy.stream, feed.id, *position)))
         return feed
 
     # -- the choice ---------------------------------------------------------------------
 
     def _choose(self, now: int) -> list[UpstreamEffect]:
+        if self._is_well_off():
+            return []
         current = self._current()
         main, corrections, following = self._best_sources(current)
         effects: list[UpstreamEffect] = []
@@ -336,7 +335,7 @@ class Upstream(Machine[Following, Trigger]):
             by_peer = {feed.peer: feed for feed in before}
             for feed in before:
                 if feed.peer not in (main, corrections):
-                    effects.append(Tell(feed.peer, Unsubscribe(feed.id)))
+                    effects.append(Send(feed.peer, Unsubscribe(feed.id)))
             feeds = [
                 None if peer is None else by_peer.get(peer) or self._open(peer, now, effects)
                 for peer in (main, corrections)
@@ -346,8 +345,18 @@ class Upstream(Machine[Following, Trigger]):
         hopeless = not current
         if hopeless != self.hopeless:
             self.hopeless = hopeless
-            effects.append(JudgeSource(hopeless))
+            effects.append(JudgeSource(self.copy.stream, hopeless))
         return effects
+
+    def _is_well_off(self) -> bool:
+        """Whether the stable replica we follow is about as far as anyone: the usual case."""
+        if self.state is not Following.STABLE or self.main is None:
+            return False
+        mine = self.reports.get(self.main.peer)
+        if mine is None or mine.state is not StreamState.STABLE:
+            return False
+        far = mine.boundary + self._behind_us // 3
+        return max(report.live_boundary for report in self.reports.values()) <= far
 
     @staticmethod
     def _peer_of(feed: Feed | None) -> str | None:

@@ -10,11 +10,13 @@ system stalled though all was well again. Of several seeds, the first that faile
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 
 from holdfast.simulation.coverage import Coverage
 from holdfast.simulation.run import Result, Scenario, Verdict, scenario_of
@@ -24,7 +26,19 @@ from holdfast.simulation.shrink import shrink
 
 def simulate_seed(seed: int) -> Result:
     """One run, as other processes can do it."""
-    return run_scenario(scenario_of(seed))
+    with collected_afterwards():
+        return run_scenario(scenario_of(seed))
+
+
+@contextmanager
+def collected_afterwards() -> Iterator[None]:
+    """No garbage collection in between: it finds nothing before a world ends."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.collect()
 
 
 def simulate(seeds: Iterable[int], workers: int) -> Iterator[Result]:
