@@ -13,15 +13,15 @@ typed := $(wildcard src tests benchmarks examples)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  ARGS passes options on: make test ARGS='-k window', make bench BENCH=engine ARGS=--quick"
+	@echo "  ARGS passes options on: make test ARGS='-n0 -k window', make bench BENCH=engine ARGS=--quick"
 
 .PHONY: demo
 demo: venv ## a minute of wide-area monitoring, live in the terminal
 	@$(run) $(bin)/holdfast demo $(ARGS)
 
 .PHONY: test
-test: venv ## every test
-	@$(run) $(bin)/python -m pytest -q $(ARGS)
+test: venv ## every test, in two processes; one is enough for a few: ARGS='-n0 -k window'
+	@$(run) $(bin)/python -m pytest -q -n2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: check
 check: venv ## style, formatting and types

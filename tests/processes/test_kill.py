@@ -31,6 +31,7 @@ def readings(first: int, count: int) -> pa.Table:
     )
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_twenty_kills_leave_no_trace(tmp_path: Path, spark: SparkSession) -> None:
     shutil.copy(EXAMPLE / "network.py", tmp_path / "network.py")

@@ -45,20 +45,19 @@ def test_the_number_of_partitions_changes_no_result(spark: SparkSession) -> None
     same_bytes(outputs[0], outputs[1], "1 and 5 partitions")
 
 
+@pytest.mark.long
 def test_the_number_of_cores_changes_no_bit(spark: SparkSession) -> None:
+    masters = ["local[1]", "local[4]"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    others = {
-        master: subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.networks", master],
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        for master in ("local[1]", "local[4]")
-    }
+    other = subprocess.Popen(
+        [sys.executable, "-m", "tests.spark.networks", *masters],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
     here = digests(Engine(every_kind_of_state(spark)))
-    printed = {master: process.communicate(timeout=200)[0] for master, process in others.items()}
-    for master, process in others.items():
-        assert process.returncode == 0, master
-        assert json.loads(printed[master].splitlines()[-1]) == here, master
+    printed = other.communicate(timeout=200)[0]
+    assert other.returncode == 0
+    for line, master in zip(printed.splitlines(), masters, strict=True):
+        assert json.loads(line) == here, master

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Column, SparkSession, Window
@@ -177,6 +178,7 @@ def used(nodes: Sequence[Node]) -> tuple[list[int], set[int]]:
     return ends, needed
 
 
+@pytest.mark.long
 @settings(SPARK, max_examples=2 * SPARK.max_examples)
 @given(nodes=networks(), case=cases())
 def test_random_networks_equal_the_oracle(
