@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from holdfast.core.effects import (
     AcceptTuples,
     Append,
@@ -93,6 +95,17 @@ def test_ids_of_a_failed_append_are_offered_again() -> None:
     assert appends(entry.handle(batch(0, 13, 14), 13)) == []
     (again,) = appends(entry.handle(TimerFired(), 62))
     assert again.frames[0][1][0].header.first_id == 0
+    entry.validate()
+
+
+def test_the_boundary_of_a_failed_append_was_never_promised() -> None:
+    entry = started()
+    (append,) = appends(entry.handle(batch(0, 5, 6), 20))
+    entry.handle(AppendFailed(append.append, "full"), 21)
+    entry.settings = replace(entry.settings, disorder_us=60)
+    assert entry.handle(batch(0, 5, 6), 22) == []
+    (again,) = appends(entry.handle(TimerFired(), 71))
+    assert kinds(again.frames[0][1]) == ["STABLE", "BOUNDARY"]
     entry.validate()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,9 @@ def fail(error: BaseException) -> None:
     raise AssertionError("a node broke") from error
 
 
-def started(directory: Path, source: Source) -> EntryNode:
+def started(directory: Path, source: Source | None, interval_us: int = 20_000) -> EntryNode:
     node = EntryNode(
-        EntrySettings("entry-load", "load", ("main-1",), boundary_interval_us=20_000),
+        EntrySettings("entry-load", "load", ("main-1",), boundary_interval_us=interval_us),
         LOAD,
         input_schema(LOAD),
         source,
@@ -88,6 +89,26 @@ def test_a_rate_goes_on_with_the_next_number(tmp_path: Path) -> None:
     values = logged_tuples(tmp_path / "entry" / "streams" / "load")["value"].to_pylist()
     assert values == list(range(len(values)))
     assert len(values) >= 600
+
+
+@pytest.mark.timeout(60)
+def test_a_boundary_never_overtakes_the_batch_it_comes_from(tmp_path: Path) -> None:
+    """Each batch reaches into the next bucket, and a boundary is often due when it comes."""
+    node = started(tmp_path / "entry", None, interval_us=3_000)
+    try:
+        with Producer("load", location(node), name="p", batch_tuples=2) as producer:
+            for number in range(300):
+                at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(milliseconds=200 * number)
+                producer.send(
+                    [
+                        {"at": at - timedelta(milliseconds=10), "value": number},
+                        {"at": at + timedelta(milliseconds=10), "value": number},
+                    ]
+                )
+                time.sleep(0.003)
+            assert producer.flush(10.0) == 600
+    finally:
+        node.stop()
 
 
 def test_producers_are_sent_away_from_a_source_that_is_read(tmp_path: Path) -> None:

@@ -184,12 +184,13 @@ class EntryPoint(Machine[EntryState, Trigger]):
         return effects
 
     def _failed(self, append: int, reason: str, now: int) -> list[Effect]:
-        """The ids were seen by nobody: the source offers the tuples again."""
+        """Ids and boundary were seen by nobody: the source offers the same tuples again."""
         if self._writing is None or append != self._writing.append:
             return []
         self._writing = None
         self._waiting = []
         self._waiting_id = self.served.next_id
+        self._promised = self.served.boundary
         self._retry_at = now + self.settings.retry_us
         self.move(Trigger.FAILED, now, reason)
         return [RefuseBatch(self._waiting_id, reason)]

@@ -145,8 +145,9 @@ class EntryNode(Node):
         self.loop.call(lambda: self._offer(offer))
 
     def _offer(self, offer: Offer) -> None:
-        self._boundary = max(self._boundary, offer.boundary)
         if offer.line.count == 0:  # nothing of it became a tuple
+            if not self._retrying:
+                self._boundary = max(self._boundary, offer.boundary)
             self._free(offer.batch.nbytes)
             offer.durable.set_result(offer.end_id)
             return
@@ -186,6 +187,8 @@ class EntryNode(Node):
             case TrimLog() if self._keep:
                 pass
             case RefuseBatch(_, reason):
+                # What is offered again is older than what its own boundary would promise.
+                self._boundary = self.entry.served.boundary
                 if not self._retrying:
                     self.journal.write("offering again", level="warning", reason=reason)
                     self._retrying = True
@@ -308,6 +311,9 @@ class _Timed:
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         node, entry = self._node, self._node.entry
+        if isinstance(event, SourceBatch) and event.first_id in node._pending:
+            # Not before: a timer may come first, and must not promise what this batch breaks.
+            node._boundary = max(node._boundary, node._pending[event.first_id].boundary)
         if not node._intake.takes_arrival_time:
             entry.settings = replace(entry.settings, disorder_us=now - node._boundary)
         effects = entry.handle(event, now)
