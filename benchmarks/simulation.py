@@ -25,7 +25,7 @@ from holdfast.simulation.main import collected_afterwards, simulate
 from holdfast.simulation.networks import Fragment, NetworkSpec
 from holdfast.simulation.run import Result, Scenario, Verdict, run
 from holdfast.simulation.schedules import Schedule
-from holdfast.simulation.world import links_of, place
+from holdfast.simulation.world import layout_of, place
 
 
 def ten_replicas() -> NetworkSpec:
@@ -57,11 +57,11 @@ def long_run(seed: int, seconds: int) -> Scenario:
     spec = ten_replicas()
     random = Random(seed)
     server_of = place(spec, random)
-    servers, links = sorted(set(server_of.values())), links_of(spec, server_of)
+    layout = layout_of(spec, server_of)
     faults = []
     at = 5
     while at < seconds - 60:
-        faults.append(schedules.fault(random, at * SECOND_US, servers, links))
+        faults.append(schedules.fault(random, at * SECOND_US, layout))
         at += random.randint(2, 20)
     last = max((one.end for one in faults), default=0)
     end = max(seconds * SECOND_US, last + 30 * SECOND_US)

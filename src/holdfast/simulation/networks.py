@@ -150,7 +150,7 @@ def generate_timing(random: Random) -> Timing:
         delay_us=delay_us,
         alpha=random.choice([0.6, 0.75, 0.9]),
         heartbeat_interval_us=random.choice([200_000, 300_000]),
-        partner_timeout_us=random.choice([100_000, 300_000]),
+        partner_timeout_us=random.choice([100_000, 300_000, 1_500_000]),
         redo_buckets=random.choice([2, 2, 5, 20]),
         partial_redo_buckets=random.choice([30, 150]),
     )

@@ -13,7 +13,7 @@ from holdfast.simulation import networks, schedules
 from holdfast.simulation.checkers import Stall, Violation
 from holdfast.simulation.networks import NetworkSpec
 from holdfast.simulation.schedules import Schedule
-from holdfast.simulation.world import World, links_of, place
+from holdfast.simulation.world import World, layout_of, place
 
 
 class Verdict(IntEnum):
@@ -54,10 +54,8 @@ def scenario_of(seed: int) -> Scenario:
     random = Random(seed)
     spec = networks.generate(random)
     server_of = place(spec, random)
-    servers = sorted(set(server_of.values()))
-    schedule = schedules.generate(
-        random, servers, links_of(spec, server_of), spec.timing.alpha_x_us, spec.calm_us
-    )
+    layout = layout_of(spec, server_of)
+    schedule = schedules.generate(random, layout, spec.timing.alpha_x_us, spec.calm_us)
     return Scenario(seed, spec, server_of, schedule)
 
 

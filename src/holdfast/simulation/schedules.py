@@ -7,9 +7,12 @@ something is made shorter by leaving faults out (see shrink.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from itertools import combinations
 from random import Random
+from typing import TypeAlias
 
 from holdfast.core.settings import SECOND_US
 
@@ -44,6 +47,25 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """Where things are, for those who break them.
+
+    links      the pairs of servers between which data or requests flow.
+    groups     the servers of the replicas of each fragment.
+    producers  the servers a server reads from.
+    """
+
+    servers: list[str]
+    links: list[tuple[str, str]]
+    groups: list[tuple[str, ...]]
+    producers: dict[str, tuple[str, ...]]
+
+    @property
+    def entries(self) -> list[str]:
+        return [server for server in self.servers if server.startswith("e")]
+
+
+@dataclass(frozen=True)
 class Schedule:
     """The faults of a run, and when the run ends."""
 
@@ -72,29 +94,28 @@ WEIGHTS = {
 }
 
 
-def generate(
-    random: Random, servers: list[str], links: list[tuple[str, str]], alpha_x_us: int, calm_us: int
-) -> Schedule:
-    """A random schedule over some servers and the links that are in use between them."""
-    style = random.random()
-    if style < 0.15:
-        return _gentle(random, servers, links, alpha_x_us, calm_us)
-    if style < 0.27:
-        return _swizzled(random, links, calm_us)
-    if style < 0.4:
-        return _storm(random, servers, calm_us)
-    if style < 0.5:
-        return _rolling(random, servers, calm_us)
+def generate(random: Random, layout: Layout, alpha_x_us: int, calm_us: int) -> Schedule:
+    """A random schedule of one of several shapes."""
+    shape = random.choices(list(SHAPES), list(SHAPES.values()))[0]
+    if shape is _gentle:
+        faults = _gentle(random, layout, alpha_x_us)
+        calm_us += 10 * SECOND_US
+    else:
+        faults = shape(random, layout)
+    end = max(fault.end for fault in faults) + calm_us
+    return Schedule(tuple(faults), end, gentle=shape is _gentle)
+
+
+def _bursts(random: Random, layout: Layout) -> list[Fault]:
+    """Mostly bursts of overlapping faults; now and then a calm that lets things heal."""
     faults = []
     time = 5 * SECOND_US
     for _ in range(random.randint(1, 10)):
-        # Mostly bursts of overlapping faults; now and then a calm that lets things heal.
         time += int(random.expovariate(1) * random.choice([1, 3, 3, 15]) * SECOND_US)
-        faults.append(fault(random, time, servers, links))
+        faults.append(fault(random, time, layout))
         if random.random() < 0.3:
-            faults.append(_aftershock(random, faults[-1], servers, links))
-    end = max(fault.end for fault in faults) + calm_us
-    return Schedule(tuple(faults), end)
+            faults.append(_aftershock(random, faults[-1], layout))
+    return faults
 
 
 def _duration(random: Random) -> int:
@@ -103,12 +124,13 @@ def _duration(random: Random) -> int:
     return int(seconds * SECOND_US)
 
 
-def fault(random: Random, time: int, servers: list[str], links: list[tuple[str, str]]) -> Fault:
+def fault(random: Random, time: int, layout: Layout) -> Fault:
+    """Any fault, anywhere."""
+    servers, entries = layout.servers, layout.entries
     kind = random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
     end = time + _duration(random)
     if kind in PAIRWISE:
-        return Fault(kind, time, end, random.choice(links))
-    entries = [server for server in servers if server.startswith("e")]
+        return Fault(kind, time, end, random.choice(layout.links))
     if kind is FaultKind.SILENCE:
         return Fault(kind, time, end, (random.choice(entries),))
     # What hits an entry point hits everyone downstream, and no replica can stand in.
@@ -119,20 +141,18 @@ def fault(random: Random, time: int, servers: list[str], links: list[tuple[str, 
     return Fault(kind, time, end, (hit,))
 
 
-def _aftershock(
-    random: Random, before: Fault, servers: list[str], links: list[tuple[str, str]]
-) -> Fault:
+def _aftershock(random: Random, before: Fault, layout: Layout) -> Fault:
     """A fault while the system recovers from another, often in the same place."""
     time = before.end + int(random.random() * 1.5 * SECOND_US)
     if len(before.servers) == 1 and random.random() < 0.4:
         kind = random.choice([FaultKind.CRASH, FaultKind.PAUSE, FaultKind.PARTITION])
         return Fault(kind, time, time + _duration(random), before.servers)
-    return fault(random, time, servers, links)
+    return fault(random, time, layout)
 
 
-def _swizzled(random: Random, links: list[tuple[str, str]], calm_us: int) -> Schedule:
+def _swizzled(random: Random, layout: Layout) -> list[Fault]:
     """Links are cut one by one and healed in another order."""
-    chosen = random.sample(links, min(len(links), random.randint(2, 10)))
+    chosen = random.sample(layout.links, min(len(layout.links), random.randint(2, 10)))
     start = 5 * SECOND_US
     cuts = []
     for link in chosen:
@@ -144,12 +164,12 @@ def _swizzled(random: Random, links: list[tuple[str, str]], calm_us: int) -> Sch
     for link, began in cuts:
         heal += int(random.random() * 4 * SECOND_US) + 1
         faults.append(Fault(FaultKind.CUT, began, heal, link))
-    return Schedule(tuple(faults), heal + calm_us)
+    return faults
 
 
-def _storm(random: Random, servers: list[str], calm_us: int) -> Schedule:
+def _storm(random: Random, layout: Layout) -> list[Fault]:
     """The same few servers crash again and again, with full disks in between."""
-    hit = random.sample([one for one in servers if not one.startswith("c")], 2)
+    hit = random.sample([one for one in layout.servers if not one.startswith("c")], 2)
     time = 5 * SECOND_US
     faults = []
     for _ in range(random.randint(6, 12)):
@@ -157,28 +177,53 @@ def _storm(random: Random, servers: list[str], calm_us: int) -> Schedule:
         end = time + int(random.uniform(0.3, 3) * SECOND_US)
         faults.append(Fault(kind, time, end, (random.choice(hit),)))
         time = end + int(random.choice([0.4, 1, 4]) * random.uniform(0.5, 1.5) * SECOND_US)
-    return Schedule(tuple(faults), time + calm_us)
+    return faults
 
 
-def _rolling(random: Random, servers: list[str], calm_us: int) -> Schedule:
-    """Entry points are away in turn; before one is back, the next is gone."""
-    entries = [one for one in servers if one.startswith("e")]
+def _rolling(random: Random, layout: Layout) -> list[Fault]:
+    """Entry points are away in turn; before one is back, the next is gone.
+
+    Often partners cannot reach each other meanwhile, so that nobody answers when one asks.
+    """
+    entries = layout.entries
     time = 5 * SECOND_US
     faults = []
     for turn in range(random.randint(3, 7)):
         end = time + int(random.uniform(4, 12) * SECOND_US)
         faults.append(Fault(FaultKind.PARTITION, time, end, (entries[turn % len(entries)],)))
         time = end - int(random.uniform(-1, 3) * SECOND_US)
-    return Schedule(tuple(faults), max(one.end for one in faults) + calm_us)
+    if random.random() < 0.5:
+        last = max(one.end for one in faults)
+        pairs = sorted({pair for group in layout.groups for pair in combinations(group, 2)})
+        faults += [Fault(FaultKind.CUT, 5 * SECOND_US, last, pair) for pair in pairs]
+    return faults
 
 
-def _gentle(
-    random: Random,
-    servers: list[str],
-    links: list[tuple[str, str]],
-    alpha_x_us: int,
-    calm_us: int,
-) -> Schedule:
+def _eclipse(random: Random, layout: Layout) -> list[Fault]:
+    """One replica is ahead of its partners, which are cut off from their producers; it crashes.
+
+    It comes back and finds its producers cut off, too, so that for a while the one that is
+    furthest is of no use and the others are far behind.
+    """
+    group = list(random.choice([one for one in layout.groups if len(one) > 1] or layout.groups))
+    random.shuffle(group)
+    ahead, *behind = group
+    start = 5 * SECOND_US
+    crash = start + int(random.uniform(4, 10) * SECOND_US)
+    back = crash + int(random.uniform(0.2, 3) * SECOND_US)
+    faults = [Fault(FaultKind.CRASH, crash, back, (ahead,))]
+    for server in group:
+        began = crash if server == ahead else start + int(random.random() * 2 * SECOND_US)
+        end = back + int(random.uniform(1, 10) * SECOND_US)
+        faults += [
+            Fault(FaultKind.CUT, began, end, (producer, server))
+            for producer in layout.producers[server]
+        ]
+    faults += [fault(random, back, layout) for _ in behind if random.random() < 0.5]
+    return faults
+
+
+def _gentle(random: Random, layout: Layout, alpha_x_us: int = SECOND_US) -> list[Fault]:
     """Single short cuts, far apart: short enough that nothing may become tentative."""
     faults = []
     time = 5 * SECOND_US
@@ -186,8 +231,19 @@ def _gentle(
     for _ in range(random.randint(1, 4)):
         duration = int(longest * random.uniform(0.3, 1.0)) if longest > 0 else 1_000
         kind = random.choice([FaultKind.CUT, FaultKind.CUT_ONE_WAY, FaultKind.PARTITION])
-        entries = [server for server in servers if server.startswith("e")]
-        target = (random.choice(entries),) if kind is FaultKind.PARTITION else random.choice(links)
+        alone = kind is FaultKind.PARTITION
+        target = (random.choice(layout.entries),) if alone else random.choice(layout.links)
         faults.append(Fault(kind, time, time + duration, target))
         time += duration + 10 * SECOND_US
-    return Schedule(tuple(faults), time + calm_us, gentle=True)
+    return faults
+
+
+Shape: TypeAlias = Callable[[Random, Layout], list[Fault]]
+SHAPES: dict[Shape, float] = {
+    _bursts: 0.45,
+    _gentle: 0.13,
+    _swizzled: 0.1,
+    _storm: 0.12,
+    _rolling: 0.1,
+    _eclipse: 0.1,
+}

@@ -26,7 +26,7 @@ from holdfast.simulation.coverage import Coverage
 from holdfast.simulation.network import Network
 from holdfast.simulation.networks import NetworkSpec
 from holdfast.simulation.processes import ClientProcess, EntryProcess, Process, ReplicaProcess
-from holdfast.simulation.schedules import Fault, FaultKind, Schedule
+from holdfast.simulation.schedules import Fault, FaultKind, Layout, Schedule
 
 SAMPLE_US = SECOND_US // 2
 
@@ -43,18 +43,26 @@ def place(spec: NetworkSpec, random: Random) -> dict[str, str]:
     return servers
 
 
-def links_of(spec: NetworkSpec, server_of: dict[str, str]) -> list[tuple[str, str]]:
-    """The pairs of servers between which data or requests flow."""
+def layout_of(spec: NetworkSpec, server_of: dict[str, str]) -> Layout:
+    """What a schedule needs to know of a network and where it runs."""
     pairs = set()
     producers = spec.producers
+    reads: dict[str, dict[str, None]] = {}
     for address, settings in spec.replica_settings().items():
-        for one in settings.inputs:
-            pairs |= {(server_of[name], server_of[address]) for name in producers[one.stream]}
+        names = [name for one in settings.inputs for name in producers[one.stream]]
+        pairs |= {(server_of[name], server_of[address]) for name in names}
         pairs |= {(server_of[name], server_of[address]) for name in settings.partners}
+        found = reads.setdefault(server_of[address], {})
+        found |= dict.fromkeys(server_of[name] for name in names)
     for client in spec.clients:
-        names = client.input.producers
+        names = list(client.input.producers)
         pairs |= {(server_of[name], server_of[client.address]) for name in names}
-    return sorted(pair for pair in pairs if pair[0] != pair[1])
+    return Layout(
+        sorted(set(server_of.values())),
+        sorted(pair for pair in pairs if pair[0] != pair[1]),
+        [tuple(server_of[name] for name in one.addresses) for one in spec.fragments],
+        {one: tuple(name for name in found if name != one) for one, found in reads.items()},
+    )
 
 
 class World:
