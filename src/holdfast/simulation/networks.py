@@ -151,8 +151,9 @@ def generate_timing(random: Random) -> Timing:
         alpha=random.choice([0.6, 0.75, 0.9]),
         heartbeat_interval_us=random.choice([200_000, 300_000]),
         partner_timeout_us=random.choice([100_000, 300_000, 1_500_000]),
+        postpone_lease_us=random.choice([2, 6]) * SECOND_US,
         redo_buckets=random.choice([2, 2, 5, 20]),
-        partial_redo_buckets=random.choice([30, 150]),
+        partial_redo_buckets=random.choice([8, 30, 150]),
     )
 
 
@@ -193,7 +194,7 @@ def _generate_fragment(random: Random, name: str, inputs: list[str], timing: Tim
     covered = {stream for _, operator in outputs for stream in operator.inputs}
     if set(inputs) - covered:
         outputs[0] = (outputs[0][0], _generate_operator(random, tuple(inputs), timing))
-    replicas = random.choice([1, 1, 2, 2, 2, 3])
+    replicas = random.choice([1, 1, 2, 2, 2, 3, 3])
     policies = [Policy.PROCESS, Policy.PROCESS, Policy.DELAY, Policy.SUSPEND]
     return Fragment(
         name,

@@ -181,17 +181,18 @@ def _storm(random: Random, layout: Layout) -> list[Fault]:
 
 
 def _rolling(random: Random, layout: Layout) -> list[Fault]:
-    """Entry points are away in turn; before one is back, the next is gone.
+    """Entry points are away in turn: the next is gone before one is back, or soon after.
 
     Often partners cannot reach each other meanwhile, so that nobody answers when one asks.
     """
     entries = layout.entries
+    gap_s = random.choice([(-3.0, 1.0), (0.2, 2.5)])
     time = 5 * SECOND_US
     faults = []
     for turn in range(random.randint(3, 7)):
         end = time + int(random.uniform(4, 12) * SECOND_US)
         faults.append(Fault(FaultKind.PARTITION, time, end, (entries[turn % len(entries)],)))
-        time = end - int(random.uniform(-1, 3) * SECOND_US)
+        time = end + int(random.uniform(*gap_s) * SECOND_US)
     if random.random() < 0.5:
         last = max(one.end for one in faults)
         pairs = sorted({pair for group in layout.groups for pair in combinations(group, 2)})
@@ -205,7 +206,8 @@ def _eclipse(random: Random, layout: Layout) -> list[Fault]:
     It comes back and finds its producers cut off, too, so that for a while the one that is
     furthest is of no use and the others are far behind.
     """
-    group = list(random.choice([one for one in layout.groups if len(one) > 1] or layout.groups))
+    most = max(len(one) for one in layout.groups)
+    group = list(random.choice([one for one in layout.groups if len(one) == most]))
     random.shuffle(group)
     ahead, *behind = group
     start = 5 * SECOND_US
@@ -240,10 +242,10 @@ def _gentle(random: Random, layout: Layout, alpha_x_us: int = SECOND_US) -> list
 
 Shape: TypeAlias = Callable[[Random, Layout], list[Fault]]
 SHAPES: dict[Shape, float] = {
-    _bursts: 0.45,
-    _gentle: 0.13,
+    _bursts: 0.38,
+    _gentle: 0.12,
     _swizzled: 0.1,
     _storm: 0.12,
-    _rolling: 0.1,
-    _eclipse: 0.1,
+    _rolling: 0.17,
+    _eclipse: 0.11,
 }
