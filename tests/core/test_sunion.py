@@ -5,6 +5,7 @@ from holdfast.core.messages import StreamFrame
 from holdfast.core.settings import Timing
 from holdfast.core.stream_copy import FAR_FUTURE, StreamCopy
 from holdfast.core.sunion import (
+    ALONE,
     FramesArrived,
     LiveTaken,
     LookAtBuckets,
@@ -171,5 +172,8 @@ def test_redo_jobs_are_cut_into_pieces_but_skip_empty_time() -> None:
     long_ago = 1_000_000
     feed(sunion, "x", 40, stable(0, long_ago), boundary(1, 2 * long_ago))
     feed(sunion, "y", 40, boundary(0, 2 * long_ago))
+    stop = sunion.redo_stop(sunion.stable_target())
+    assert stop == long_ago + ALONE * TIMING.redo_buckets * TIMING.bucket_us
+    sunion.handle(LiveTaken(0), 50)
     stop = sunion.redo_stop(sunion.stable_target())
     assert stop == long_ago + TIMING.redo_buckets * TIMING.bucket_us

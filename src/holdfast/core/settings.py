@@ -33,7 +33,8 @@ class Timing:
     misses_until_down      unanswered heartbeats after which a peer counts as gone.
     partner_timeout_us     how long a partner may think about postponing.
     postpone_lease_us      how long a postponement holds when it is not renewed.
-    redo_buckets           buckets per redo job, so that a second version gets its turn.
+    redo_buckets           buckets per redo job, so that a second version gets its turn; ten
+                           times as many when there is none.
     partial_redo_buckets   a corrected stretch this long is reconciled though newer buckets
                            are still tentative: rolling failures must not put it off for ever.
     record_interval_us     how often the recovery record is written at most.

@@ -46,6 +46,9 @@ from holdfast.core.messages import StreamFrame
 from holdfast.core.settings import Timing
 from holdfast.core.stream_copy import FAR_FUTURE, StreamCopy
 
+# How many times larger redo jobs are that keep nobody waiting.
+ALONE = 10
+
 
 class SUnionState(Enum):
     ORDERED = "ordered"
@@ -259,7 +262,11 @@ class SUnion(Machine[SUnionState, Trigger]):
         return frozenset(name for name, copy in self.copies.items() if copy.boundary < stop)
 
     def redo_stop(self, target: int) -> int:
-        """Where the next stable job ends: some buckets after the first held tuple."""
+        """Where the next stable job ends: some buckets after the first held tuple.
+
+        More of them when no live version waits for its turn: who was cut off in a quiet moment
+        has missed much without a failure, and new tuples wait behind all of it.
+        """
         oldest = min(
             (
                 held.header.stime_min
@@ -270,7 +277,10 @@ class SUnion(Machine[SUnionState, Trigger]):
             default=target,
         )
         start = max(self._floor(oldest), self.stable_position)
-        return min(target, start + self._timing.redo_buckets * self._bucket_us)
+        buckets = self._timing.redo_buckets
+        if self.live_position is None:
+            buckets *= ALONE
+        return min(target, start + buckets * self._bucket_us)
 
     def next_deadline(self) -> int:
         """When the oldest held tuple will be overdue; FAR_FUTURE if none is held."""

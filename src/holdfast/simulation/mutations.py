@@ -21,7 +21,7 @@ from holdfast.core.consumer import Consumer
 from holdfast.core.detector import PeerState
 from holdfast.core.entry import EntryPoint
 from holdfast.core.frame import Header, Kind
-from holdfast.core.messages import StreamFrame
+from holdfast.core.messages import StreamFrame, StreamState
 from holdfast.core.serving import ServedStream
 from holdfast.core.soutput import SOutput
 from holdfast.core.stream_copy import Held, StreamCopy
@@ -127,6 +127,22 @@ def stay_with_the_first_source_for_ever(original: Any) -> Any:
     def broken(self: Upstream, now: int) -> list[Any]:
         effects: list[Any] = [] if self.main is not None else original(self, now)
         return effects
+
+    return broken
+
+
+@mutation(Upstream, "_compare_feeds")
+def never_notice_a_lost_subscription(original: Any) -> Any:
+    def broken(self: Upstream, peer: str, sent: Any, now: int) -> list[Any]:
+        return []
+
+    return broken
+
+
+@mutation(Upstream, "_current", seeds=200)
+def trust_a_stable_replica_that_is_far_behind(original: Any) -> Any:
+    def broken(self: Upstream) -> list[str]:
+        return [peer for peer, one in self.reports.items() if one.state is StreamState.STABLE]
 
     return broken
 

@@ -264,12 +264,14 @@ class Source:
 
     def __init__(self, random: Random) -> None:
         self._random = random
+        # Some sources are quiet for seconds: only their boundaries say that they are there.
+        self._counts = random.choice([[0, 1, 1, 2, 3], [0, 1, 1, 2, 3], [0] * 20 + [1, 2]])
         self._batches: deque[tuple[int, tuple[tuple[int, int], ...]]] = deque()
         self.made: list[tuple[int, int]] = []
         self._offered = 0
 
     def produce(self) -> None:
-        count = self._random.choice([0, 1, 1, 2, 3])
+        count = self._random.choice(self._counts)
         values = tuple(
             (self._random.randrange(4), self._random.randrange(1 << 30)) for _ in range(count)
         )

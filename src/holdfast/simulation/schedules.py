@@ -225,6 +225,22 @@ def _eclipse(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
+def _lull(random: Random, layout: Layout) -> list[Fault]:
+    """A replica loses one of its producers, and its partners lose all: silence, not failure."""
+    most = max(len(one) for one in layout.groups)
+    group = list(random.choice([one for one in layout.groups if len(one) == most]))
+    random.shuffle(group)
+    start = 5 * SECOND_US
+    end = start + int(random.uniform(10, 40) * SECOND_US)
+    faults = []
+    for server in group:
+        producers = layout.producers[server]
+        if server == group[0]:
+            producers = producers[: random.randint(0, max(len(producers) - 1, 0))]
+        faults += [Fault(FaultKind.CUT, start, end, (name, server)) for name in producers]
+    return faults or [fault(random, start, layout)]
+
+
 def _gentle(random: Random, layout: Layout, alpha_x_us: int = SECOND_US) -> list[Fault]:
     """Single short cuts, far apart: short enough that nothing may become tentative."""
     faults = []
@@ -242,10 +258,11 @@ def _gentle(random: Random, layout: Layout, alpha_x_us: int = SECOND_US) -> list
 
 Shape: TypeAlias = Callable[[Random, Layout], list[Fault]]
 SHAPES: dict[Shape, float] = {
-    _bursts: 0.38,
+    _bursts: 0.34,
     _gentle: 0.12,
     _swizzled: 0.1,
     _storm: 0.12,
     _rolling: 0.17,
-    _eclipse: 0.11,
+    _eclipse: 0.1,
+    _lull: 0.05,
 }
