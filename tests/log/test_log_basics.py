@@ -23,6 +23,7 @@ from holdfast.log import (
     Trimmed,
     UnknownPosition,
 )
+from holdfast.log.files import Files
 from tests.log.helpers import (
     SCHEMA,
     SMALL,
@@ -187,6 +188,31 @@ def test_one_writer_only(tmp_path: Path) -> None:
         log.append(stable(1))
     log.close()
     StreamLog.open(tmp_path).close()
+
+
+def test_a_reader_opens_while_the_writer_appends(tmp_path: Path) -> None:
+    class Racing(Files):
+        """Whatever is looked at, more has been written by the time of the next look."""
+
+        appended = 0
+
+        def read(self, fd: int, size: int, offset: int) -> pa.Buffer:
+            found = super().read(fd, size, offset)
+            if self.appended < 12:
+                self.appended += 2
+                log.append([stable(self.appended)])
+                log.append([stable(self.appended + 1)])
+            return found
+
+    options = LogOptions(durability=Durability.ALWAYS, preallocate_bytes=1 << 16)
+    with StreamLog.open(tmp_path, SCHEMA, options=options) as log:
+        log.append([stable(0), stable(1)])
+        files = Racing()
+        with StreamLog.open(tmp_path, read_only=True, files=files) as reading:
+            frames = everything(reading)
+        assert files.appended == 12
+        assert frames == [stable(number) for number in range(len(frames))]
+        assert len(frames) >= 2
 
 
 def test_window_states_have_a_schema_of_their_own(tmp_path: Path) -> None:

@@ -108,10 +108,18 @@ def _examine(files: Files, directory: Path, index_bytes: int) -> Recovered:
 
 
 def examine_in_use(files: Files, directory: Path, index_bytes: int) -> Recovered:
-    """Like ``examine``, of a log whose writer may trim it at the same time."""
+    """Like ``examine``, of a log whose writer may trim it or append to it at the same time.
+
+    Blocks that are written behind the place where the walk has stopped look like damage, but
+    only once: by the next look the place is intact.
+    """
+    at: tuple[Path, int] | None = None
     for _ in range(_TRIES):
         with suppress(FileNotFoundError):
-            return examine(files, directory, index_bytes)
+            found = examine(files, directory, index_bytes)
+            if found.damage is None or at == (found.damage.path, found.damage.offset):
+                return found
+            at = found.damage.path, found.damage.offset
     return examine(files, directory, index_bytes)
 
 
