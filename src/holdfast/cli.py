@@ -54,9 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     describe.add_argument("network", metavar="NETWORK.py")
     describe.add_argument("--draw", metavar="FILE", help="also draw it: an .svg or .png file")
     describe.set_defaults(command=_describe)
-    demo = commands.add_parser("demo", help="a minute of wide-area monitoring")
+    demo = commands.add_parser("demo", help="a minute of failures: a source cut, a replica killed")
     demo.add_argument("--seconds", type=float, default=60, help="how long (default: 60)")
-    demo.add_argument("--servers", type=int, default=48, help="how many servers (default: 48)")
+    demo.add_argument("--servers", type=int, default=12, help="how many servers (default: 12)")
     demo.add_argument("--picture", default="holdfast-demo.png", help="where to draw the picture")
     demo.add_argument("--spark-master", metavar="URL", help="default: local[*]")
     demo.set_defaults(command=_demo)
@@ -136,7 +136,7 @@ def _describe(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from holdfast.demo import run_demo
+    from holdfast.demo.run import run_demo
 
     start_spark(options.spark_master)
     return run_demo(options.seconds, options.servers, options.picture)

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from holdfast.demo.view import sparkline
 from holdfast.runtime.progress import Progress
 from holdfast.runtime.reports import AdvanceReport, RunSummary
 from holdfast.runtime.stopping import Stop
@@ -64,9 +63,3 @@ def test_a_pipe_gets_lines() -> None:
     progress.ended(None)
     (line,) = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert "bucket 150 ms, latency 400 ms, open windows 77, dead letters 2" in line
-
-
-def test_a_sparkline_shows_the_last_values() -> None:
-    assert sparkline([0.0, 4.0, 8.0], 5) == "  ▁▄█"
-    assert sparkline([1.0] * 9, 4) == "████"
-    assert sparkline([], 3) == "   "

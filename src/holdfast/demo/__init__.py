@@ -1,5 +1,7 @@
-"""``holdfast demo``: a minute of wide-area monitoring, after the demonstration of Borealis-R."""
+"""``holdfast demo``: monitoring that goes on while a region is cut off and a replica is killed.
 
-from holdfast.demo.run import run_demo
-
-__all__ = ["run_demo"]
+run.py       the deployment, and what happens to it
+network.py   the query, readings.py what goes in
+history.py   what came out, and when; view.py and picture.py show it
+batch.py     the same query as one batch job, to compare with
+"""

@@ -1,128 +1,134 @@
-"""What happened in the demonstration, moment by moment."""
+"""What happened in the demonstration: answers, states and marks, by seconds since its start."""
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import dataclass
 
-from holdfast.connect.console_sink import show_value
-from holdfast.runtime.reports import AdvanceReport
+import pyarrow as pa
+import pyarrow.compute as pc
 
-_KEPT_ALERTS = 200
+from holdfast.client import ClientEvent, Tuples, View
+
+STABLE, TENTATIVE, CORRECTED = "stable", "tentative", "corrected"
 
 
 @dataclass(frozen=True)
-class Moment:
-    """One advance: seconds since the start, and what it took and gave."""
+class Answer:
+    """What the client heard about one second: all servers' results together.
+
+    at       when it came
+    delay_s  how long after the end of its second that was
+    before   the probes a tentative answer had counted, if this one corrects it
+    """
 
     at: float
-    tuples_in: int
-    alerts: int
-    latency_ms: float | None
-    bucket_ms: float
-    open_windows: int
+    stime: int
+    kind: str
+    delay_s: float
+    servers: int
+    probes: int
+    latency_ms: float
+    slowest: str
+    slowest_ms: float
+    before: int | None = None
 
 
 class History:
-    """All advances of the demonstration and its latest alerts."""
+    """Everything the views and the picture show. One thread writes."""
 
-    def __init__(self, seconds: float, servers: int) -> None:
+    def __init__(self, seconds: float, delay_s: float) -> None:
+        """``delay_s`` is X."""
         self.seconds = seconds
-        self.servers = servers
-        self.advances: list[Moment] = []
-        self.alerts: deque[tuple[str, str]] = deque(maxlen=_KEPT_ALERTS)
-        self.region_load: dict[str, float] = {}
-        self.counts = {"busy_server": 0, "slow_network": 0, "region_load": 0}
-        self._started = time.monotonic()
+        self.delay_s = delay_s
+        self.view = View()
+        self.answers: list[Answer] = []
+        self.standing: list[tuple[float, int]] = []
+        self.states: dict[str, list[tuple[float, str]]] = {}
+        self.marks: list[tuple[float, str]] = []
+        self.counts = {STABLE: 0, TENTATIVE: 0, CORRECTED: 0}
+        self._told: dict[int, int] = {}
+        self.started = False
+        self._started = time.time()
 
     def start(self) -> None:
-        self._started = time.monotonic()
+        """The warm-up is over: times count from now."""
+        self.started = True
+        self._started = time.time()
+        self.answers.clear()
+        self.standing.clear()
+        self.counts = dict.fromkeys(self.counts, 0)
+        self.states = {name: [(0.0, found[-1][1])] for name, found in self.states.items()}
 
     @property
     def now(self) -> float:
-        return time.monotonic() - self._started
+        return time.time() - self._started
 
     @property
-    def elapsed(self) -> float:
-        return self.advances[-1].at if self.advances else 0.0
+    def tentative(self) -> int:
+        """How many tentative tuples stand."""
+        table = self.view.tentative
+        return 0 if table is None else int(table.num_rows)
 
-    @property
-    def tuples_in(self) -> int:
-        return sum(moment.tuples_in for moment in self.advances)
+    def take(self, event: ClientEvent) -> list[Answer]:
+        """Note what the client got; the answers in it."""
+        self.view.apply(event)
+        found = self._answers(event) if isinstance(event, Tuples) else []
+        self.answers += found
+        count = self.tentative
+        if not self.standing or self.standing[-1][1] != count:
+            self.standing.append((self.now, count))
+        return found
 
-    def add(self, report: AdvanceReport) -> list[tuple[str, str]]:
-        """Note an advance; the alerts it brought, as output and text."""
-        alerts: list[tuple[str, str]] = []
-        for output, table in report.outputs.items():
-            self.counts[output] += table.num_rows
-            for row in table.to_pylist():
-                if output == "region_load":
-                    self.region_load[row["region"]] = row["cpu"]
-                else:
-                    alerts.append((output, _sentence(output, row)))
-        latency = report.latency_seconds
-        self.advances.append(
-            Moment(
-                self.now,
-                report.tuples_in,
-                len(alerts),
-                None if latency is None else latency * 1000,
-                report.bucket_seconds * 1000,
-                report.open_windows,
+    def _answers(self, event: Tuples) -> list[Answer]:
+        found = []
+        stimes = event.table["stime"].cast(pa.int64())
+        for stime in sorted(set(stimes.to_pylist())):
+            rows = event.table.filter(pc.equal(stimes, stime)).to_pylist()
+            probes = sum(row["probes"] for row in rows)
+            before = self._told.pop(stime, None) if event.stable else None
+            kind = TENTATIVE if not event.stable else STABLE if before is None else CORRECTED
+            if not event.stable:
+                self._told[stime] = probes
+            self.counts[kind] += len(rows)
+            slowest = max(rows, key=lambda row: row["latency_ms"])
+            found.append(
+                Answer(
+                    self.now,
+                    stime,
+                    kind,
+                    time.time() - stime / 1e6,
+                    len(rows),
+                    probes,
+                    sum(row["latency_ms"] * row["probes"] for row in rows) / probes,
+                    slowest["server"],
+                    slowest["latency_ms"],
+                    before,
+                )
             )
-        )
-        self.alerts.extend(alerts)
-        return alerts
+        return found
 
-    def rate_by_second(self) -> list[float]:
-        """Tuples taken a second, for each whole second the mean of it and the two before.
+    def in_state(self, name: str, state: str, at: float | None = None) -> None:
+        """Note a state of a node; ``at`` is seconds since the epoch."""
+        when = self.now if at is None else at - self._started
+        known = self.states.setdefault(name, [])
+        if not known or known[-1][1] != state:
+            known.append((max(0.0, when), state))
 
-        Whether a second sees one, two or three buckets end says nothing about the rate.
-        """
-        taken = [0.0] * int(self.elapsed)
-        for moment in self.advances:
-            if moment.at < len(taken):
-                taken[int(moment.at)] += moment.tuples_in
-        spans = [taken[max(0, second - 2) : second + 1] for second in range(len(taken))]
-        return [sum(span) / len(span) for span in spans]
+    def state(self, name: str) -> str:
+        known = self.states.get(name)
+        return known[-1][1] if known else "starting"
 
-    def latency_by_second(self) -> list[float]:
-        """The worst latency of each whole second, the last one's where a second has none."""
-        worst = [0.0] * int(self.elapsed)
-        for moment in self.advances:
-            if moment.at < len(worst):
-                worst[int(moment.at)] = max(worst[int(moment.at)], moment.latency_ms or 0.0)
-        for second in range(1, len(worst)):
-            worst[second] = worst[second] or worst[second - 1]
-        return worst
+    def mark(self, text: str) -> None:
+        self.marks.append((self.now, text))
 
-    def latency_ms(self, share: float) -> float:
-        known = [each.latency_ms for each in self.advances if each.latency_ms is not None]
-        return _quantile(known, share)
+    def longest_wait_s(self) -> float:
+        """The longest a second had to wait for its first answer."""
+        first = (each.delay_s for each in self.answers if each.kind != CORRECTED)
+        return max(first, default=0.0)
 
-    def bucket_ms(self, share: float) -> float:
-        return _quantile([moment.bucket_ms for moment in self.advances], share)
-
-
-def _quantile(values: list[float], share: float) -> float:
-    return sorted(values)[min(int(share * len(values)), len(values) - 1)] if values else 0.0
-
-
-def _sentence(output: str, row: dict[str, object]) -> str:
-    window = row["window"]
-    assert isinstance(window, dict)
-    when = show_value(window["start"])
-    latency, links = row["latency_ms"], row["slow_links"]
-    assert isinstance(latency, float)
-    if output == "busy_server":
-        cpu = row["cpu"]
-        assert isinstance(cpu, float)
-        return (
-            f"{when}  {row['server']} is busy ({cpu:.0%} CPU): {links} slow links to it, "
-            f"{latency:.0f} ms"
-        )
-    return (
-        f"{when}  network {row['origin_region']} → {row['region']} is slow: {links} links, "
-        f"{latency:.0f} ms"
-    )
+    def corrected_s(self) -> float:
+        """How long after the end of the last cut the last correction came."""
+        last = max((each.at for each in self.answers if each.kind == CORRECTED), default=0.0)
+        healed = (at for found in self.states.values() for at, state in found if state == "up")
+        return last - max((at for at in healed if at <= last), default=last)
