@@ -95,6 +95,7 @@ class Client:
         security: Security | None = None,
         timing: Timing | None = None,
         auto_commit: bool = True,
+        standing: bool = False,
     ) -> None:
         """
         stream       the output to read.
@@ -102,6 +103,7 @@ class Client:
         name         who this is; a deployment keeps tuples for the clients it names.
         next_id      the first stable tuple wanted: where an earlier life got to.
         auto_commit  acknowledge an event when the next one is taken; otherwise ``commit``.
+        standing     keep a feed open at every producer: for outputs of hybrid fragments.
         """
         self.stream = stream
         self.name = name
@@ -113,7 +115,7 @@ class Client:
         self._failure: BaseException | None = None
         self._closed = threading.Event()
         settings = core.ClientSettings(
-            name, Input(stream, tuple(producers)), next_id, timing or Timing()
+            name, Input(stream, tuple(producers), standing), next_id, timing or Timing()
         )
         self._driver = core.Client(settings)
         self._loop = Loop(name, self._driver, self._carry_out, self._fail)
@@ -147,6 +149,7 @@ class Client:
             security=found.security,
             timing=found.topology.timing,
             auto_commit=auto_commit,
+            standing=stream in found.topology.standing,
         )
 
     # -- reading ------------------------------------------------------------------------

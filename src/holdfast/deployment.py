@@ -13,6 +13,11 @@
 
     [fragments.main]
     replicas = 2                      # or a list of "host:port"
+    protection = "active"             # none, active, passive, hybrid
+
+    [fragments.main.standby]          # how the copies of a passive or hybrid fragment stand by
+    checkpoint = "sweeping"           # sweeping, individual, synchronous
+    persist = true                    # checkpoints are on disk before they count
 
     [clients.screen]
     output = "busy"
@@ -31,7 +36,14 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast.core.settings import Policy, Reconcile, Timing
+from holdfast.core.settings import (
+    Checkpointing,
+    Policy,
+    Protection,
+    Reconcile,
+    StandbySettings,
+    Timing,
+)
 from holdfast.errors import HoldfastError
 from holdfast.flight.security import Security, SecurityError
 from holdfast.times import microseconds
@@ -83,6 +95,14 @@ class FragmentSpec:
     while_stabilizing: Policy = Policy.PROCESS
     reconcile: Reconcile = Reconcile.CHECKPOINT
     colocate: tuple[str, ...] | None = None
+    standby: StandbySettings | None = None
+
+    @property
+    def protection(self) -> Protection:
+        """What stands in for a replica that is lost."""
+        if self.standby is not None:
+            return self.standby.protection
+        return Protection.ACTIVE if len(self.replicas) > 1 else Protection.NONE
 
     @property
     def processes(self) -> tuple[str, ...]:
@@ -258,8 +278,13 @@ class _Reader:
             "while_stabilizing",
             "reconcile",
             "colocate",
+            "protection",
+            "standby",
         )
-        replicas = found.get("replicas", 1)
+        protection = None
+        if "protection" in found:
+            protection = self._choice(f"{where}.protection", found["protection"], Protection)
+        replicas = found.get("replicas", 1 if protection in (None, Protection.NONE) else 2)
         if isinstance(replicas, int):
             if replicas < 1:
                 raise self._error(f"{where}.replicas", f"at least 1 is needed, got {replicas}")
@@ -270,6 +295,10 @@ class _Reader:
             raise self._error(
                 f"{where}.replicas", f"a number or a list of host:port, got {replicas!r}"
             )
+        reconcile = self._choice(
+            f"{where}.reconcile", found.get("reconcile", "checkpoint"), Reconcile
+        )
+        self._check_protection(where, protection, len(endpoints), reconcile)
         return FragmentSpec(
             name,
             endpoints,
@@ -277,8 +306,64 @@ class _Reader:
             self._choice(
                 f"{where}.while_stabilizing", found.get("while_stabilizing", "process"), Policy
             ),
-            self._choice(f"{where}.reconcile", found.get("reconcile", "checkpoint"), Reconcile),
+            reconcile,
             self._colocate(f"{where}.colocate", found.get("colocate"), len(endpoints)),
+            self._standby(name, protection, found.get("standby")),
+        )
+
+    def _check_protection(
+        self, where: str, protection: Protection | None, replicas: int, reconcile: Reconcile
+    ) -> None:
+        if protection is None:
+            return
+        fits = {
+            Protection.NONE: replicas == 1,
+            Protection.ACTIVE: replicas >= 2,
+            Protection.PASSIVE: replicas == 2,
+            Protection.HYBRID: replicas == 2,
+        }
+        if not fits[protection]:
+            raise self._error(
+                f"{where}.replicas",
+                f"none has one replica, active two or more, passive and hybrid two; "
+                f"{protection.value} has {replicas} here",
+            )
+        if protection in (Protection.PASSIVE, Protection.HYBRID) and reconcile is Reconcile.UNDO:
+            raise self._error(
+                f"{where}.reconcile", "copies that stand by keep their state; use checkpoint"
+            )
+
+    def _standby(
+        self, name: str, protection: Protection | None, found: Any
+    ) -> StandbySettings | None:
+        where = f"fragments.{name}.standby"
+        if protection not in (Protection.PASSIVE, Protection.HYBRID):
+            if found is not None:
+                raise self._error(where, "only passive and hybrid fragments have copies that wait")
+            return None
+        found = found or {}
+        lengths = {
+            "heartbeat": "heartbeat_interval_us",
+            "promote_after": "promote_after_us",
+            "checkpoint_interval": "checkpoint_interval_us",
+            "read_state_after": "read_state_after_us",
+        }
+        self._table(where, found, "checkpoint", "persist", "misses", *lengths)
+        values: dict[str, Any] = {
+            field: self._length(f"{where}.{key}", found[key])
+            for key, field in lengths.items()
+            if key in found
+        }
+        checkpoint = found.get("checkpoint", "sweeping")
+        return StandbySettings(
+            (f"{name}-1", f"{name}-2"),
+            protection,
+            self._choice(f"{where}.checkpoint", checkpoint, Checkpointing),
+            persist=bool(found.get("persist", True)),
+            misses_until_awake=int(
+                found.get("misses", 1 if protection is Protection.HYBRID else 3)
+            ),
+            **values,
         )
 
     def _colocate(self, where: str, found: Any, replicas: int) -> tuple[str, ...] | None:

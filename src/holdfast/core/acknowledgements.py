@@ -46,6 +46,16 @@ class Acknowledgements:
         self.trimmed_below = lowest
         return [TrimBelow(lowest)]
 
+    def first_needed(self, consumer: str) -> int:
+        """What a consumer may still ask for."""
+        return max(self._first_needed.get(consumer, 0), self.trimmed_below)
+
+    def skip_to(self, first_needed: int) -> None:
+        """The other copy of the stream's replica has trimmed this far."""
+        self.trimmed_below = max(self.trimmed_below, first_needed)
+        for consumer, needed in self._first_needed.items():
+            self._first_needed[consumer] = max(needed, first_needed)
+
     def validate(self) -> None:
         if any(needed < self.trimmed_below for needed in self._first_needed.values()):
             raise ProtocolError(

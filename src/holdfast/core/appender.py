@@ -23,7 +23,7 @@ DURABLE = (Kind.STABLE, Kind.BOUNDARY)
 class Appender:
     """Frames on their way to the logs of one replica."""
 
-    def __init__(self, retry_us: int, record_interval_us: int) -> None:
+    def __init__(self, retry_us: int, record_interval_us: int, first_append: int = 1) -> None:
         self.record: RecoveryRecord | None = None
         self.retry_at = 0
         self._retry_us = retry_us
@@ -31,7 +31,7 @@ class Appender:
         self._recorded_at = -record_interval_us
         self._pending: dict[str, list[StreamFrame]] = {}
         self._in_flight: Append | None = None
-        self._next = 1
+        self.next_append = first_append
 
     def add(self, stream: str, frames: tuple[StreamFrame, ...]) -> None:
         """Take new frames of a stream."""
@@ -66,6 +66,6 @@ class Appender:
             return []
         frames = tuple((stream, tuple(frames)) for stream, frames in self._pending.items())
         self._pending = {}
-        self._in_flight = Append(self._next, frames, record)
-        self._next += 1
+        self._in_flight = Append(self.next_append, frames, record)
+        self.next_append += 1
         return [self._in_flight]

@@ -45,6 +45,7 @@ class Consumer:
                 self._feed_ids,
                 behind_us=timing.alpha_x_us,
                 reply_us=2 * interval_us,
+                stands=one.standing,
             )
             for one in inputs
         }
@@ -86,10 +87,7 @@ class Consumer:
 
     def _stream_of(self, feed: int) -> str | None:
         for stream, one in self.upstreams.items():
-            main, corrections = one.main, one.corrections
-            if main is not None and main.id == feed:
-                return stream
-            if corrections is not None and corrections.id == feed:
+            if any(each.id == feed for each in one.feeds()):
                 return stream
         return None
 

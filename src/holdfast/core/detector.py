@@ -5,7 +5,7 @@ next question comes and the last one is still unanswered, that is a miss; one mi
 peer SUSPECTED, ``misses_until_down`` in a row make it DOWN. Any answer, however late, makes
 it UP again: a slow peer is a peer. However long this process itself was away (paused by its
 machine, say), it counts one miss at most for the time it was away, because it cannot tell
-whose silence that was.
+whose silence that was; where one miss is too often, it counts none.
 
     UNKNOWN ──replied──▶ UP ──missed──▶ SUSPECTED ──missed too often──▶ DOWN
        any state ──replied──▶ UP
@@ -39,6 +39,7 @@ TABLE: Mapping[tuple[Enum, Enum], Enum] = {
     (PeerState.UNKNOWN, Trigger.MISSED): PeerState.UNKNOWN,
     (PeerState.UNKNOWN, Trigger.MISSED_TOO_OFTEN): PeerState.DOWN,
     (PeerState.UP, Trigger.MISSED): PeerState.SUSPECTED,
+    (PeerState.UP, Trigger.MISSED_TOO_OFTEN): PeerState.DOWN,  # where one miss is too often
     (PeerState.SUSPECTED, Trigger.REPLIED): PeerState.UP,
     (PeerState.SUSPECTED, Trigger.MISSED): PeerState.SUSPECTED,
     (PeerState.SUSPECTED, Trigger.MISSED_TOO_OFTEN): PeerState.DOWN,
@@ -106,7 +107,8 @@ class FailureDetector(Machine[PeerState, Trigger]):
         if now < self.next_ask_at:
             return []
         effects: list[DetectorEffect] = []
-        if self._unanswered:
+        away = self._misses_until_down == 1 and now - self.next_ask_at > self._interval_us
+        if self._unanswered and not away:
             effects += self._missed(now)
         self._unanswered = True
         self.next_ask_at = now + self._interval_us

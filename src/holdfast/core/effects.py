@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from holdfast.core.events import RecoveryRecord
 from holdfast.core.frame import Header
 from holdfast.core.messages import Message, StreamFrame
+from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +156,21 @@ class DeliverBoundary:
     boundary: int
 
 
+@dataclass(frozen=True, slots=True)
+class ApplyCheckpoint:
+    """Hold a checkpoint of the other copy; comes back as CheckpointApplied or CheckpointFailed.
+
+    1. Make its state one that jobs can start from, laid on the base's if it has one.
+    2. Where checkpoints are persisted: write state, record and ``queues``, and sync them.
+    3. Report CheckpointApplied.
+
+    ``queues`` are the output queues with the checkpoint's frames in place.
+    """
+
+    checkpoint: Checkpoint
+    queues: tuple[LoggedStream, ...]
+
+
 Effect: TypeAlias = (
     Send
     | SetTimer
@@ -170,4 +185,5 @@ Effect: TypeAlias = (
     | DeliverTuples
     | DeliverUndo
     | DeliverBoundary
+    | ApplyCheckpoint
 )

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from holdfast.core.messages import Message, StreamFrame
+from holdfast.core.messages import Message
+from holdfast.core.records import LoggedStream as LoggedStream
+from holdfast.core.records import RecoveryRecord as RecoveryRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,22 @@ class SourceBatch:
     block: object
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointApplied:
+    """A checkpoint is held: ``state`` is its state as this replica's jobs take it."""
+
+    number: int
+    state: object
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFailed:
+    """A checkpoint could not be held; what was held before still is."""
+
+    number: int
+    reason: str
+
+
 Event: TypeAlias = (
     Started
     | MessageArrived
@@ -115,32 +133,6 @@ Event: TypeAlias = (
     | Appended
     | AppendFailed
     | SourceBatch
+    | CheckpointApplied
+    | CheckpointFailed
 )
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryRecord:
-    """Where a replica's stable state stood; with its output logs, all a restart needs.
-
-    boundary  the stable state had taken every bucket below it.
-    marker    the oldest input time that state still depends on.
-    inputs    (stream, id of the first tuple at or after the marker).
-    outputs   (stream, the id of the first tuple at or after the boundary).
-    """
-
-    boundary: int
-    marker: int
-    inputs: tuple[tuple[str, int], ...]
-    outputs: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedStream:
-    """What a log holds of a stream when it is opened: STABLE and BOUNDARY frames in order.
-
-    ``first_id`` is the first id not trimmed away, which matters when no frame is left.
-    """
-
-    stream: str
-    first_id: int
-    frames: tuple[StreamFrame, ...]

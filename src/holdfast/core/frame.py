@@ -71,3 +71,11 @@ class Header:
     def next_id(self) -> int:
         """The id of the tuple that follows this frame."""
         return self.first_id + (self.count if self.kind.is_data else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFrame:
+    """A frame whose tuples are opaque: ``block`` is whatever the runtime keeps them in."""
+
+    header: Header
+    block: object = None

@@ -11,24 +11,21 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from holdfast.core.frame import Header
-
-
-@dataclass(frozen=True, slots=True)
-class StreamFrame:
-    """A frame whose tuples are opaque: ``block`` is whatever the runtime keeps them in."""
-
-    header: Header
-    block: object = None
+from holdfast.core.frame import StreamFrame as StreamFrame
+from holdfast.core.records import Checkpoint
 
 
 class StreamState(Enum):
-    """What a replica says of one of its output streams."""
+    """What a replica says of one of its output streams.
+
+    SUSPENDED: it stands by; the stream will flow from here when it wakes.
+    """
 
     STABLE = "stable"
     UP_FAILURE = "up_failure"
     STABILIZATION = "stabilization"
     RECOVERING = "recovering"
+    SUSPENDED = "suspended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +131,91 @@ class PostponeRelease:
     round: int
 
 
+class CopyState(Enum):
+    """What one of the two copies of a passive or hybrid fragment is doing (standby.py)."""
+
+    JOINING = "joining"
+    SUSPENDED = "suspended"
+    AWAKE = "awake"
+    PRIMARY = "primary"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """One copy to the other: how am I.
+
+    term           who is the primary: the copy of the term's parity.
+    boundary       the stable state I run on or hold has taken every bucket below it; -1 if
+                   I have none.
+    live_boundary  how far my results go at all.
+    ready          I run and have caught up with my input.
+    overloaded     my own detector says that I am too slow to be waited for.
+    holds          the number of your checkpoint that I hold: says again what CheckpointTaken
+                   said, which may have been lost.
+    """
+
+    term: int
+    state: CopyState
+    boundary: int
+    live_boundary: int
+    ready: bool
+    overloaded: bool = False
+    holds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRequest:
+    """Are you there?"""
+
+    report: CopyReport
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReply:
+    """I am."""
+
+    report: CopyReport
+
+
+@dataclass(frozen=True, slots=True)
+class StateRequest:
+    """Send me your state if it is newer than this: read state on rollback."""
+
+    boundary: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointShipped:
+    """Here is what you need to stand in for me, or to jump to where I am."""
+
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTaken:
+    """I have it: in memory, and on disk where that is asked for."""
+
+    number: int
+
+
+class Refusal(Enum):
+    """Why a checkpoint was not taken."""
+
+    NOT_NEWER = "not newer than what is here"
+    WHOLE_NEEDED = "what it builds on is not here"
+    OLD_TERM = "of an earlier term"
+    BUSY = "another is being taken"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRefused:
+    """I do not have it."""
+
+    number: int
+    reason: Refusal
+
+
 Message: TypeAlias = (
     HeartbeatRequest
     | HeartbeatReply
@@ -144,4 +226,10 @@ Message: TypeAlias = (
     | PostponeRequest
     | PostponeReply
     | PostponeRelease
+    | CopyRequest
+    | CopyReply
+    | StateRequest
+    | CheckpointShipped
+    | CheckpointTaken
+    | CheckpointRefused
 )

@@ -20,7 +20,8 @@ To restart after a crash: give the last record and what the logs hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.core import consistency, soutput, sunion, versions
@@ -55,7 +56,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.provider import Provider
 from holdfast.core.serving import ServedStream
-from holdfast.core.settings import Reconcile, ReplicaSettings
+from holdfast.core.settings import Output, Reconcile, ReplicaSettings
 from holdfast.core.soutput import SOutput, SOutputState
 from holdfast.core.stream_copy import FAR_FUTURE, GapFound, StreamCopy
 from holdfast.core.sunion import SUnion
@@ -63,6 +64,30 @@ from holdfast.core.upstream import JudgeSource, TakeFrames
 from holdfast.core.versions import Advanced, Line, Versions
 
 EMPTY_RECORD = RecoveryRecord(0, 0, (), ())
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """How a replica begins that takes over from another life in the same process.
+
+    state         the state at the record's boundary; None for the one the runtime knows.
+    served        the streams it serves, with their feeds.
+    first_job     numbers that no earlier job and append has had.
+    """
+
+    state: object = None
+    served: Mapping[str, ServedStream] = field(default_factory=dict)
+    first_job: int = 1
+    first_append: int = 1
+
+
+def serve(
+    settings: ReplicaSettings, output: Output, log: LoggedStream | None = None
+) -> ServedStream:
+    """An output stream, with what a log has of it."""
+    log = log or LoggedStream(output.stream, 0, ())
+    limit = settings.tentative_frames_max
+    return ServedStream(output.stream, output.consumers, log.first_id, log.frames, limit)
 
 
 class Replica:
@@ -73,7 +98,9 @@ class Replica:
         settings: ReplicaSettings,
         record: RecoveryRecord | None = None,
         logged: tuple[LoggedStream, ...] = (),
+        begin: Beginning | None = None,
     ) -> None:
+        begin = begin or Beginning()
         self.settings = settings
         self.timing = settings.timing
         record = record or EMPTY_RECORD
@@ -87,18 +114,22 @@ class Replica:
         self.consumer = Consumer(address, settings.inputs, self.copies, self.timing)
         self.sunion = SUnion(address, self.copies, self.timing, record.boundary, eager)
         self.manager = ConsistencyManager(settings)
-        self.versions = Versions(address, record.boundary, record.marker)
-        self.appender = Appender(self.timing.retry_us, self.timing.record_interval_us)
+        self.versions = Versions(
+            address, record.boundary, record.marker, begin.state, begin.first_job
+        )
+        self.appender = Appender(
+            self.timing.retry_us, self.timing.record_interval_us, begin.first_append
+        )
+        # The stable state at the newest record: what a checkpoint takes.
+        self.newest = (record, begin.state)
+        self.pauses = False
         self._at_start: list[Effect] = []
         self._reached_by = {one.stream: one.reached_by for one in settings.outputs}
         logs = {one.stream: whole_frames(one) for one in logged}
         self.soutputs: dict[str, SOutput] = {}
         served = {}
         for one in settings.outputs:
-            log = logs.get(one.stream, LoggedStream(one.stream, 0, ()))
-            stream = ServedStream(
-                one.stream, one.consumers, log.first_id, log.frames, settings.tentative_frames_max
-            )
+            stream = begin.served.get(one.stream) or serve(settings, one, logs.get(one.stream))
             stream.open = False
             served[one.stream] = stream
             base_id = dict(record.outputs).get(one.stream, 0)
@@ -163,6 +194,11 @@ class Replica:
         self._set_timer(now, effects)
         return effects
 
+    def resume(self) -> None:
+        """Begin jobs again; the next timer looks what there is to do."""
+        self.pauses = False
+        self._look_at = 0
+
     def _may_act(self, now: int) -> bool:
         """Whether there can be something to start though no input has changed."""
         return now >= self._look_at or self.manager.state is NodeState.RECOVERING
@@ -221,7 +257,7 @@ class Replica:
         undo = self.settings.reconcile is Reconcile.UNDO
         keep_from = self.versions.marker if undo else stop
         self.sunion.handle(sunion.StableTaken(stop, keep_from), now)
-        self.appender.record = RecoveryRecord(
+        record = RecoveryRecord(
             stop,
             self.versions.marker,
             tuple(
@@ -230,6 +266,8 @@ class Replica:
             ),
             tuple((name, one.base_id) for name, one in self.soutputs.items()),
         )
+        self.appender.record = record
+        self.newest = (record, self.versions.stable_state)
 
     def _emit(self, emitted: list[soutput.EmitFrames], effects: list[Effect]) -> None:
         for one in emitted:
@@ -273,6 +311,8 @@ class Replica:
 
     def _decide(self, now: int, effects: list[Effect]) -> None:
         """Between two jobs: notice what has changed, then start the next job."""
+        if self.pauses:
+            return
         while self.versions.job is None and now >= self._retry_job_at:
             before = self.manager.state
             match before:

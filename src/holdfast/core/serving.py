@@ -7,7 +7,11 @@ by id and tentative ones by time, as one message; from then on it gets every fra
 published. Feed messages are counted, so that the subscriber notices a lost one, and heartbeat
 replies repeat the count, so that it notices when the last one was lost.
 
-While the stream is closed (its replica is recovering) subscribers are refused.
+While the stream is closed (its replica is recovering) subscribers are refused. While it is
+*suspended* (its replica stands by) they are granted and sent nothing: when the replica wakes,
+each is sent what it has not acknowledged, and the stream flows. Meanwhile the stream is
+extended by what the other copy's checkpoints bring. Two copies cut a stream into frames
+differently, so frames may then overlap; subscribers take each tuple once, by its id.
 
 When tentative frames exceed their limit the oldest go first. Stable frames never go except by
 acknowledgement.
@@ -28,6 +32,7 @@ from holdfast.core.messages import (
     Subscribe,
     SubscribeRefused,
 )
+from holdfast.core.records import LoggedStream
 
 KEPT_AS_TENTATIVE = (Kind.TENTATIVE, Kind.TENTATIVE_BOUNDARY)
 
@@ -45,6 +50,7 @@ class ServedStream:
     ) -> None:
         self.stream = stream
         self.open = True
+        self.suspended = False
         self.next_id = first_id
         self.boundary = 0
         self.tentative_boundary = 0
@@ -64,6 +70,9 @@ class ServedStream:
         """Keep new frames and send them to every subscriber."""
         for frame in frames:
             self._keep(frame)
+        return self._send(frames)
+
+    def _send(self, frames: tuple[StreamFrame, ...]) -> list[Effect]:
         effects: list[Effect] = []
         for (consumer, feed), sent in self._sent.items():
             self._sent[consumer, feed] = sent + 1
@@ -72,6 +81,9 @@ class ServedStream:
 
     def subscribe(self, consumer: str, request: Subscribe) -> list[Effect]:
         """Send what the subscriber lacks, and everything new from now on."""
+        if self.suspended:
+            self._sent[consumer, request.feed] = 0
+            return []
         if not self.open:
             return [Send(consumer, SubscribeRefused(request.feed, "recovering"))]
         if request.next_id < self.first_id:
@@ -102,6 +114,50 @@ class ServedStream:
             keep += 1
         del self.stable[:keep]
         return [TrimLog(self.stream, trim.first_needed) for trim in trims]
+
+    def wake(self) -> list[Effect]:
+        """Flow again: send every subscriber what it has not acknowledged."""
+        self.suspended = False
+        effects: list[Effect] = []
+        for (consumer, feed), sent in self._sent.items():
+            first_needed = self.acknowledgements.first_needed(consumer)
+            frames = self._lacking(Subscribe(self.stream, feed, first_needed, 0))
+            self._sent[consumer, feed] = sent + 1
+            effects.append(Send(consumer, FeedFrames(feed, sent, frames)))
+        return effects
+
+    def suspend(self) -> None:
+        """Send no more; what is tentative is for the other copy to say."""
+        self.suspended = True
+        self.tentative.clear()
+        self.tentative_boundary = 0
+
+    def queue(self, next_id: int = 0) -> LoggedStream:
+        """The output queue: what is not acknowledged, or what of it reaches beyond an id."""
+        frames = [frame for frame in self.stable if frame.header.next_id > next_id]
+        first_id = frames[0].header.first_id if frames else max(self.first_id, next_id)
+        stime = self.boundary
+        end = StreamFrame(Header(Kind.BOUNDARY, self.next_id, 0, stime, stime, stime))
+        return LoggedStream(self.stream, min(first_id, self.next_id), (*frames, end))
+
+    def extend(self, queue: LoggedStream) -> list[Effect]:
+        """Take the tuples of another copy's queue that are new here, and publish them."""
+        if queue.first_id > self.next_id:
+            # Everyone has acknowledged what lies between.
+            self.stable.clear()
+            self.next_id = queue.first_id
+            self.acknowledgements.skip_to(queue.first_id)
+        fresh = []
+        for frame in queue.frames:
+            header = frame.header
+            if header.kind is Kind.STABLE and header.next_id > self.next_id:
+                self.stable.append(frame)
+                self.next_id = header.next_id
+                fresh.append(frame)
+            elif header.kind is Kind.BOUNDARY and header.stime_min > self.boundary:
+                self._keep(frame)
+                fresh.append(frame)
+        return [] if self.suspended or not fresh else self._send(tuple(fresh))
 
     def drop_feeds(self) -> None:
         """Forget all subscribers; they will notice and come back."""
@@ -138,7 +194,7 @@ class ServedStream:
     def validate(self) -> None:
         next_id = None
         for frame in self.stable:
-            if next_id is not None and frame.header.first_id != next_id:
+            if next_id is not None and frame.header.first_id > next_id:
                 raise ValueError(f"{self.stream}: ids jump from {next_id} in {frame.header}")
             next_id = frame.header.next_id
         self.acknowledgements.validate()

@@ -23,6 +23,34 @@ class Reconcile(Enum):
     UNDO = "undo"
 
 
+class Protection(Enum):
+    """What stands in for a replica that is lost.
+
+    NONE     nothing: it starts again.
+    ACTIVE   other replicas, which run all the time.
+    PASSIVE  a second copy that holds checkpoints and is started from them.
+    HYBRID   a second copy that is started, holds checkpoints and sleeps.
+    """
+
+    NONE = "none"
+    ACTIVE = "active"
+    PASSIVE = "passive"
+    HYBRID = "hybrid"
+
+
+class Checkpointing(Enum):
+    """When a primary sends a checkpoint to the other copy.
+
+    SWEEPING     right after its output queue was trimmed.
+    INDIVIDUAL   by its own clock.
+    SYNCHRONOUS  by its own clock, and nothing is processed until the checkpoint is held.
+    """
+
+    SWEEPING = "sweeping"
+    INDIVIDUAL = "individual"
+    SYNCHRONOUS = "synchronous"
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """The times of a fragment, in microseconds.
@@ -69,10 +97,15 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A stream a process reads, and the addresses of all who can provide it."""
+    """A stream a process reads, and the addresses of all who can provide it.
+
+    standing  keep a feed open at every provider, also at those that are suspended, and take
+              stable tuples from whoever brings them first.
+    """
 
     stream: str
     producers: tuple[str, ...]
+    standing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +143,42 @@ class ReplicaSettings:
             if not output.reached_by <= names:
                 unknown = sorted(output.reached_by - names)
                 raise ValueError(f"{self.address}: {output.stream} depends on unknown {unknown}")
+
+
+@dataclass(frozen=True, slots=True)
+class StandbySettings:
+    """How the two copies of a passive or hybrid fragment stand in for each other.
+
+    copies                  both addresses; the first is the primary of term 0.
+    persist                 checkpoints are on disk before they count.
+    heartbeat_interval_us   how often each copy asks the other.
+    misses_until_awake      unanswered heartbeats after which the other copy stands in.
+    promote_after_us        the primary's silence after which it is replaced for good.
+    checkpoint_interval_us  checkpoints are at least this far apart.
+    read_state_after_us     a primary that is further behind takes the other copy's state.
+    """
+
+    copies: tuple[str, str]
+    protection: Protection = Protection.HYBRID
+    checkpointing: Checkpointing = Checkpointing.SWEEPING
+    persist: bool = True
+    heartbeat_interval_us: int = 100_000
+    misses_until_awake: int = 1
+    promote_after_us: int = 5 * SECOND_US
+    checkpoint_interval_us: int = 500_000
+    read_state_after_us: int = 2 * SECOND_US
+
+    def __post_init__(self) -> None:
+        if self.protection not in (Protection.PASSIVE, Protection.HYBRID):
+            raise ValueError(f"copies stand by for {self.protection.value} fragments only")
+        if len(set(self.copies)) != 2:
+            raise ValueError(f"two copies are needed; got {self.copies}")
+
+    def partner_of(self, address: str) -> str:
+        """The other copy."""
+        one, other = self.copies
+        return other if address == one else one
+
+    def primary_of(self, term: int) -> str:
+        """Who is the primary in a term."""
+        return self.copies[term % 2]

@@ -23,6 +23,11 @@ that breaks is opened at another current replica at once, if there is one: a pro
 breaks its connections long before it misses heartbeats. What a feed carries is itself news of
 its replica's state, faster than heartbeats: tentative tuples, an UNDO, a REC_DONE.
 
+Where the producer is a hybrid fragment the consumer keeps a *standing* feed at every other copy
+too, also at one that is suspended and sends nothing. When that copy wakes, its tuples are here
+before any heartbeat has told of it, and before the lost copy is given up. From a standing feed
+only stable tuples and boundaries are taken: they are the same whoever brings them.
+
 When no current replica is known the stream is *hopeless* for the moment, which SUnion uses
 not to wait in vain.
 
@@ -76,6 +81,9 @@ FOUND = {
 
 _N, _S, _L = Following.NOTHING, Following.STABLE, Following.LIVE
 _B, _C = Following.LIVE_AND_CORRECTIONS, Following.CORRECTIONS
+
+_RECOVERING = StreamState.RECOVERING
+FROM_STANDING = (Kind.STABLE, Kind.BOUNDARY)
 
 TABLE: Mapping[tuple[Enum, Enum], Enum] = {
     (_N, Trigger.FOUND_STABLE): _S,
@@ -198,13 +206,16 @@ class Upstream(Machine[Following, Trigger]):
         feed_ids: FeedIds,
         behind_us: int,
         reply_us: int,
+        stands: bool = False,
     ) -> None:
         super().__init__(f"{owner} upstream of {copy.stream}", Following.NOTHING)
         self.copy = copy
         self.producers = producers
         self.main: Feed | None = None
         self.corrections: Feed | None = None
+        self.standing: dict[str, Feed] = {}
         self.hopeless = False
+        self._stands = stands
         self._feed_ids = feed_ids
         self.reports: dict[str, StreamReport] = {}
         self._behind_us = behind_us
@@ -216,7 +227,7 @@ class Upstream(Machine[Following, Trigger]):
         return max((report.boundary for report in self.reports.values()), default=0)
 
     def feeds_at(self, peer: str) -> tuple[int, ...]:
-        return tuple([feed.id for feed in self._feeds() if feed.peer == peer])
+        return tuple([feed.id for feed in self.feeds() if feed.peer == peer])
 
     def handle(self, event: UpstreamEvent, now: int) -> list[UpstreamEffect]:
         match event:
@@ -231,28 +242,35 @@ class Upstream(Machine[Following, Trigger]):
             case FeedBroken(feed_id):
                 return [
                     effect
-                    for feed in self._feeds()
+                    for feed in self.feeds()
                     if feed.id == feed_id
                     for effect in self._broken(feed, now)
                 ]
 
     # -- feeds --------------------------------------------------------------------------
 
-    def _feeds(self) -> list[Feed]:
+    def feeds(self) -> list[Feed]:
+        """Every open feed, those followed first."""
+        return [*self._followed(), *self.standing.values()]
+
+    def _followed(self) -> list[Feed]:
         return [feed for feed in (self.main, self.corrections) if feed is not None]
 
     def _arrived(self, peer: str, message: FeedFrames, now: int) -> list[UpstreamEffect]:
         feed = self.main
         if feed is None or feed.id != message.feed:
-            feed = self.corrections
-        if feed is None or feed.id != message.feed:
+            feed = next((one for one in self.feeds() if one.id == message.feed), None)
+        if feed is None:
             return [Send(peer, Unsubscribe(message.feed))]
         if message.seq != feed.received:
             return self._reopen(feed, now)
         feed.received += 1
-        for frame in message.frames:
+        frames = message.frames
+        for frame in frames:
             self._check(feed, frame)
-        effects: list[UpstreamEffect] = [TakeFrames(self.copy.stream, message.frames, feed.id)]
+        if feed.peer in self.standing:
+            frames = tuple([frame for frame in frames if frame.header.kind in FROM_STANDING])
+        effects: list[UpstreamEffect] = [TakeFrames(self.copy.stream, frames, feed.id)]
         return effects + self._learn(feed.peer, message.frames, now)
 
     def _check(self, feed: Feed, frame: StreamFrame) -> None:
@@ -289,8 +307,8 @@ class Upstream(Machine[Following, Trigger]):
     def _compare_feeds(self, peer: str, sent: Mapping[int, int], now: int) -> list[UpstreamEffect]:
         """Open feeds anew that lost messages without our noticing."""
         effects: list[UpstreamEffect] = []
-        for feed in (self.main, self.corrections):
-            if feed is None or feed.peer != peer or now - feed.opened_at < self._reply_us:
+        for feed in self.feeds():
+            if feed.peer != peer or now - feed.opened_at < self._reply_us:
                 continue
             if feed.id not in sent or feed.received < feed.sent_before:
                 effects += self._reopen(feed, now)
@@ -311,6 +329,8 @@ class Upstream(Machine[Following, Trigger]):
         fresh = self._open(feed.peer, now, effects)
         if feed is self.main:
             self.main = fresh
+        elif feed.peer in self.standing:
+            self.standing[feed.peer] = fresh
         else:
             self.corrections = fresh
         return effects
@@ -324,24 +344,24 @@ class Upstream(Machine[Following, Trigger]):
     # -- the choice ---------------------------------------------------------------------
 
     def _choose(self, now: int) -> list[UpstreamEffect]:
+        effects: list[UpstreamEffect] = []
         if self._is_well_off():
-            return []
+            if self._stands:
+                self._stand(now, effects)
+            return effects
         current = self._current()
         main, corrections, following = self._best_sources(current)
-        effects: list[UpstreamEffect] = []
         peers = (self._peer_of(self.main), self._peer_of(self.corrections))
         if (main, corrections) != peers or following is not self.state:
-            before = self._feeds()
-            by_peer = {feed.peer: feed for feed in before}
-            for feed in before:
-                if feed.peer not in (main, corrections):
-                    effects.append(Send(feed.peer, Unsubscribe(feed.id)))
+            by_peer = {feed.peer: feed for feed in self.feeds()}
             feeds = [
-                None if peer is None else by_peer.get(peer) or self._open(peer, now, effects)
+                None if peer is None else by_peer.pop(peer, None) or self._open(peer, now, effects)
                 for peer in (main, corrections)
             ]
             self.main, self.corrections = feeds
+            self.standing = by_peer
             self.move(FOUND[following], now, f"{main}, {corrections}")
+        self._stand(now, effects)
         hopeless = not current
         if hopeless != self.hopeless:
             self.hopeless = hopeless
@@ -357,6 +377,20 @@ class Upstream(Machine[Following, Trigger]):
             return False
         far = mine.boundary + self._behind_us // 3
         return max(report.live_boundary for report in self.reports.values()) <= far
+
+    def _stand(self, now: int, effects: list[UpstreamEffect]) -> None:
+        """Keep a feed at every copy that is not followed, where the producer stands by."""
+        followed = {feed.peer for feed in self._followed()}
+        wanted = [
+            peer
+            for peer, report in self.reports.items()
+            if self._stands and peer not in followed and report.state is not _RECOVERING
+        ]
+        for peer in [peer for peer in self.standing if peer not in wanted]:
+            effects.append(Send(peer, Unsubscribe(self.standing.pop(peer).id)))
+        for peer in wanted:
+            if peer not in self.standing:
+                self.standing[peer] = self._open(peer, now, effects)
 
     @staticmethod
     def _peer_of(feed: Feed | None) -> str | None:
@@ -431,3 +465,5 @@ class Upstream(Machine[Following, Trigger]):
             or self.main.peer != self.corrections.peer,
             "two feeds from one replica",
         )
+        followed = {feed.peer for feed in self._followed()}
+        self.require(not followed & set(self.standing), "a standing feed where one is followed")

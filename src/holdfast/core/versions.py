@@ -103,24 +103,32 @@ class Versions(Machine[VersionsState, Trigger]):
 
     TABLE: ClassVar[Mapping[tuple[Enum, Enum], Enum]] = TABLE
 
-    def __init__(self, owner: str, position: int, marker: int) -> None:
+    def __init__(
+        self, owner: str, position: int, marker: int, state: object = None, first_job: int = 1
+    ) -> None:
+        """``state`` is the stable version's; None stands for the one the runtime knows."""
         fresh = marker >= position
-        state = VersionsState.WHOLE if fresh else VersionsState.CLEARED
-        super().__init__(f"{owner} versions", state)
+        initial = VersionsState.WHOLE if fresh else VersionsState.CLEARED
+        super().__init__(f"{owner} versions", initial)
         self.stable_position = position
         self.marker = marker
         self.live_position: int | None = None
         self.tainted: frozenset[str] = frozenset()
         self.job: tuple[int, Begin] | None = None
-        self._stable_state: object = None
+        self._stable_state: object = state
         self._live_state: object = None
         self._known: list[object] = []
-        self._next_job = 1
+        self.next_job = first_job
 
     @property
     def rebuilt(self) -> bool:
         """Whether the stable version has its state."""
         return self.state in (VersionsState.WHOLE, VersionsState.FORKED)
+
+    @property
+    def stable_state(self) -> object:
+        """The state at ``stable_position``, if ``rebuilt``."""
+        return self._stable_state
 
     def handle(self, event: VersionsEvent, now: int) -> list[VersionsEffect]:
         match event:
@@ -170,8 +178,8 @@ class Versions(Machine[VersionsState, Trigger]):
                 self.require(self.live_position is not None, "there is no live version")
                 state, start = self._live_state, self.live_position or 0
         self.require(begin.stop > start, f"a job from {start} to {begin.stop}")
-        job = self._next_job
-        self._next_job += 1
+        job = self.next_job
+        self.next_job += 1
         self.job = (job, begin)
         return RunJob(job, state, start, begin.stop, begin.slices, begin.emit_from)
 

@@ -22,6 +22,7 @@ import pyarrow.flight as flight
 from holdfast.blocks import Block
 from holdfast.core.events import Event, FeedLost, MessageArrived
 from holdfast.core.messages import (
+    CopyRequest,
     FeedFrames,
     HeartbeatRequest,
     Message,
@@ -54,6 +55,7 @@ class UnknownProcess(HoldfastError):
 
 
 Tell = Callable[[str, str], None]
+Question = HeartbeatRequest | CopyRequest
 
 
 def connect(location: str, security: Security) -> flight.FlightClient:
@@ -157,7 +159,7 @@ class _Peer:
         self._client = connect(location, owner.security)
         self._links = owner.links
         self._queue: queue.Queue[Message | None] = queue.Queue(_QUEUED)
-        self._heartbeat: HeartbeatRequest | None = None
+        self._questions: dict[type[Question], Question] = {}
         self._readers: dict[int, _Reading] = {}
         self._failures = 0
         self._said = ""
@@ -174,15 +176,16 @@ class _Peer:
             reading_or_none = self._readers.pop(message.feed, None)
             if reading_or_none is not None:
                 reading_or_none.cancel()
-        elif isinstance(message, HeartbeatRequest):
+        elif isinstance(message, HeartbeatRequest | CopyRequest):
             # Only the newest question matters; a peer that does not answer is not asked twice.
-            waiting, self._heartbeat = self._heartbeat, message
-            if waiting is not None:
+            waits = type(message) in self._questions
+            self._questions[type(message)] = message
+            if waits:
                 return
         try:
             self._queue.put_nowait(message)
         except queue.Full:
-            self._heartbeat = None
+            self._questions.clear()
 
     def close(self) -> None:
         for reading in list(self._readers.values()):
@@ -195,14 +198,13 @@ class _Peer:
             message = self._queue.get()
             if message is None:
                 break
-            if isinstance(message, HeartbeatRequest):
-                message, self._heartbeat = self._heartbeat or message, None
-                self._ask(message)
+            if isinstance(message, HeartbeatRequest | CopyRequest):
+                self._ask(self._questions.pop(type(message), message))
             else:
                 self._call("message", message)
         self._client.close()
 
-    def _ask(self, request: HeartbeatRequest) -> None:
+    def _ask(self, request: Question) -> None:
         results = self._call("heartbeat", request)
         if results:
             reply = decode_message(results[0].body.to_pybytes())

@@ -3,7 +3,8 @@
     DoGet     subscribe: the ticket is a Subscribe message, the stream its feed
     DoAction  "heartbeat" waits for the driver's reply; "message" hands the driver anything
               else; "status" and whatever the process adds are control
-    DoPut     tuples from a producer, each batch acknowledged when it is durable
+    DoPut     tuples from a producer, each batch acknowledged when it is durable; or a
+              checkpoint from the other copy of a fragment (checkpoints.py)
 
 Calls run in threads of their own. They talk to the driver only through ``Process``.
 """
@@ -21,6 +22,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from holdfast.core.messages import (
+    CopyReply,
+    CopyRequest,
     HeartbeatReply,
     HeartbeatRequest,
     Message,
@@ -54,7 +57,7 @@ class Process(Protocol):
     def put(
         self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
     ) -> None:
-        """Take tuples from a producer."""
+        """Take tuples from a producer, or a checkpoint from the other copy."""
 
 
 class PutBatch:
@@ -187,13 +190,13 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         )
 
     def _heartbeat(self, sender: str, message: Message) -> bytes:
-        if not isinstance(message, HeartbeatRequest):
+        if not isinstance(message, HeartbeatRequest | CopyRequest):
             raise flight.FlightServerError(f"a heartbeat is a HeartbeatRequest, got {message!r}")
         try:
             reply = self._process.receive(sender, message).result(ANSWER_SECONDS)
         except FutureTimeout:
             raise flight.FlightTimedOutError(f"{self._process.name} is busy") from None
-        assert isinstance(reply, HeartbeatReply)
+        assert isinstance(reply, HeartbeatReply | CopyReply)
         return encode_message(reply)
 
     # -- producers ----------------------------------------------------------------------
@@ -207,8 +210,9 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
     ) -> None:
         sender = self._admit(context)
         options = json.loads(descriptor.command or b"{}")
-        stream = str(options.get("stream"))
-        self._schema(stream)
+        stream = str(options.get("stream", ""))
+        if not options.get("checkpoint"):
+            self._schema(stream)
 
         def answer(data: bytes) -> None:
             self._let_out(context, sender, None)

@@ -22,6 +22,12 @@ from typing import Any
 
 from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import (
+    CheckpointRefused,
+    CheckpointTaken,
+    CopyReply,
+    CopyReport,
+    CopyRequest,
+    CopyState,
     HeartbeatReply,
     HeartbeatRequest,
     Message,
@@ -29,6 +35,8 @@ from holdfast.core.messages import (
     PostponeRelease,
     PostponeReply,
     PostponeRequest,
+    Refusal,
+    StateRequest,
     StreamReport,
     StreamState,
     Subscribe,
@@ -69,7 +77,7 @@ def _plain(message: object) -> Json:
 def _value(value: object) -> object:
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, StreamReport):
+    if isinstance(value, StreamReport | CopyReport):
         return _plain(value)
     if isinstance(value, tuple):
         return [_value(each) for each in value]
@@ -86,6 +94,18 @@ def _report(found: Json) -> StreamReport:
         StreamState(found["state"]),
         int(found["boundary"]),
         int(found["live_boundary"]),
+    )
+
+
+def _copy_report(found: Json) -> CopyReport:
+    return CopyReport(
+        int(found["term"]),
+        CopyState(found["state"]),
+        int(found["boundary"]),
+        int(found["live_boundary"]),
+        bool(found["ready"]),
+        bool(found["overloaded"]),
+        int(found["holds"]),
     )
 
 
@@ -112,6 +132,13 @@ _DECODERS: dict[str, Callable[[Json], Message]] = {
         int(found["round"]), PostponeAnswer(found["answer"])
     ),
     "PostponeRelease": lambda found: PostponeRelease(int(found["round"])),
+    "CopyRequest": lambda found: CopyRequest(_copy_report(found["report"])),
+    "CopyReply": lambda found: CopyReply(_copy_report(found["report"])),
+    "StateRequest": lambda found: StateRequest(int(found["boundary"])),
+    "CheckpointTaken": lambda found: CheckpointTaken(int(found["number"])),
+    "CheckpointRefused": lambda found: CheckpointRefused(
+        int(found["number"]), Refusal(found["reason"])
+    ),
 }
 
 

@@ -43,6 +43,7 @@ class ClientNode:
         security: Security,
         timing: Timing,
         on_fatal: Callable[[BaseException], None],
+        standing: bool = False,
     ) -> None:
         self.name = name
         self.journal = Journal(name)
@@ -64,6 +65,7 @@ class ClientNode:
             security=security,
             timing=timing,
             auto_commit=False,
+            standing=standing,
         )
         self._thread = threading.Thread(target=self._run, name=f"{name} sink", daemon=True)
 

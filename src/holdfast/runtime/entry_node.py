@@ -51,6 +51,7 @@ class EntryNode(Node):
     """The entry point of one source stream."""
 
     kind = "entry"
+    store: StreamStore
 
     def __init__(
         self,

@@ -46,8 +46,8 @@ class Jobs:
 
     def __init__(
         self,
-        spark: SparkSession,
-        engine: Engine,
+        spark: SparkSession | None,
+        engine: Engine | None,
         initial: State,
         post: Callable[[Event], None],
         markers: bool,
@@ -63,7 +63,7 @@ class Jobs:
         self._markers = markers
         self._on_report = on_report
         self._spark = spark
-        self._queue: queue.SimpleQueue[RunJob | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[RunJob | Callable[[], None] | None] = queue.SimpleQueue()
         self._cancelled: set[int] = set()
         self._thread = threading.Thread(target=self._run, name="holdfast-jobs", daemon=True)
 
@@ -72,6 +72,10 @@ class Jobs:
 
     def submit(self, job: RunJob) -> None:
         self._queue.put(job)
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Run something else between two jobs, in their thread."""
+        self._queue.put(work)
 
     def cancel(self, job: int) -> None:
         """A job that has not begun is not begun."""
@@ -82,12 +86,19 @@ class Jobs:
         if self._thread.is_alive():
             self._thread.join(30.0)
 
-    def _run(self) -> None:
+    def _prepare(self) -> None:
+        assert self._spark is not None
         activate(self._spark)
+
+    def _run(self) -> None:
+        self._prepare()
         while True:
             job = self._queue.get()
             if job is None:
                 return
+            if not isinstance(job, RunJob):
+                job()
+                continue
             if job.job in self._cancelled:
                 self._cancelled.discard(job.job)
                 continue
@@ -100,17 +111,19 @@ class Jobs:
 
     def _carry_out(self, job: RunJob) -> JobDone:
         started = time.monotonic()
+        engine = self._engine
+        assert engine is not None
         state = self._initial if job.state is None else job.state
         assert isinstance(state, State)
-        tables = input_tables(job.slices, self._engine.input_schemas)
+        tables = input_tables(job.slices, engine.input_schemas)
         bucket = Bucket(max(job.start, state.boundary), job.stop, tables)
-        advance = self._engine.advance(state, [bucket], job.stop)
+        advance = engine.advance(state, [bucket], job.stop)
         emit_from = dict(job.emit_from)
         blocks = [
             output_block(stream, table, emit_from[stream])
             for stream, table in advance.outputs.items()
         ]
-        marker = self._engine.oldest_contributing(advance.state) if self._markers else job.stop
+        marker = engine.oldest_contributing(advance.state) if self._markers else job.stop
         self._on_report(
             JobReport(
                 time.monotonic() - started,

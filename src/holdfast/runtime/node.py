@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -20,6 +20,7 @@ from holdfast.core.effects import Append, Effect, Send, SetTimer, TrimLog, Trunc
 from holdfast.core.events import AppendFailed, Event, MessageArrived
 from holdfast.core.machine import PeerError
 from holdfast.core.messages import (
+    CopyReply,
     FeedFrames,
     HeartbeatReply,
     HeartbeatRequest,
@@ -34,7 +35,6 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.links import kept_links, links_control
 from holdfast.runtime.loop import Driver, Loop
 from holdfast.runtime.metrics import NodeMetrics
-from holdfast.runtime.stream_store import StreamStore
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,25 @@ class Place:
     security: Security
 
 
+class Store(Protocol):
+    """The disk of a node."""
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def put(self, order: Append | TrimLog | TruncateLog) -> None: ...
+
+    @property
+    def sizes(self) -> Mapping[str, int]: ...
+
+
 class Node:
     """What entry points and replicas have in common."""
 
     kind = "node"
     loop: Loop
-    store: StreamStore
+    store: Store
 
     def __init__(
         self,
@@ -187,7 +200,7 @@ class Node:
 
     def _send(self, to: str, message: Message) -> None:
         match message:
-            case HeartbeatReply():
+            case HeartbeatReply() | CopyReply():
                 answer = self.loop.answer
                 if answer is not None and not answer.done():
                     answer.set_result(message)

@@ -21,7 +21,14 @@ import pyarrow as pa
 
 from holdfast.core.client import ClientSettings
 from holdfast.core.entry import EntrySettings
-from holdfast.core.settings import Input, Output, ReplicaSettings, Timing
+from holdfast.core.settings import (
+    Input,
+    Output,
+    Protection,
+    ReplicaSettings,
+    StandbySettings,
+    Timing,
+)
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.flight.security import Security
 from holdfast.fragments import FragmentPlan, FragmentStream, plan_fragments
@@ -147,6 +154,13 @@ class Topology:
         for name, fragment in plan.fragments.items():
             for output in fragment.outputs:
                 self.producers[output.stream] = deployment.fragments[name].processes
+        # The streams whose readers keep feeds at both copies.
+        self.standing = {
+            output.stream
+            for name, fragment in plan.fragments.items()
+            if deployment.fragments[name].protection is Protection.HYBRID
+            for output in fragment.outputs
+        }
         self.consumers: dict[str, tuple[str, ...]] = dict.fromkeys(self.producers, ())
         for name, fragment in plan.fragments.items():
             for stream in fragment.inputs:
@@ -172,16 +186,24 @@ class Topology:
         fragment, index = self._find(process)
         spec, plan = self._deployment.fragments[fragment], self._plan.fragments[fragment]
         turned = spec.processes[index:] + spec.processes[:index]
+        timing, partners = self.timing, turned[1:]
+        if spec.standby is not None:
+            # The other copy sleeps, and cannot be asked to go on while this one reconciles.
+            partners = ()
+            timing = replace(timing, record_interval_us=spec.standby.checkpoint_interval_us)
         return ReplicaSettings(
             process,
             # Replicas start at different producers, to spread the load.
-            tuple(Input(name, _rotated(self.producers[name], index)) for name in plan.inputs),
+            tuple(
+                Input(name, _rotated(self.producers[name], index), name in self.standing)
+                for name in plan.inputs
+            ),
             tuple(
                 Output(output.stream, output.reached_by, self.consumers[output.stream])
                 for output in plan.outputs
             ),
-            turned[1:],
-            self.timing,
+            partners,
+            timing,
             spec.while_failed,
             spec.while_stabilizing,
             spec.reconcile,
@@ -189,7 +211,13 @@ class Topology:
 
     def client(self, name: str, next_id: int = 0) -> ClientSettings:
         output = self._deployment.clients[name].output
-        return ClientSettings(name, Input(output, self.producers[output]), next_id, self.timing)
+        standing = output in self.standing
+        read = Input(output, self.producers[output], standing)
+        return ClientSettings(name, read, next_id, self.timing)
+
+    def standby(self, process: str) -> StandbySettings | None:
+        """How a copy stands by, if it is one of a passive or hybrid fragment."""
+        return self._deployment.fragments[self.fragment_of(process)].standby
 
     def fragment_of(self, process: str) -> str:
         return self._find(process)[0]

@@ -16,9 +16,9 @@ import sys
 import threading
 import traceback
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from holdfast.core.settings import Timing
+from holdfast.core.settings import Protection, ReplicaSettings, StandbySettings, Timing
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.flight.security import Security
 from holdfast.runtime.addresses import Addresses
@@ -26,6 +26,9 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.metrics import serve_metrics
 from holdfast.runtime.node import Place
 from holdfast.runtime.planning import Plan, Topology, read_plan
+
+if TYPE_CHECKING:
+    from holdfast.network import Network
 
 
 class Hosted(Protocol):
@@ -50,6 +53,8 @@ class ProcessHost:
         self._book = self._addresses.book(self._security)
         self.stopping = threading.Event()
         self.nodes: list[Hosted] = []
+        self._loading = threading.Lock()
+        self._loaded: Network | None = None
 
     def start(self) -> None:
         replicas = []
@@ -127,27 +132,58 @@ class ProcessHost:
             self._security,
             timing,
             self.fatal,
+            spec.output in self._topology.standing,
         )
 
     def _replicas(self, nodes: list[str]) -> list[Hosted]:
-        from holdfast.fragments import fragment_network
-        from holdfast.runtime.networks import load_network
         from holdfast.runtime.replica_node import ReplicaNode
 
-        deployment = self._deployment
-        self.journal.write("starting Spark", master=deployment.spark_master)
-        network = load_network(deployment.network, deployment.spark_master, deployment.spark_config)
-        self.journal.write("Spark is up")
-        return [
-            ReplicaNode(
-                self._topology.replica(node),
-                fragment_network(network, self._topology.fragment_of(node)),
-                self._directory(node),
-                self._place(node),
-                self.fatal,
-            )
-            for node in nodes
+        standby = {node: self._topology.standby(node) for node in nodes}
+        needs_spark = [
+            pair is None or pair.protection is Protection.HYBRID for pair in standby.values()
         ]
+        if any(needs_spark):
+            self._network()
+        found: list[Hosted] = []
+        for node, pair in standby.items():
+            settings = self._topology.replica(node)
+            place, directory = self._place(node), self._directory(node)
+            if pair is None:
+                found.append(ReplicaNode(settings, self._part(node), directory, place, self.fatal))
+            else:
+                found.append(self._copy(settings, pair, directory, place))
+        return found
+
+    def _copy(
+        self, settings: ReplicaSettings, pair: StandbySettings, directory: Path, place: Place
+    ) -> Hosted:
+        from holdfast.runtime.protected_node import ProtectedNode
+
+        node = settings.address
+        plan = self._plan.fragments[self._topology.fragment_of(node)]
+        return ProtectedNode(
+            settings, pair, plan, lambda: self._part(node), directory, place, self.fatal
+        )
+
+    def _part(self, node: str) -> Network:
+        """The network of a node's fragment."""
+        from holdfast.fragments import fragment_network
+
+        return fragment_network(self._network(), self._topology.fragment_of(node))
+
+    def _network(self) -> Network:
+        """The whole network; starts Spark the first time it is asked for."""
+        from holdfast.runtime.networks import load_network
+
+        deployment = self._deployment
+        with self._loading:
+            if self._loaded is None:
+                self.journal.write("starting Spark", master=deployment.spark_master)
+                self._loaded = load_network(
+                    deployment.network, deployment.spark_master, deployment.spark_config
+                )
+                self.journal.write("Spark is up")
+            return self._loaded
 
     def fatal(self, error: BaseException) -> None:
         """A driver or a thread it relies on is broken: better no process than a wrong one."""

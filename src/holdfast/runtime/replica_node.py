@@ -49,6 +49,7 @@ class ReplicaNode(Node):
     """One replica of a fragment."""
 
     kind = "replica"
+    store: StreamStore
 
     def __init__(
         self,

@@ -7,7 +7,18 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from holdfast.core import client, consistency, detector, entry, soutput, sunion, upstream, versions
+from holdfast.core import (
+    client,
+    consistency,
+    detector,
+    entry,
+    soutput,
+    standby,
+    sunion,
+    sweeping,
+    upstream,
+    versions,
+)
 from holdfast.core.machine import Machine
 
 TABLES: dict[str, Mapping[tuple[Enum, Enum], Enum]] = {
@@ -17,6 +28,8 @@ TABLES: dict[str, Mapping[tuple[Enum, Enum], Enum]] = {
     "ConsistencyManager": consistency.TABLE,
     "Versions": versions.TABLE,
     "SOutput": soutput.TABLE,
+    "StandbySwitch": standby.TABLE,
+    "SweepingCheckpointer": sweeping.TABLE,
     "EntryPoint": entry.TABLE,
     "Client": client.TABLE,
 }

@@ -21,6 +21,8 @@ WHAT = {
     "ConsistencyManager": "The state of a replica. (`core/consistency.py`)",
     "Versions": "Which versions of the fragment's state exist. (`core/versions.py`)",
     "SOutput": "What one output carries. (`core/soutput.py`)",
+    "StandbySwitch": "Which of two copies runs. (`core/standby.py`)",
+    "SweepingCheckpointer": "When a primary sends a checkpoint. (`core/sweeping.py`)",
     "EntryPoint": "What the entry point's log is doing. (`core/entry.py`)",
     "Client": "Does a client hold tentative tuples? (`core/client.py`)",
 }

@@ -124,6 +124,13 @@ def describe(scenario: Scenario) -> None:
             f"  {fragment.name}: {places}; {fragment.while_failed.value} while failed, "
             f"{fragment.while_stabilizing.value} while stabilizing, {fragment.reconcile.value}/redo"
         )
+        pair = fragment.standby
+        if pair is not None:
+            print(
+                f"    {pair.protection.value}, {pair.checkpointing.value} checkpoints "
+                f"{'on disk' if pair.persist else 'in memory'}, promoted after "
+                f"{pair.promote_after_us / 1e6:g} s"
+            )
         for stream, operator in fragment.plan.outputs:
             print(f"    {stream} = {operator}")
     for client in spec.clients:

@@ -13,14 +13,19 @@ from holdfast.core.client import ClientSettings
 from holdfast.core.entry import EntrySettings
 from holdfast.core.settings import (
     SECOND_US,
+    Checkpointing,
     Input,
     Output,
     Policy,
+    Protection,
     Reconcile,
     ReplicaSettings,
+    StandbySettings,
     Timing,
 )
 from holdfast.simulation.executor import Join, Operator, Plan, Union, Window
+
+_KEEP = Reconcile.CHECKPOINT
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,12 @@ class Fragment:
     while_failed: Policy
     while_stabilizing: Policy
     reconcile: Reconcile
+    standby: StandbySettings | None = None
+
+    @property
+    def standing(self) -> bool:
+        """Whether readers keep feeds at both copies."""
+        return self.standby is not None and self.standby.protection is Protection.HYBRID
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -50,6 +61,13 @@ class NetworkSpec:
     fragments: tuple[Fragment, ...]
     clients: tuple[ClientSettings, ...]
     job_us: int
+    # How long the engine of a passive copy takes to start.
+    start_us: int = 2 * SECOND_US
+
+    @property
+    def standing(self) -> set[str]:
+        """The streams whose readers keep feeds at every copy."""
+        return {stream for one in self.fragments if one.standing for stream, _ in one.plan.outputs}
 
     @property
     def producers(self) -> dict[str, tuple[str, ...]]:
@@ -70,7 +88,7 @@ class NetworkSpec:
 
     def replica_settings(self) -> dict[str, ReplicaSettings]:
         """The settings of every replica, by address."""
-        producers, consumers = self.producers, self._consumers()
+        producers, consumers, standing = self.producers, self._consumers(), self.standing
         settings = {}
         for fragment in self.fragments:
             inputs = fragment.inputs
@@ -79,12 +97,15 @@ class NetworkSpec:
                 settings[address] = ReplicaSettings(
                     address,
                     # Replicas start at different producers, to spread the load.
-                    tuple(Input(name, rotate(producers[name], index)) for name in inputs),
+                    tuple(
+                        Input(name, rotate(producers[name], index), name in standing)
+                        for name in inputs
+                    ),
                     tuple(
                         Output(stream, frozenset(operator.inputs), consumers[stream])
                         for stream, operator in fragment.plan.outputs
                     ),
-                    turned[1:],
+                    turned[1:] if fragment.standby is None else (),
                     self.timing,
                     fragment.while_failed,
                     fragment.while_stabilizing,
@@ -118,7 +139,11 @@ def build(
     bare = NetworkSpec(timing, (), fragments, (), job_us)
     producers = bare.producers | {name: (f"entry{name[1:]}",) for name in sources}
     clients = tuple(
-        ClientSettings(f"client{index}", Input(stream, producers[stream]), timing=timing)
+        ClientSettings(
+            f"client{index}",
+            Input(stream, producers[stream], stream in bare.standing),
+            timing=timing,
+        )
         for index, stream in enumerate(client_streams)
     )
     unconnected = NetworkSpec(
@@ -195,6 +220,10 @@ def _generate_fragment(random: Random, name: str, inputs: list[str], timing: Tim
     if set(inputs) - covered:
         outputs[0] = (outputs[0][0], _generate_operator(random, tuple(inputs), timing))
     replicas = random.choice([1, 1, 2, 2, 2, 3, 3])
+    standby = None
+    if random.random() < 0.4:
+        replicas = 2
+        standby = _generate_standby(random, (f"{name}a", f"{name}b"))
     policies = [Policy.PROCESS, Policy.PROCESS, Policy.DELAY, Policy.SUSPEND]
     return Fragment(
         name,
@@ -202,7 +231,24 @@ def _generate_fragment(random: Random, name: str, inputs: list[str], timing: Tim
         tuple(f"{name}{letter}" for letter in "abc"[:replicas]),
         random.choice(policies),
         random.choice(policies),
-        random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO]),
+        random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO if standby is None else _KEEP]),
+        standby,
+    )
+
+
+def _generate_standby(random: Random, copies: tuple[str, str]) -> StandbySettings:
+    protection = random.choice([Protection.PASSIVE, Protection.HYBRID, Protection.HYBRID])
+    sweeping = Checkpointing.SWEEPING
+    return StandbySettings(
+        copies,
+        protection,
+        random.choice([sweeping, sweeping, Checkpointing.INDIVIDUAL, Checkpointing.SYNCHRONOUS]),
+        persist=random.random() < 0.6,
+        heartbeat_interval_us=random.choice([100_000, 200_000]),
+        misses_until_awake=1 if protection is Protection.HYBRID else 3,
+        promote_after_us=random.choice([1, 3, 8]) * SECOND_US,
+        checkpoint_interval_us=random.choice([200_000, 500_000, 1_000_000]),
+        read_state_after_us=random.choice([1, 3]) * SECOND_US,
     )
 
 

@@ -39,6 +39,7 @@ from holdfast.core.events import (
     TimerFired,
 )
 from holdfast.core.machine import Machine
+from holdfast.core.protected import ProtectedReplica
 from holdfast.core.replica import Replica
 from holdfast.core.settings import Reconcile, ReplicaSettings
 from holdfast.core.versions import Line
@@ -61,7 +62,7 @@ class Process:
         self.paused = 0
         self.slow = 0
         self.disturbed_at = 0
-        self.driver: Replica | EntryPoint | Client
+        self.driver: Replica | ProtectedReplica | EntryPoint | Client
         self._waiting: deque[Event] = deque()
         self._timer = 0
         # How the orders of the driver are carried out, by their type.
@@ -160,7 +161,7 @@ class Process:
 class ReplicaProcess(Process):
     """A replica with the stand-in executor."""
 
-    driver: Replica
+    driver: Replica | ProtectedReplica
 
     def __init__(self, world: World, settings: ReplicaSettings, plan: Plan, job_us: int) -> None:
         super().__init__(world, settings.address)
@@ -171,11 +172,19 @@ class ReplicaProcess(Process):
         checkpoints = settings.reconcile is Reconcile.CHECKPOINT
         self.keeps_state = checkpoints and world.random.random() < 0.6
         self._stable_states: dict[int, object] = {}
+        # A passive copy has no engine until its first job has started one.
+        self.starting_until = 0
         self.orders |= {
             RunJob: self._run,
             CancelJob: lambda order: None,  # its result will come, and be dropped
             DropState: lambda order: None,
         }
+
+    @property
+    def replica(self) -> Replica | None:
+        """The replica that runs here, if one does."""
+        driver = self.driver if self.up else None
+        return driver if isinstance(driver, Replica) else None
 
     def make_driver(self) -> None:
         self._stable_states = {}
@@ -187,15 +196,20 @@ class ReplicaProcess(Process):
         super()._append(append)
         self.world.truth.check_append(self.address, append)
 
+    def job_duration(self, job: RunJob) -> int:
+        duration = int(self._job_us * (0.5 + self.world.random.random())) + 50 * len(job.slices)
+        return duration * (1 + 9 * self.slow)
+
     def _run(self, job: RunJob) -> None:
         random = self.world.random
-        duration = int(self._job_us * (0.5 + random.random())) + 50 * len(job.slices)
-        duration *= 1 + 9 * self.slow
+        duration = self.job_duration(job)
         if random.random() < self.world.job_failure_rate:
             failed = JobFailed(job.job, "executor lost")
             self.world.clock.after(duration, self.receive_in_life, self.life, failed)
             return
-        running = self.driver.versions.job
+        replica = self.replica
+        assert replica is not None, "only a running replica orders jobs"
+        running = replica.versions.job
         stable = running is not None and running[1].line is Line.STABLE
         if self.keeps_state and job.state is None:
             job = replace(job, state=self.disk_state)

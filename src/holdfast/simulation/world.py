@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
+from holdfast.core.client import Client
 from holdfast.core.events import MessageArrived
 from holdfast.core.messages import Message, SubscribeRefused
+from holdfast.core.replica import Replica
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.checkers import (
     Violation,
@@ -21,11 +23,13 @@ from holdfast.simulation.checkers.availability import Availability
 from holdfast.simulation.checkers.client import ClientChecks
 from holdfast.simulation.checkers.convergence import Truth
 from holdfast.simulation.checkers.stable_tree import StableTree
+from holdfast.simulation.checkers.standby import StandbyChecks
 from holdfast.simulation.clock import Clock
 from holdfast.simulation.coverage import Coverage
 from holdfast.simulation.network import Network
 from holdfast.simulation.networks import NetworkSpec
 from holdfast.simulation.processes import ClientProcess, EntryProcess, Process, ReplicaProcess
+from holdfast.simulation.protected import ProtectedProcess
 from holdfast.simulation.schedules import Fault, FaultKind, Layout, Schedule
 
 SAMPLE_US = SECOND_US // 2
@@ -54,6 +58,10 @@ def layout_of(spec: NetworkSpec, server_of: dict[str, str]) -> Layout:
         pairs |= {(server_of[name], server_of[address]) for name in settings.partners}
         found = reads.setdefault(server_of[address], {})
         found |= dict.fromkeys(server_of[name] for name in names)
+    for fragment in spec.fragments:
+        if fragment.standby is not None:
+            first, second = fragment.addresses
+            pairs |= {(server_of[first], server_of[second])}
     for client in spec.clients:
         names = list(client.input.producers)
         pairs |= {(server_of[name], server_of[client.address]) for name in names}
@@ -97,6 +105,7 @@ class World:
         self._told: dict[str, str] = {}
         self._down: Counter[str] = Counter()
         self._build()
+        self.standby = StandbyChecks(self)
         self.availability = Availability(self)
         self.stable_tree = StableTree(self)
         self.servers = sorted(set(server_of.values()))
@@ -105,10 +114,16 @@ class World:
         spec = self.spec
         plans = {name: one.plan for one in spec.fragments for name in one.addresses}
         interval_us = max(spec.timing.bucket_us, 150_000)
-        self.replicas = {
-            address: ReplicaProcess(self, settings, plans[address], spec.job_us)
-            for address, settings in spec.replica_settings().items()
-        }
+        pairs = {name: one.standby for one in spec.fragments for name in one.addresses}
+        self.replicas: dict[str, ReplicaProcess] = {}
+        self.copies: dict[str, ProtectedProcess] = {}
+        for address, settings in spec.replica_settings().items():
+            pair, plan = pairs[address], plans[address]
+            if pair is None:
+                self.replicas[address] = ReplicaProcess(self, settings, plan, spec.job_us)
+            else:
+                copy = ProtectedProcess(self, settings, pair, plan, spec.job_us, spec.start_us)
+                self.replicas[address] = self.copies[address] = copy
         self.entries = {one.address: EntryProcess(self, one, interval_us) for one in spec.entries}
         self.clients = {one.address: ClientProcess(self, one) for one in spec.clients}
         self.processes: dict[str, Process] = {**self.entries, **self.replicas, **self.clients}
@@ -130,22 +145,28 @@ class World:
         """The checks at the end, when all has been well for a while."""
         for process in self.processes.values():
             self.coverage.collect(process.machines())
-        tentative.check(self)
-        progress.check(self)
         sources.check(self)
         consistency.check(self)
-        buffers.check(self)
+        if not self.standby.void:
+            tentative.check(self)
+            progress.check(self)
+            self.standby.check_end()
+            buffers.check(self)
 
     def _sample(self) -> None:
         for process in self.processes.values():
             if process.running:
                 process.driver.validate()
-        self.availability.sample()
-        self.stable_tree.sample()
+        if not self.standby.void:
+            self.standby.sample()
+            self.availability.sample()
+            self.stable_tree.sample()
         self.clock.after(SAMPLE_US, self._sample)
 
     def _deliver(self, source: str, target: str, message: Message) -> None:
-        if isinstance(message, SubscribeRefused) and message.reason.startswith("trimmed"):
+        refused = isinstance(message, SubscribeRefused) and message.reason.startswith("trimmed")
+        if refused and not self.standby.void:
+            assert isinstance(message, SubscribeRefused)
             raise Violation("no loss", f"{source} cannot serve {target}: {message.reason}")
         self.processes[target].receive(MessageArrived(source, message))
 
@@ -232,9 +253,18 @@ class World:
         if not isinstance(process, ReplicaProcess | ClientProcess):
             return
         parts = [process.driver.state.name]
+        reader: Replica | Client | None
         if isinstance(process, ReplicaProcess):
-            parts += [f"{k} {one.state.name}" for k, one in process.driver.soutputs.items()]
-        for stream, one in process.driver.consumer.upstreams.items():
+            reader = process.replica
+            if isinstance(process, ProtectedProcess):
+                parts[0] += f" ({process.copy.switch.reason})"
+            if reader is not None:
+                parts += [reader.state.name]
+                parts += [f"{k} {one.state.name}" for k, one in reader.soutputs.items()]
+        else:
+            reader = process.driver
+        upstreams = reader.consumer.upstreams if reader is not None else {}
+        for stream, one in upstreams.items():
             peer = "" if one.main is None else f" ({one.main.peer})"
             parts.append(f"{stream} from {one.state.value}{peer}")
         text = ", ".join(parts)

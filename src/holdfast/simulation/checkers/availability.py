@@ -7,7 +7,7 @@ that source that is older than X per fragment of the path, as stable or tentativ
 
 A reader follows one replica of its producer. When several stand, it may be any of them, so
 what is promised is what all of them can have. Paths through a replica whose policy is to
-suspend promise nothing.
+suspend promise nothing, nor does a copy that sleeps: how soon one wakes is standby.py's.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ class Availability:
     def _check_replica(self, process: ReplicaProcess) -> None:
         now = self._world.clock.now
         address = process.address
-        driver = process.driver if process.up else None
-        if driver is None or process.paused or process.slow or not takes_tuples(driver):
+        driver = process.replica
+        starts = now <= process.starting_until
+        if driver is None or process.paused or process.slow or starts or not takes_tuples(driver):
             self._recovered_at[address] = now
             self._changes = -1
             return
@@ -163,7 +164,7 @@ class Availability:
         self, replica: str, stream: str, known: dict[tuple[str, str], dict[str, tuple[int, int]]]
     ) -> dict[str, tuple[int, int]]:
         process = self._world.replicas[replica]
-        if self._suspends(process):
+        if self._suspends(process) or process.replica is None:
             return {}
         since = max(process.disturbed_at, self._recovered_at.get(replica, 0))
         operator = self._operators[stream]

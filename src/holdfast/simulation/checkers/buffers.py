@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.core.protected import ProtectedReplica
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.checkers import Violation
 
@@ -21,10 +22,13 @@ def check(world: World) -> None:
     longest_window_us = 11 * timing.bucket_us
     oldest = world.clock.now - longest_window_us - 2 * timing.delay_us - 8 * SECOND_US
     for address, process in world.replicas.items():
-        held = [one for copy in process.driver.copies.values() for one in copy.stable]
-        tentative = [one for copy in process.driver.copies.values() for one in copy.tentative]
+        driver = process.driver
+        served = driver.served if isinstance(driver, ProtectedReplica) else driver.provider.streams
+        copies = process.replica.copies.values() if process.replica is not None else ()
+        held = [one for copy in copies for one in copy.stable]
+        tentative = [one for copy in copies for one in copy.tentative]
         _require(address, "input", [one.header.stime_max for one in held + tentative], oldest)
-        for stream in process.driver.provider.streams.values():
+        for stream in served.values():
             kept = [frame.header.stime_max for frame in stream.stable]
             _require(address, stream.stream, kept, oldest)
             _require(address, stream.stream, [f.header.stime_max for f in stream.tentative], oldest)

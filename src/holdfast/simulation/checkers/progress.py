@@ -17,16 +17,19 @@ def check(world: World) -> None:
     now = world.clock.now
     timing = world.spec.timing
     for address, process in world.replicas.items():
-        if process.driver.state is not NodeState.STABLE:
+        replica = process.replica
+        if replica is None:
+            continue  # it sleeps; standby.py says whether it may
+        if replica.state is not NodeState.STABLE:
             raise Stall(
                 "progress",
-                f"{address} is {process.driver.state.name} at the end\n"
-                f"{process.driver.manager.story()}\n{process.driver.sunion.story()}",
+                f"{address} is {replica.state.name} at the end\n"
+                f"{replica.manager.story()}\n{replica.sunion.story()}",
             )
-        behind = now - process.driver.versions.stable_position
+        behind = now - replica.versions.stable_position
         if behind > timing.delay_us * (1 + len(world.spec.fragments)):
             raise Stall("progress", f"{address} is {behind / 1e6:.3f} s behind at the end")
-        _check_sources(address, process.driver.consumer)
+        _check_sources(address, replica.consumer)
     for address, client in world.clients.items():
         behind = now - client.boundary
         if behind > timing.delay_us * (1 + len(world.spec.fragments)):

@@ -35,7 +35,8 @@ class StableTree:
     def sample(self) -> None:
         now = self._world.clock.now
         for address, process in self._world.replicas.items():
-            if not process.running or process.driver.state is NodeState.RECOVERING:
+            replica = process.replica
+            if process.paused or replica is None or replica.state is NodeState.RECOVERING:
                 self._recovered_at[address] = now
                 self._changes = -1
         if self._changes != self._world.changes:
@@ -88,6 +89,8 @@ class StableTree:
         if stream in self._sources:
             return None if process.disk.full else (since, 0)
         depth = 0
+        if self._world.replicas[producer].replica is None:
+            return None
         for one in self._world.replicas[producer].settings.inputs:
             tree = self._tree_to(producer, one.stream, known)
             if tree is None:

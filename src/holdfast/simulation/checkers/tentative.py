@@ -1,12 +1,14 @@
 """Fewest tentative tuples: none at all when no failure lasts as long as αX.
 
-Checked in runs whose schedule is gentle: single short cuts, far apart.
+Checked in runs whose schedule is gentle: single short cuts, far apart. A passive fragment takes
+a cut between its copies for a failure, and starting an engine may take longer than αX.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.core.settings import Protection
 from holdfast.simulation.checkers import Violation
 
 if TYPE_CHECKING:
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def check(world: World) -> None:
-    if not world.schedule.gentle:
+    passive = any(copy.pair.protection is Protection.PASSIVE for copy in world.copies.values())
+    if not world.schedule.gentle or passive:
         return
     taken = world.coverage.visits["SOutput", "STABLE", "TENTATIVE_RESULT"]
     if taken:

@@ -1,0 +1,401 @@
+"""The driver of one copy of a passive or hybrid fragment: a replica that sleeps and wakes.
+
+    heartbeats of the other copy ─▶ StandbySwitch ─wake, sleep─▶ Replica, or none
+    the other copy's checkpoints ─▶ what is held: record, state, output queue
+    trims of the output queue    ─▶ SweepingCheckpointer ─▶ checkpoints to the other copy
+
+While the copy sleeps it holds a record, a state and its output queues; it answers heartbeats,
+grants feeds that carry nothing, and acknowledges to its producers what the held record has
+processed, and no more: that is what lets them trim. Waking is an ordinary restart of a
+``Replica`` from the record, the state and the queues; nobody else needs to know.
+
+Each copy acknowledges only what it could itself go on from, so a producer, which keeps what
+the slower of the two needs, can serve either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from holdfast.core import detector, standby, sweeping
+from holdfast.core.consistency import NodeState
+from holdfast.core.detector import AskPeer, FailureDetector, PeerLost
+from holdfast.core.effects import (
+    ApplyCheckpoint,
+    CancelJob,
+    Effect,
+    Send,
+    SetTimer,
+    TrimLog,
+    TruncateLog,
+)
+from holdfast.core.events import (
+    CheckpointApplied,
+    CheckpointFailed,
+    Event,
+    MessageArrived,
+    Started,
+    TimerFired,
+)
+from holdfast.core.machine import Machine
+from holdfast.core.messages import (
+    CheckpointRefused,
+    CheckpointShipped,
+    CheckpointTaken,
+    CopyReply,
+    CopyReport,
+    CopyRequest,
+    CopyState,
+    FeedFrames,
+    HeartbeatRequest,
+    Message,
+    Refusal,
+    StateRequest,
+    StreamState,
+    Subscribe,
+    Unsubscribe,
+)
+from holdfast.core.provider import Provider
+from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
+from holdfast.core.replica import EMPTY_RECORD, Beginning, Replica, serve, whole_frames
+from holdfast.core.settings import ReplicaSettings, StandbySettings
+from holdfast.core.standby import ReadState, Sleep, StandbySwitch, Wake
+from holdfast.core.stream_copy import FAR_FUTURE
+from holdfast.core.sweeping import SweepingCheckpointer
+
+# How long a state that was asked for may take to come.
+READ_PATIENCE_US = 3_000_000
+
+
+class ProtectedReplica:
+    """One of the two copies of a fragment."""
+
+    def __init__(
+        self,
+        settings: ReplicaSettings,
+        pair: StandbySettings,
+        record: RecoveryRecord | None = None,
+        queues: tuple[LoggedStream, ...] = (),
+        state: object = None,
+    ) -> None:
+        """``record``, ``queues`` and ``state`` are what was found on disk, if anything was."""
+        self.settings = settings
+        self.pair = pair
+        self.partner = pair.partner_of(settings.address)
+        self.replica: Replica | None = None
+        self.retired: Callable[[Replica], None] = lambda replica: None
+        self.overloaded = False
+        self.held: tuple[RecoveryRecord, object] | None = None if not record else (record, state)
+        self.base: int | None = None
+        self.acks: dict[str, int] = dict(record.inputs) if record else {}
+        found = {one.stream: whole_frames(one) for one in queues}
+        self.served = {
+            one.stream: serve(settings, one, found.get(one.stream)) for one in settings.outputs
+        }
+        for stream in self.served.values():
+            stream.suspended = True
+        self._provider = Provider(self.served, lambda stream: StreamState.SUSPENDED)
+        timing = settings.timing
+        self.switch = StandbySwitch(settings.address, pair, 2 * timing.bucket_us)
+        self.checkpointer = SweepingCheckpointer(
+            settings.address, pair.checkpointing, pair.checkpoint_interval_us
+        )
+        self.detector = FailureDetector(
+            self.partner, pair.heartbeat_interval_us, pair.misses_until_awake, settings.address
+        )
+        self._applying: Checkpoint | None = None
+        self._next_ids: dict[int, dict[str, int]] = {}
+        self._read_at = -FAR_FUTURE
+        self._numbers = (1, 1)
+        self._keep_at = 0
+        self._replica_timer = FAR_FUTURE
+        self._timer_at = FAR_FUTURE
+
+    @property
+    def state(self) -> CopyState:
+        return self.switch.state
+
+    def machines(self) -> Iterator[Machine[Any, Any]]:
+        yield self.switch
+        yield self.checkpointer
+        yield self.detector
+        if self.replica is not None:
+            yield from self.replica.machines()
+
+    def report(self) -> CopyReport:
+        """What the other copy is told."""
+        boundary, live, ready = -1, -1, False
+        if self.replica is not None:
+            boundary = self.replica.versions.stable_position
+            live = max(boundary, self.replica.versions.live_position or 0)
+            ready = self.replica.state is not NodeState.RECOVERING
+        elif self.held is not None:
+            boundary = live = self.held[0].boundary
+        return CopyReport(
+            self.switch.term, self.state, boundary, live, ready, self.overloaded, self.base or 0
+        )
+
+    def queues(self) -> tuple[LoggedStream, ...]:
+        """The output queues as they are."""
+        return tuple(stream.queue() for stream in self.served.values())
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        """Take a fact, return orders. The only way anything here changes."""
+        effects: list[Effect] = []
+        match event:
+            case Started():
+                self._switch(standby.Begun(self.report()), now, effects)
+            case MessageArrived(sender, message) if sender == self.partner:
+                self._partner_says(message, now, effects)
+            case CheckpointApplied(number, state):
+                self._applied(number, state, now, effects)
+            case CheckpointFailed(number, _):
+                if self._applying is not None and self._applying.number == number:
+                    self._applying = None
+                    self._tell(CheckpointRefused(number, Refusal.FAILED), effects)
+            case TimerFired():
+                self._timer_at = FAR_FUTURE
+                self._drive(event, now, effects)
+            case MessageArrived(sender, message) if self.replica is None:
+                self._asleep(sender, message, now, effects)
+            case _:
+                self._drive(event, now, effects)
+        self._tick(now, effects)
+        self._set_timer(now, effects)
+        return effects
+
+    def _drive(self, event: Event, now: int, effects: list[Effect]) -> None:
+        """Let the replica take an event, if there is one."""
+        if self.replica is None:
+            return
+        for effect in self.replica.handle(event, now):
+            if isinstance(effect, SetTimer):
+                self._replica_timer = effect.at
+            elif isinstance(effect, TrimLog):
+                self.checkpointer.handle(sweeping.Trimmed(), now)
+                effects.append(effect)
+            elif not isinstance(effect, TruncateLog):
+                effects.append(effect)
+
+    def _asleep(self, sender: str, message: Message, now: int, effects: list[Effect]) -> None:
+        if isinstance(message, FeedFrames):
+            effects.append(Send(sender, Unsubscribe(message.feed)))
+        elif isinstance(message, HeartbeatRequest | Subscribe | Unsubscribe):
+            effects += self._provider.handle(sender, message, now)
+
+    # -- the other copy -----------------------------------------------------------------
+
+    def _tell(self, message: Message, effects: list[Effect]) -> None:
+        effects.append(Send(self.partner, message))
+
+    def _partner_says(self, message: Message, now: int, effects: list[Effect]) -> None:
+        # Whatever it says, it is there.
+        self.detector.handle(detector.Replied(), now)
+        match message:
+            case CopyRequest(report):
+                self._reported(report, now, effects)
+                self._tell(CopyReply(self.report()), effects)
+            case CopyReply(report):
+                self._reported(report, now, effects)
+            case CheckpointShipped(checkpoint):
+                self._shipped(checkpoint, now, effects)
+            case CheckpointTaken(number):
+                self.checkpointer.handle(sweeping.Taken(number), now)
+                self._resume(now, effects)
+            case CheckpointRefused(number, reason):
+                self.checkpointer.handle(sweeping.Refused(number, reason), now)
+                self._resume(now, effects)
+            case StateRequest(boundary):
+                if self.report().boundary > boundary:
+                    self._ship(self.checkpointer.next_number(now), None, True, effects)
+
+    def _reported(self, report: CopyReport, now: int, effects: list[Effect]) -> None:
+        self._switch(standby.PartnerSaid(report, self.report()), now, effects)
+        self.checkpointer.handle(sweeping.Taken(report.holds), now)
+        self._resume(now, effects)
+
+    def _switch(self, event: standby.SwitchEvent, now: int, effects: list[Effect]) -> None:
+        before = self.state
+        for order in self.switch.handle(event, now):
+            match order:
+                case Wake():
+                    self._wake(now, effects)
+                case Sleep():
+                    self._sleep(now, effects)
+                case ReadState():
+                    if now - self._read_at > READ_PATIENCE_US and self._applying is None:
+                        self._read_at = now
+                        self._tell(StateRequest(self.report().boundary), effects)
+        if self.state is not before and self.state is CopyState.PRIMARY:
+            self.checkpointer.handle(sweeping.PartnerAnew(), now)
+
+    def _wake(self, now: int, effects: list[Effect]) -> None:
+        record, state = self.held or (EMPTY_RECORD, None)
+        first_job, first_append = self._numbers
+        begin = Beginning(state, self.served, first_job, first_append)
+        self.replica = Replica(self.settings, record, (), begin)
+        # What is held may not be on disk: only what was acknowledged before still counts.
+        for stream in self.replica.consumer.acks:
+            self.replica.consumer.acks[stream] = self.acks.get(stream, 0)
+        for served in self.served.values():
+            effects += served.wake()
+        self._drive(Started(), now, effects)
+
+    def _sleep(self, now: int, effects: list[Effect]) -> None:
+        replica = self.replica
+        assert replica is not None, "only a running copy is put to sleep"
+        self.replica = None
+        self._replica_timer = FAR_FUTURE
+        self.retired(replica)
+        self.held = replica.newest
+        self.acks = dict(replica.consumer.acks)
+        self._numbers = (replica.versions.next_job, replica.appender.next_append)
+        if replica.versions.job is not None:
+            effects.append(CancelJob(replica.versions.job[0]))
+        for upstream in replica.consumer.upstreams.values():
+            effects += [Send(feed.peer, Unsubscribe(feed.id)) for feed in upstream.feeds()]
+        for served in self.served.values():
+            served.suspend()
+
+    # -- checkpoints from the other copy ------------------------------------------------
+
+    def _shipped(self, checkpoint: Checkpoint, now: int, effects: list[Effect]) -> None:
+        reason = self._refusal(checkpoint)
+        if reason is not None:
+            self._tell(CheckpointRefused(checkpoint.number, reason), effects)
+            return
+        self._applying = checkpoint
+        if self.replica is not None:
+            effects.append(ApplyCheckpoint(checkpoint, checkpoint.queues))
+            return
+        # Stable frames are right whoever has them, so they need not wait for the state.
+        self._extend(checkpoint, effects)
+        effects.append(ApplyCheckpoint(checkpoint, self.queues()))
+
+    def _extend(self, checkpoint: Checkpoint, effects: list[Effect]) -> None:
+        for queue in checkpoint.queues:
+            effects += self.served[queue.stream].extend(queue)
+
+    def _refusal(self, checkpoint: Checkpoint) -> Refusal | None:
+        if checkpoint.term < self.switch.term:
+            return Refusal.OLD_TERM
+        if self._applying is not None:
+            return Refusal.BUSY
+        if checkpoint.record.boundary <= self.report().boundary:
+            return Refusal.NOT_NEWER
+        if self.replica is not None and not checkpoint.wanted:
+            return Refusal.BUSY
+        if checkpoint.base is not None and checkpoint.base != self.base:
+            return Refusal.WHOLE_NEEDED
+        return None
+
+    def _applied(self, number: int, state: object, now: int, effects: list[Effect]) -> None:
+        checkpoint = self._applying
+        if checkpoint is None or checkpoint.number != number:
+            return
+        self._applying = None
+        newer = checkpoint.record.boundary > self.report().boundary
+        if self.replica is not None and not (checkpoint.wanted and newer):
+            self._tell(CheckpointRefused(number, Refusal.BUSY), effects)
+            return
+        jumps = self.replica is not None
+        if jumps:
+            self._sleep(now, effects)
+            self._extend(checkpoint, effects)
+        if newer:
+            self.held = (checkpoint.record, state)
+            self.base = number
+            for stream, first_needed in checkpoint.record.inputs:
+                self.acks[stream] = max(first_needed, self.acks.get(stream, 0))
+        self._tell(CheckpointTaken(number), effects)
+        self._read_at = -FAR_FUTURE
+        if jumps:
+            self._wake(now, effects)
+        else:
+            self._switch(standby.StateHeld(), now, effects)
+
+    # -- checkpoints to the other copy --------------------------------------------------
+
+    def _ship(self, number: int, base: int | None, wanted: bool, effects: list[Effect]) -> None:
+        held = self.held if self.replica is None else self.replica.newest
+        if held is None:
+            return
+        record, state = held
+        had = self._next_ids.get(base, {}) if base is not None else {}
+        queues = tuple(one.queue(had.get(name, 0)) for name, one in self.served.items())
+        if len(self._next_ids) > 8:
+            self._next_ids = {n: self._next_ids[n] for n in sorted(self._next_ids)[-4:]} | (
+                {} if base is None else {base: had}
+            )
+        self._next_ids[number] = {name: one.next_id for name, one in self.served.items()}
+        checkpoint = Checkpoint(number, self.switch.term, base, record, queues, state, wanted)
+        self._tell(CheckpointShipped(checkpoint), effects)
+
+    def _resume(self, now: int, effects: list[Effect]) -> None:
+        """A synchronous checkpoint is over: go on processing."""
+        if self.replica is not None and self.replica.pauses and not self.checkpointer.pauses(now):
+            self.replica.resume()
+            self._drive(TimerFired(), now, effects)
+
+    # -- time ---------------------------------------------------------------------------
+
+    def _tick(self, now: int, effects: list[Effect]) -> None:
+        if now >= self.detector.next_ask_at:
+            for effect in self.detector.handle(detector.TimePassed(), now):
+                if isinstance(effect, AskPeer):
+                    self._tell(CopyRequest(self.report()), effects)
+                elif isinstance(effect, PeerLost):
+                    self._switch(standby.PartnerMissed(self.report()), now, effects)
+        if now >= self.switch.deadline:
+            self._switch(standby.TimePassed(self.report()), now, effects)
+        if self.replica is None:
+            self._keep_connections(now, effects)
+        else:
+            if self.state is CopyState.PRIMARY:
+                self._checkpoint(self.replica, now, effects)
+            self._resume(now, effects)
+
+    def _checkpoint(self, replica: Replica, now: int, effects: list[Effect]) -> None:
+        heard_at = self.switch.heard_at
+        if heard_at is None or now - heard_at > self.pair.promote_after_us:
+            return  # there is nobody to hold it
+        for order in self.checkpointer.handle(sweeping.Look(replica.newest[0].boundary), now):
+            self._ship(order.number, order.base, False, effects)
+        if self.checkpointer.pauses(now):
+            replica.pauses = True
+
+    def _keep_connections(self, now: int, effects: list[Effect]) -> None:
+        """Heartbeats to the producers: the connection stays open, and they may trim."""
+        if now < self._keep_at:
+            return
+        self._keep_at = now + self.settings.timing.heartbeat_interval_us
+        streams_at: dict[str, list[str]] = {}
+        for one in self.settings.inputs:
+            for producer in one.producers:
+                streams_at.setdefault(producer, []).append(one.stream)
+        for producer, streams in streams_at.items():
+            acks = tuple((name, self.acks[name]) for name in streams if name in self.acks)
+            request = HeartbeatRequest(tuple(streams), acks, (), now)
+            effects.append(Send(producer, request))
+
+    def _set_timer(self, now: int, effects: list[Effect]) -> None:
+        times = [self.detector.next_ask_at, self.switch.deadline]
+        if self.replica is None:
+            times.append(self._keep_at)
+        else:
+            times += [max(self._replica_timer, now + 1), self.checkpointer.deadline]
+        at = min((time for time in times if time > now), default=FAR_FUTURE)
+        if at != self._timer_at and at != FAR_FUTURE:
+            self._timer_at = at
+            effects.append(SetTimer(at))
+
+    def validate(self) -> None:
+        """Every invariant of every machine; the simulator and the tests call it."""
+        self.switch.validate()
+        self.checkpointer.validate()
+        self.detector.validate()
+        self._provider.validate()
+        self.switch.require(self.switch.running == (self.replica is not None), "runs or sleeps")
+        if self.replica is not None:
+            self.replica.validate()

@@ -1,0 +1,55 @@
+"""What is kept of a replica so that it, or another copy of it, can go on from there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.core.frame import StreamFrame
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryRecord:
+    """Where a replica's stable state stood; with its output logs, all a restart needs.
+
+    boundary  the stable state had taken every bucket below it.
+    marker    the oldest input time that state still depends on.
+    inputs    (stream, id of the first tuple at or after the marker).
+    outputs   (stream, the id of the first tuple at or after the boundary).
+    """
+
+    boundary: int
+    marker: int
+    inputs: tuple[tuple[str, int], ...]
+    outputs: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedStream:
+    """What a log holds of a stream when it is opened: STABLE and BOUNDARY frames in order.
+
+    ``first_id`` is the first id not trimmed away, which matters when no frame is left.
+    """
+
+    stream: str
+    first_id: int
+    frames: tuple[StreamFrame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A copy's stable state and output queue, never its input queue.
+
+    number  names it: unique among all its sender ever made.
+    base    the checkpoint it builds on, which its receiver has taken; None if it is whole.
+    queues  the output queues: stable frames and a boundary; with a base, what the base lacks.
+    state   the fragment's state at the record's boundary; the runtime packs and unpacks it.
+    wanted  it answers a StateRequest: its receiver may be running and jump to it.
+    """
+
+    number: int
+    term: int
+    base: int | None
+    record: RecoveryRecord
+    queues: tuple[LoggedStream, ...]
+    state: object
+    wanted: bool = False

@@ -1,0 +1,155 @@
+"""Checkpoints over the wire: one DoPut each, the tables as Arrow IPC, the rest as JSON.
+
+The first batch carries only metadata: the checkpoint without its tables. The batches after it
+carry one table each: the parts of the packed states in order, then for each output queue with
+tuples one stream of record batches, a frame each. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.blocks import Block
+from holdfast.core.frame import Header, Kind
+from holdfast.core.messages import StreamFrame
+from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
+from holdfast.flight.wire import WireError
+from holdfast.spark.chains import Chain
+from holdfast.spark.packing import PackedPart, PackedState
+
+SCHEMA = pa.schema([("data", pa.large_binary())])
+
+Json = dict[str, Any]
+
+
+def encode_checkpoint(
+    checkpoint: Checkpoint, chain: Chain
+) -> Iterator[tuple[pa.RecordBatch, Json]]:
+    """The batches of a checkpoint whose state is ``chain``, and their metadata."""
+    about = {
+        "number": checkpoint.number,
+        "term": checkpoint.term,
+        "base": checkpoint.base,
+        "wanted": checkpoint.wanted,
+        "record": encode_record(checkpoint.record),
+        "queues": [encode_queue(queue) for queue in checkpoint.queues],
+        "states": [
+            {
+                "version": packed.version,
+                "boundary": packed.boundary,
+                "since": packed.since,
+                "partitions": packed.partitions,
+                "parts": [[part.operator, part.family, part.partition] for part in packed.parts],
+            }
+            for packed in chain
+        ],
+    }
+    yield _batch(None), about
+    for packed in chain:
+        for part in packed.parts:
+            yield _batch(_ipc(part.rows.to_batches(), part.rows.schema)), {}
+    for queue in checkpoint.queues:
+        batches = queue_batches(queue)
+        if batches:
+            yield _batch(_ipc(batches, batches[0].schema)), {}
+
+
+def decode_checkpoint(batches: Iterable[tuple[pa.RecordBatch, Json]]) -> Checkpoint:
+    """The checkpoint; its state is a chain of packed states."""
+    coming = iter(batches)
+    try:
+        _, about = next(coming)
+        states = []
+        for each in about["states"]:
+            parts = [
+                PackedPart(str(operator), str(family), int(partition), _table(next(coming)[0]))
+                for operator, family, partition in each["parts"]
+            ]
+            since = None if each["since"] is None else int(each["since"])
+            states.append(
+                PackedState(
+                    int(each["version"]), int(each["boundary"]), since, parts, each["partitions"]
+                )
+            )
+        queues = []
+        for found in about["queues"]:
+            has_tuples = any(header[0] == Kind.STABLE for header in found["headers"])
+            tuples = _table(next(coming)[0]).to_batches() if has_tuples else []
+            queues.append(decode_queue(found, tuples))
+        return Checkpoint(
+            int(about["number"]),
+            int(about["term"]),
+            None if about["base"] is None else int(about["base"]),
+            decode_record(about["record"]),
+            tuple(queues),
+            tuple(states),
+            bool(about["wanted"]),
+        )
+    except (StopIteration, KeyError, ValueError, TypeError, pa.ArrowInvalid) as error:
+        raise WireError(f"not a checkpoint: {error!r}") from None
+
+
+def encode_record(record: RecoveryRecord) -> Json:
+    return {
+        "boundary": record.boundary,
+        "marker": record.marker,
+        "inputs": [list(each) for each in record.inputs],
+        "outputs": [list(each) for each in record.outputs],
+    }
+
+
+def decode_record(found: Json) -> RecoveryRecord:
+    return RecoveryRecord(
+        int(found["boundary"]),
+        int(found["marker"]),
+        tuple((str(stream), int(number)) for stream, number in found["inputs"]),
+        tuple((str(stream), int(number)) for stream, number in found["outputs"]),
+    )
+
+
+def encode_queue(queue: LoggedStream) -> Json:
+    """An output queue without its tuples."""
+    headers = [
+        [h.kind, h.first_id, h.count, h.stime_min, h.stime_max, h.tmax]
+        for h in (frame.header for frame in queue.frames)
+    ]
+    return {"stream": queue.stream, "first_id": queue.first_id, "headers": headers}
+
+
+def queue_batches(queue: LoggedStream) -> list[pa.RecordBatch]:
+    """The tuples of an output queue, a batch for each frame that has some."""
+    return [frame.block.batch() for frame in queue.frames if isinstance(frame.block, Block)]
+
+
+def decode_queue(found: Json, batches: list[pa.RecordBatch]) -> LoggedStream:
+    coming = iter(batches)
+    frames = []
+    for kind, *rest in found["headers"]:
+        header = Header(Kind(kind), *(int(each) for each in rest))
+        block = Block(next(coming)) if header.kind.is_data else None
+        if block is not None and block.batch().num_rows != header.count:
+            raise ValueError(f"{header} came with {block.batch().num_rows} tuples")
+        frames.append(StreamFrame(header, block))
+    return LoggedStream(str(found["stream"]), int(found["first_id"]), tuple(frames))
+
+
+def _batch(data: bytes | None) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([] if data is None else [data], pa.large_binary())], schema=SCHEMA
+    )
+
+
+def _ipc(batches: list[pa.RecordBatch], schema: pa.Schema) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.ipc.open_stream(batch.column(0)[0].as_buffer()).read_all()

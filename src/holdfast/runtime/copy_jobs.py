@@ -1,0 +1,73 @@
+"""The jobs of a copy that stands by: its engine is made when it is needed, and kept warm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.core.effects import RunJob
+from holdfast.core.events import Event, JobDone
+from holdfast.runtime.jobs import JobReport, Jobs, activate
+from holdfast.spark.chains import Handle, Workshop
+from holdfast.spark.engine import Bucket, Engine
+from holdfast.spark.state import EMPTY
+
+_SAMPLE_TIME = 1_000_000
+
+
+class CopyJobs(Jobs):
+    """Runs jobs from states that may be packed."""
+
+    def __init__(
+        self,
+        workshop: Workshop,
+        post: Callable[[Event], None],
+        on_report: Callable[[JobReport], None],
+    ) -> None:
+        super().__init__(None, None, EMPTY, post, False, on_report)
+        self._workshop = workshop
+
+    def warm(self) -> None:
+        """Plan the job and run it once, on one made-up tuple for each input; its result goes."""
+        engine = self._open()
+        tables = {name: sample(schema) for name, schema in engine.input_schemas.items()}
+        bucket = Bucket(0, 2 * _SAMPLE_TIME, tables)
+        try:
+            engine.advance(EMPTY, [bucket], bucket.end)
+        except Exception:
+            # The query's own code may not like the tuple; it is planned all the same.
+            return
+
+    def _prepare(self) -> None:
+        if self._workshop.is_open:
+            activate(self._workshop.network().spark)
+
+    def _open(self) -> Engine:
+        engine = self._workshop.engine()
+        activate(self._workshop.network().spark)
+        return engine
+
+    def _carry_out(self, job: RunJob) -> JobDone:
+        self._engine = self._open()
+        handle: Handle = job.state  # type: ignore[assignment]
+        return super()._carry_out(replace(job, state=self._workshop.state(handle)))
+
+
+def sample(schema: pa.Schema) -> pa.Table:
+    """One tuple with plain values: zeros, empty texts, nulls where nothing else is at hand."""
+    return pa.table([_value(field) for field in schema], schema=schema)
+
+
+def _value(field: pa.Field) -> pa.Array:
+    if field.name in ("stime", "tmax"):
+        return pa.array([_SAMPLE_TIME], pa.int64()).cast(field.type)
+    plain: list[Any] = [0, "", False, b""]
+    for value in plain:
+        try:
+            return pa.array([value]).cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            continue
+    return pa.nulls(1, field.type)

@@ -1,0 +1,287 @@
+"""A copy of a passive or hybrid fragment: the driver of ``core.protected`` as a process's node.
+
+A hybrid copy has its engine from the start: Spark is up, the job is planned and has run once,
+and is run again now and then so that Spark's Python workers stay; checkpoints are unpacked as
+they come. So waking is a message and a job. A passive copy starts Spark with its first job.
+
+Where checkpoints are persisted, ``state/`` holds the last one: its own or the other copy's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from holdfast.blocks import Block
+from holdfast.core.effects import (
+    Append,
+    ApplyCheckpoint,
+    CancelJob,
+    DropState,
+    Effect,
+    RunJob,
+    Send,
+)
+from holdfast.core.events import CheckpointFailed, Event, JobDone, JobFailed, MessageArrived
+from holdfast.core.messages import CheckpointShipped
+from holdfast.core.protected import ProtectedReplica
+from holdfast.core.settings import Protection, ReplicaSettings, StandbySettings
+from holdfast.flight.checkpoints import decode_checkpoint
+from holdfast.flight.server import PutBatch
+from holdfast.fragments import FragmentPlan
+from holdfast.network import Network
+from holdfast.runtime.copy_jobs import CopyJobs
+from holdfast.runtime.jobs import JobReport
+from holdfast.runtime.keeper import Keeper, OwnCheckpoint
+from holdfast.runtime.loop import Driver
+from holdfast.runtime.node import Node, Place
+from holdfast.runtime.shipper import Shipper
+from holdfast.runtime.spill import Spill
+from holdfast.runtime.state_directory import StateDirectory
+from holdfast.spark.chains import Handle, Workshop
+
+WARM_SECONDS = 20.0
+
+
+class ProtectedNode(Node):
+    """One of the two copies of a fragment."""
+
+    kind = "copy"
+
+    def __init__(
+        self,
+        settings: ReplicaSettings,
+        pair: StandbySettings,
+        plan: FragmentPlan,
+        load: Callable[[], Network],
+        directory: Path,
+        place: Place,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """``load`` gives the fragment's network, and starts Spark if it has to."""
+        schemas = {output.stream: output.schema for output in plan.outputs}
+        consumers = {one.stream: one.consumers for one in settings.outputs}
+        super().__init__(settings.address, place, schemas, consumers, directory, on_fatal)
+        self._pair = pair
+        self._plan = plan
+        self.spill = Spill(directory / "received")
+        self._queued = Spill(directory / "queued")
+        self._state_directory = StateDirectory(directory / "state") if pair.persist else None
+        self.workshop = Workshop(load, (directory / "engine").absolute())
+        self.keeper = Keeper(
+            self.workshop, self._state_directory, identity_of(plan, schemas), self._post
+        )
+        self.store = self.keeper
+        found = self.keeper.found()
+        if found is None:
+            self.copy = ProtectedReplica(settings, pair)
+        else:
+            self.copy = ProtectedReplica(settings, pair, found.record, found.queues, found.state)
+        self.loop = self.make_loop(_Watched(self))
+        self.jobs = CopyJobs(self.workshop, self._post, self._report)
+        partner = self.copy.partner
+        self.shipper = Shipper(
+            self.name,
+            partner,
+            place.book[partner],
+            place.security,
+            self.links,
+            self.workshop,
+            self._post,
+            self._peer_problem,
+        )
+        self._taken = 0
+        self._replica_seen: object = None
+        self._awaits_result = False
+        self._said_state = ""
+
+    @property
+    def hybrid(self) -> bool:
+        return self._pair.protection is Protection.HYBRID
+
+    def start(self) -> None:
+        if self.hybrid:
+            self.jobs.warm()
+            if self.copy.held is not None:
+                held: Handle = self.copy.held[1]  # type: ignore[assignment]
+                self.workshop.state(held)
+        self.jobs.start()
+        self.shipper.start()
+        super().start()
+        if self.hybrid:
+            self.loop.call(self._warm_later)
+
+    def stop(self) -> None:
+        super().stop()
+        self.shipper.close()
+        self.jobs.close()
+        self.workshop.close()
+        if self._state_directory is not None:
+            self._state_directory.close()
+
+    def _warm_later(self) -> None:
+        """Spark lets go of Python workers that are idle for a minute."""
+        if self.copy.replica is None:
+            self.jobs.call(self.jobs.warm)
+        self.loop.call_later(int(WARM_SECONDS * 1e6), self._warm_later)
+
+    def status(self) -> dict[str, Any]:
+        copy, report = self.copy, self.copy.report()
+        replica = copy.replica
+        total = self.shipper.total
+        upstreams = {} if replica is None else replica.consumer.upstreams
+        return {
+            **super().status(),
+            "state": copy.state.value if replica is None else replica.state.value,
+            "protection": self._pair.protection.value,
+            "copy": copy.state.value,
+            "awake": replica is not None,
+            "term": copy.switch.term,
+            "why": copy.switch.reason,
+            "boundary": max(0, report.boundary),
+            "received_bytes": self.spill.memory_bytes,
+            "inputs": {
+                stream: {
+                    "from": None if one.main is None else one.main.peer,
+                    "next_id": one.copy.next_id,
+                    "boundary": one.copy.boundary,
+                }
+                for stream, one in upstreams.items()
+            },
+            "outputs": {stream: one.next_id for stream, one in copy.served.items()},
+            "queued": {
+                stream: sum(frame.header.count for frame in one.stable)
+                for stream, one in copy.served.items()
+            },
+            "checkpoints": {
+                "sent": total.checkpoints,
+                "whole": total.whole,
+                "elements": total.elements,
+                "bytes": total.bytes,
+                "seconds": round(total.seconds, 3),
+                "taken": self._taken,
+                "confirmed": copy.checkpointer.confirmed,
+            },
+        }
+
+    # -- what comes in ------------------------------------------------------------------
+
+    def put(
+        self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
+    ) -> None:
+        if not options.get("checkpoint") or sender != self.copy.partner:
+            raise flight.FlightServerError(
+                f"{self.name} takes checkpoints of {self.copy.partner} and nothing else"
+            )
+        checkpoint = decode_checkpoint((each.batch, each.options) for each in batches)
+        for queue in checkpoint.queues:
+            for frame in queue.frames:
+                if isinstance(frame.block, Block):
+                    self._queued.take(frame.block)
+        self.loop.post(MessageArrived(sender, CheckpointShipped(checkpoint)))
+
+    def took(self, block: Block) -> None:
+        self.spill.take(block)
+
+    def before(self, event: Event) -> None:
+        match event:
+            case JobFailed(_, reason):
+                self.journal.write("job failed", level="error", reason=reason)
+            case CheckpointFailed(_, reason):
+                self.journal.write("checkpoint not held", level="error", reason=reason)
+            case JobDone(_, _, _, outputs):
+                for output in outputs:
+                    if isinstance(output.block, Block):
+                        self._queued.take(output.block)
+                if self._awaits_result and any(output.count for output in outputs):
+                    self._awaits_result = False
+                    self.journal.write("first result")
+
+    def after(self) -> None:
+        copy = self.copy
+        report = copy.report()
+        self.in_state(report.state.value)
+        self._say_why()
+        if copy.replica is not None:
+            self.metrics.boundary.set(copy.replica.versions.stable_position / 1e6)
+        self.metrics.events_waiting.set(self.loop.waiting)
+
+    def _say_why(self) -> None:
+        switch = self.copy.switch
+        said = f"{switch.term} {switch.state.value} {switch.reason}"
+        if said != self._said_state:
+            self._said_state = said
+            self.journal.write("copy", copy=switch.state.value, term=switch.term, why=switch.reason)
+
+    def noticed(self) -> None:
+        """Before orders are carried out: a replica that was not there goes on from what is held."""
+        replica = self.copy.replica
+        if replica is not self._replica_seen:
+            self._replica_seen = replica
+            if replica is not None:
+                self._awaits_result = True
+                state: Handle = replica.newest[1]  # type: ignore[assignment]
+                self.keeper.woke(state)
+
+    # -- what goes out ------------------------------------------------------------------
+
+    def carry_out(self, effect: Effect) -> None:
+        match effect:
+            case RunJob():
+                self.jobs.submit(effect)
+            case CancelJob(job):
+                self.jobs.cancel(job)
+            case DropState():
+                pass  # the last reference is gone with this order
+            case Append():
+                self._append(effect)
+            case ApplyCheckpoint():
+                self._taken += 1
+                self.keeper.apply(effect)
+            case Send(_, CheckpointShipped(checkpoint)):
+                self.shipper.ship(checkpoint)
+            case _:
+                super().carry_out(effect)
+
+    def _append(self, append: Append) -> None:
+        replica = self.copy.replica
+        state: Handle = None
+        if append.record is not None and replica is not None:
+            record, newest = replica.newest
+            # A record is that of the newest stable state when it is ordered; see core/appender.py.
+            assert record == append.record, (record, append.record)
+            state = newest  # type: ignore[assignment]
+        self.keeper.keep(OwnCheckpoint(append, state, self.copy.queues()))
+
+    def _report(self, report: JobReport) -> None:
+        self.metrics.job_seconds.observe(report.seconds)
+        self.metrics.tuples_in.inc(report.tuples_in)
+        self.metrics.tuples_out.inc(report.tuples_out)
+
+
+def identity_of(plan: FragmentPlan, schemas: Mapping[str, pa.Schema]) -> str:
+    """What must be equal for a life to go on with the checkpoint of another."""
+    text = [plan.name]
+    for each in (plan.inputs, schemas):
+        text += [f"{name}: {schema.to_string()}" for name, schema in sorted(each.items())]
+    return hashlib.sha256("\n".join(text).encode()).hexdigest()
+
+
+class _Watched:
+    """The copy's driver, with a look at what goes in."""
+
+    def __init__(self, node: ProtectedNode) -> None:
+        self._node = node
+        self._driver: Driver = node.copy
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        self._node.before(event)
+        effects = self._driver.handle(event, now)
+        self._node.noticed()
+        self._node.after()
+        return effects

@@ -1,0 +1,99 @@
+"""Packed states one laid on the other: how a copy that runs no Spark holds a state.
+
+A *chain* is a whole packed state followed by changes. A copy with an engine unpacks what comes
+onto the state it has, at once; one without an engine keeps the chain until it needs the state.
+A handle is what the protocols carry around: a State, a chain, or None for the empty state.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from holdfast.network import Network
+from holdfast.spark.engine import Engine
+from holdfast.spark.packing import PackedState, pack, unpack
+from holdfast.spark.state import EMPTY, State
+
+Chain: TypeAlias = tuple[PackedState, ...]
+Handle: TypeAlias = State | Chain | None
+
+
+def chain_bytes(chain: Chain) -> int:
+    return sum(packed.nbytes for packed in chain)
+
+
+def chain_rows(chain: Chain) -> int:
+    """How many rows of state travel."""
+    return sum(part.rows.num_rows for packed in chain for part in packed.parts)
+
+
+class Workshop:
+    """The engine of one fragment, made when it is first needed."""
+
+    def __init__(self, load: Callable[[], Network], directory: Path) -> None:
+        """``load`` gives the fragment's network; it may start Spark, which takes seconds."""
+        self._load = load
+        self._directory = directory
+        self._lock = threading.RLock()
+        self._engine: Engine | None = None
+        self._network: Network | None = None
+        self._unpacked: tuple[Chain, State] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is an engine."""
+        return self._engine is not None
+
+    def engine(self) -> Engine:
+        with self._lock:
+            if self._engine is None:
+                self._network = self._load()
+                self._engine = Engine(self._network, self._directory)
+            return self._engine
+
+    def network(self) -> Network:
+        self.engine()
+        assert self._network is not None
+        return self._network
+
+    def state(self, handle: Handle) -> State:
+        """The state a job can start from; the same object for the same chain."""
+        if handle is None:
+            return EMPTY
+        if isinstance(handle, State):
+            return handle
+        with self._lock:
+            if self._unpacked is None or self._unpacked[0] is not handle:
+                state = EMPTY
+                for packed in handle:
+                    state = unpack(self.engine(), packed, state)
+                self._unpacked = (handle, state)
+            return self._unpacked[1]
+
+    def lay(self, chain: Chain, base: Handle) -> Handle:
+        """What ``chain`` stands for: whole, or laid on ``base``; unpacked if there is an engine."""
+        whole = chain[0].since is None
+        if not self.is_open:
+            under: Chain = () if whole or not isinstance(base, tuple) else base
+            return (*under, *chain)
+        state = EMPTY if whole else self.state(base)
+        for packed in chain:
+            state = unpack(self.engine(), packed, state)
+        return state
+
+    def pack(self, handle: Handle, since: Handle, whole: bool) -> Chain:
+        """A state for the wire or the disk: whole, or what changed since an earlier one."""
+        if handle is None and whole:
+            return (PackedState(EMPTY.version, EMPTY.boundary, None, ()),)
+        if isinstance(handle, tuple) and not self.is_open:
+            return handle
+        before = None if whole else self.state(since)
+        return (pack(self.engine(), self.state(handle), before),)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._engine is not None:
+                self._engine.close()
