@@ -8,6 +8,7 @@ from holdfast.core.detector import (
     PeerState,
     Replied,
     TimePassed,
+    Unreachable,
 )
 
 
@@ -53,3 +54,16 @@ def test_a_late_answer_is_an_answer() -> None:
         detector.handle(TimePassed(), now)
     assert detector.state is PeerState.DOWN
     assert detector.handle(Replied(), 499) == [PeerBack("b")]
+
+
+def test_a_question_that_cannot_be_put_is_a_miss_at_once() -> None:
+    detector = FailureDetector("b", interval_us=100, misses_until_down=2, owner="a")
+    detector.handle(TimePassed(), 0)
+    detector.handle(Replied(), 10)
+    detector.handle(TimePassed(), 100)
+    assert detector.handle(Unreachable(), 101) == []
+    assert detector.state is PeerState.SUSPECTED
+    assert detector.handle(Unreachable(), 102) == [], "once for each question"
+    assert detector.handle(TimePassed(), 200) == [AskPeer("b")]
+    assert detector.handle(Unreachable(), 201) == [PeerLost("b")]
+    detector.validate()

@@ -5,7 +5,8 @@ next question comes and the last one is still unanswered, that is a miss; one mi
 peer SUSPECTED, ``misses_until_down`` in a row make it DOWN. Any answer, however late, makes
 it UP again: a slow peer is a peer. However long this process itself was away (paused by its
 machine, say), it counts one miss at most for the time it was away, because it cannot tell
-whose silence that was; where one miss is too often, it counts none.
+whose silence that was; where one miss is too often, it counts none. A question that cannot
+even be put, because nobody listens there, is a miss at once.
 
     UNKNOWN ──replied──▶ UP ──missed──▶ SUSPECTED ──missed too often──▶ DOWN
        any state ──replied──▶ UP
@@ -58,6 +59,11 @@ class Replied:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreachable:
+    """The question could not be put."""
+
+
+@dataclass(frozen=True, slots=True)
 class AskPeer:
     """Send the peer a heartbeat request."""
 
@@ -78,7 +84,7 @@ class PeerBack:
     peer: str
 
 
-DetectorEvent: TypeAlias = TimePassed | Replied
+DetectorEvent: TypeAlias = TimePassed | Replied | Unreachable
 DetectorEffect: TypeAlias = AskPeer | PeerLost | PeerBack
 
 
@@ -104,6 +110,10 @@ class FailureDetector(Machine[PeerState, Trigger]):
     def handle(self, event: DetectorEvent, now: int) -> list[DetectorEffect]:
         if isinstance(event, Replied):
             return self._replied(now)
+        if isinstance(event, Unreachable):
+            # Only once for each question.
+            asked, self._unanswered = self._unanswered, False
+            return self._missed(now) if asked else []
         if now < self.next_ask_at:
             return []
         effects: list[DetectorEffect] = []

@@ -28,6 +28,13 @@ class MessageArrived:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerUnreachable:
+    """A question could not even be put: nobody listens at the peer's address."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
 class FeedLost:
     """The connection of a feed broke and the runtime noticed; the same as never noticing."""
 
@@ -126,6 +133,7 @@ class CheckpointFailed:
 Event: TypeAlias = (
     Started
     | MessageArrived
+    | PeerUnreachable
     | FeedLost
     | TimerFired
     | JobDone

@@ -35,6 +35,7 @@ from holdfast.core.events import (
     CheckpointFailed,
     Event,
     MessageArrived,
+    PeerUnreachable,
     Started,
     TimerFired,
 )
@@ -148,6 +149,8 @@ class ProtectedReplica:
                 self._switch(standby.Begun(self.report()), now, effects)
             case MessageArrived(sender, message) if sender == self.partner:
                 self._partner_says(message, now, effects)
+            case PeerUnreachable(peer) if peer == self.partner:
+                self._detect(detector.Unreachable(), now, effects)
             case CheckpointApplied(number, state):
                 self._applied(number, state, now, effects)
             case CheckpointFailed(number, _):
@@ -342,11 +345,7 @@ class ProtectedReplica:
 
     def _tick(self, now: int, effects: list[Effect]) -> None:
         if now >= self.detector.next_ask_at:
-            for effect in self.detector.handle(detector.TimePassed(), now):
-                if isinstance(effect, AskPeer):
-                    self._tell(CopyRequest(self.report()), effects)
-                elif isinstance(effect, PeerLost):
-                    self._switch(standby.PartnerMissed(self.report()), now, effects)
+            self._detect(detector.TimePassed(), now, effects)
         if now >= self.switch.deadline:
             self._switch(standby.TimePassed(self.report()), now, effects)
         if self.replica is None:
@@ -355,6 +354,14 @@ class ProtectedReplica:
             if self.state is CopyState.PRIMARY:
                 self._checkpoint(self.replica, now, effects)
             self._resume(now, effects)
+
+    def _detect(self, event: detector.DetectorEvent, now: int, effects: list[Effect]) -> None:
+        """Let the failure detector take a fact about the other copy."""
+        for effect in self.detector.handle(event, now):
+            if isinstance(effect, AskPeer):
+                self._tell(CopyRequest(self.report()), effects)
+            elif isinstance(effect, PeerLost):
+                self._switch(standby.PartnerMissed(self.report()), now, effects)
 
     def _checkpoint(self, replica: Replica, now: int, effects: list[Effect]) -> None:
         heard_at = self.switch.heard_at

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow.flight as flight
 
 from holdfast.blocks import Block
-from holdfast.core.events import Event, FeedLost, MessageArrived
+from holdfast.core.events import Event, FeedLost, MessageArrived, PeerUnreachable
 from holdfast.core.messages import (
     CopyRequest,
     FeedFrames,
@@ -220,6 +220,10 @@ class _Peer:
             self.wait_to_hear(CALL_SECONDS)
         except Exception as error:
             self.failed(error)
+            if isinstance(message, CopyRequest) and isinstance(
+                error, flight.FlightUnavailableError
+            ):
+                self._owner.post(PeerUnreachable(self._name))
             return []
         self.went_well()
         return found

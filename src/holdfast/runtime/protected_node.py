@@ -97,7 +97,7 @@ class ProtectedNode(Node):
         )
         self._taken = 0
         self._replica_seen: object = None
-        self._awaits_result = False
+        self._awaits_job = self._awaits_result = False
         self._said_state = ""
 
     @property
@@ -224,7 +224,7 @@ class ProtectedNode(Node):
         if replica is not self._replica_seen:
             self._replica_seen = replica
             if replica is not None:
-                self._awaits_result = True
+                self._awaits_job = self._awaits_result = True
                 state: Handle = replica.newest[1]  # type: ignore[assignment]
                 self.keeper.woke(state)
 
@@ -233,6 +233,9 @@ class ProtectedNode(Node):
     def carry_out(self, effect: Effect) -> None:
         match effect:
             case RunJob():
+                if self._awaits_job:
+                    self._awaits_job = False
+                    self.journal.write("first job")
                 self.jobs.submit(effect)
             case CancelJob(job):
                 self.jobs.cancel(job)
