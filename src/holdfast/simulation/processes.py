@@ -62,6 +62,8 @@ class Process:
         self.paused = 0
         self.slow = 0
         self.disturbed_at = 0
+        # How far the clock of its server is ahead, and how much it gains from sample to sample.
+        self.ahead_us, self.gains_us = world.clocks[world.server_of[address]]
         self.driver: Replica | ProtectedReplica | EntryPoint | Client
         self._waiting: deque[Event] = deque()
         self._timer = 0
@@ -117,7 +119,7 @@ class Process:
             self._waiting.append(event)
             return
         world, orders = self.world, self.orders
-        for effect in self.driver.handle(event, world.clock.now):
+        for effect in self.driver.handle(event, world.clock.now + self.ahead_us):
             orders[type(effect)](effect)
         if world.narrates:
             world.narrate(self)
@@ -132,7 +134,7 @@ class Process:
 
     def _set_timer(self, order: SetTimer) -> None:
         self._timer += 1
-        self.world.clock.at(order.at, self._fire, self.life, self._timer)
+        self.world.clock.at(order.at - self.ahead_us, self._fire, self.life, self._timer)
 
     def _append(self, append: Append) -> None:
         duration = self.disk.begin(append, self.state_for(append))
@@ -267,7 +269,7 @@ class EntryProcess(Process):
             now = self.world.clock.now
             if not self.silent and now < self.world.source_stop:
                 self.source.produce()
-            for batch in self.source.offers(now):
+            for batch in self.source.offers(now + self.ahead_us):
                 self.receive(batch)
         interval = int(self._interval_us * (0.5 + self.world.random.random()))
         self.world.clock.after(interval, self._produce, life)

@@ -183,7 +183,8 @@ def _storm(random: Random, layout: Layout) -> list[Fault]:
 def _rolling(random: Random, layout: Layout) -> list[Fault]:
     """Entry points are away in turn: the next is gone before one is back, or soon after.
 
-    Often partners cannot reach each other meanwhile, so that nobody answers when one asks.
+    Often partners cannot reach each other meanwhile, so that nobody answers when one asks; or
+    replicas are hit while they reconcile.
     """
     entries = layout.entries
     gap_s = random.choice([(-3.0, 1.0), (0.2, 2.5)])
@@ -196,7 +197,13 @@ def _rolling(random: Random, layout: Layout) -> list[Fault]:
     if random.random() < 0.5:
         last = max(one.end for one in faults)
         pairs = sorted({pair for group in layout.groups for pair in combinations(group, 2)})
-        faults += [Fault(FaultKind.CUT, 5 * SECOND_US, last, pair) for pair in pairs]
+        return faults + [Fault(FaultKind.CUT, 5 * SECOND_US, last, pair) for pair in pairs]
+    hit = max(layout.groups, key=len)
+    kinds = [FaultKind.CRASH, FaultKind.PARTITION, FaultKind.PAUSE]
+    for one in faults[:]:
+        time = one.end + int(random.uniform(0.1, 1.5) * SECOND_US)
+        end = time + int(random.uniform(1, 6) * SECOND_US)
+        faults.append(Fault(random.choice(kinds), time, end, (random.choice(hit),)))
     return faults
 
 
@@ -258,11 +265,11 @@ def _gentle(random: Random, layout: Layout, alpha_x_us: int = SECOND_US) -> list
 
 Shape: TypeAlias = Callable[[Random, Layout], list[Fault]]
 SHAPES: dict[Shape, float] = {
-    _bursts: 0.34,
+    _bursts: 0.32,
     _gentle: 0.12,
     _swizzled: 0.1,
     _storm: 0.12,
-    _rolling: 0.17,
+    _rolling: 0.19,
     _eclipse: 0.1,
     _lull: 0.05,
 }

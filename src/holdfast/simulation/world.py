@@ -101,6 +101,15 @@ class World:
         # out again only when it has grown.
         self.changes = 0
         self.narrates = tell is not None
+        self.servers = sorted(set(server_of.values()))
+        self.skew_us = 0 if schedule.gentle else random.choice([0, 50_000, 200_000])
+        self.clocks = {
+            server: (
+                int(random.random() * self.skew_us),
+                int(random.random() * self.skew_us / 1000),
+            )
+            for server in self.servers
+        }
         self._tell = tell
         self._told: dict[str, str] = {}
         self._down: Counter[str] = Counter()
@@ -108,7 +117,6 @@ class World:
         self.standby = StandbyChecks(self)
         self.availability = Availability(self)
         self.stable_tree = StableTree(self)
-        self.servers = sorted(set(server_of.values()))
 
     def _build(self) -> None:
         spec = self.spec
@@ -155,6 +163,7 @@ class World:
 
     def _sample(self) -> None:
         for process in self.processes.values():
+            process.ahead_us += process.gains_us
             if process.running:
                 process.driver.validate()
         if not self.standby.void:

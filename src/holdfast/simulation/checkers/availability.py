@@ -42,7 +42,8 @@ class Availability:
         timing = spec.timing
         self._x_us = timing.delay_us
         # What a hop takes when nothing is wrong: filling a bucket, its job, its messages.
-        self._hop_us = 2 * timing.bucket_us + 4 * spec.job_us + 300_000
+        # Clocks that differ make buckets complete later, in time of the slowest.
+        self._hop_us = 2 * timing.bucket_us + 4 * spec.job_us + 300_000 + 2 * world.skew_us
         self._notice_us = (timing.misses_until_down + 4) * timing.heartbeat_interval_us
         self._recovered_at: dict[str, int] = {}
         self._changes = -1
@@ -73,7 +74,7 @@ class Availability:
             self._changes = -1
             return
         deadline = driver.sunion.next_deadline()
-        waited = now - (deadline - driver.timing.alpha_x_us)
+        waited = now + process.ahead_us - (deadline - driver.timing.alpha_x_us)
         allowed = self._x_us + self._hop_us
         if waited <= allowed:
             return

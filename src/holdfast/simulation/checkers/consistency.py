@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def oracle(world: World) -> dict[str, list[Row]]:
     """Every stream as it ought to be."""
     streams = {entry.stream: world.truth.rows.get(entry.stream, []) for entry in world.spec.entries}
-    stop = world.clock.now + 1
+    stop = world.clock.now + max(one.ahead_us for one in world.processes.values()) + 1
     for fragment in world.spec.fragments:
         rows: list[Tagged] = [
             (stime, stream, number, key, value)
