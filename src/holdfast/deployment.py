@@ -348,12 +348,19 @@ class _Reader:
             "checkpoint_interval": "checkpoint_interval_us",
             "read_state_after": "read_state_after_us",
         }
-        self._table(where, found, "checkpoint", "persist", "misses", *lengths)
+        plain = ("load_threshold", "slowdown")
+        self._table(where, found, "checkpoint", "persist", "misses", "detector", *plain, *lengths)
         values: dict[str, Any] = {
             field: self._length(f"{where}.{key}", found[key])
             for key, field in lengths.items()
             if key in found
         }
+        values |= {key: float(found[key]) for key in plain if key in found}
+        detector = found.get("detector", "heartbeat")
+        if detector not in ("heartbeat", "benchmark"):
+            raise self._error(
+                f"{where}.detector", f"it is one of heartbeat, benchmark; got {detector!r}"
+            )
         checkpoint = found.get("checkpoint", "sweeping")
         return StandbySettings(
             (f"{name}-1", f"{name}-2"),
@@ -363,6 +370,7 @@ class _Reader:
             misses_until_awake=int(
                 found.get("misses", 1 if protection is Protection.HYBRID else 3)
             ),
+            benchmarks=detector == "benchmark",
             **values,
         )
 

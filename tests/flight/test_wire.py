@@ -6,6 +6,12 @@ import pytest
 
 from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import (
+    CheckpointRefused,
+    CheckpointTaken,
+    CopyReply,
+    CopyReport,
+    CopyRequest,
+    CopyState,
     HeartbeatReply,
     HeartbeatRequest,
     Message,
@@ -13,6 +19,8 @@ from holdfast.core.messages import (
     PostponeRelease,
     PostponeReply,
     PostponeRequest,
+    Refusal,
+    StateRequest,
     StreamReport,
     StreamState,
     Subscribe,
@@ -37,6 +45,11 @@ MESSAGES: list[Message] = [
     PostponeRequest(3),
     PostponeReply(3, PostponeAnswer.GRANTED),
     PostponeRelease(3),
+    CopyRequest(CopyReport(3, CopyState.AWAKE, 10, 20, True, False, 7)),
+    CopyReply(CopyReport(4, CopyState.PRIMARY, -1, -1, False, True)),
+    StateRequest(-1),
+    CheckpointTaken(7),
+    CheckpointRefused(7, Refusal.WHOLE_NEEDED),
 ]
 
 

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.settings import Policy, Reconcile
+from holdfast.core.settings import (
+    Checkpointing,
+    Policy,
+    Protection,
+    Reconcile,
+    StandbySettings,
+)
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 
 GOOD = """
@@ -37,6 +43,11 @@ output = "busy"
 [clients.recorder]
 output = "busy"
 sink = "jsonl:busy.jsonl"
+"""
+
+HYBRID = """
+protection = "hybrid"
+standby = { checkpoint = "individual", persist = false, promote_after = "2 seconds" }
 """
 
 
@@ -73,6 +84,25 @@ def test_replicas_share_processes_as_they_are_told(tmp_path: Path) -> None:
     assert written(tmp_path, together).processes["one"] == ("main-1", "main-2")
 
 
+def test_a_fragment_chooses_its_protection(tmp_path: Path) -> None:
+    found = written(tmp_path, GOOD)
+    assert found.fragments["main"].protection is Protection.ACTIVE
+    assert found.fragments["tail"].protection is Protection.NONE
+    hybrid = GOOD.replace('replicas = ["127.0.0.1:4712"]\ncolocate = "small"', HYBRID)
+    tail = written(tmp_path, hybrid).fragments["tail"]
+    assert tail.processes == ("tail-1", "tail-2")
+    assert tail.standby == StandbySettings(
+        ("tail-1", "tail-2"),
+        Protection.HYBRID,
+        Checkpointing.INDIVIDUAL,
+        persist=False,
+        promote_after_us=2_000_000,
+    )
+    passive = written(tmp_path, hybrid.replace("hybrid", "passive")).fragments["tail"].standby
+    assert passive is not None
+    assert passive.misses_until_awake == 3
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -90,6 +120,11 @@ def test_replicas_share_processes_as_they_are_told(tmp_path: Path) -> None:
             "main.colocate: a process, or a list of 2",
         ),
         ('while_failed = "delay"', 'while_failed = "wait"', "suspend, delay, process"),
+        ("replicas = 2", 'replicas = 2\nprotection = "some"', "none, active, passive, hybrid"),
+        ("replicas = 2", 'replicas = 2\nprotection = "none"', "none has one replica"),
+        ("replicas = 2", 'replicas = 3\nprotection = "hybrid"', "hybrid has 3 here"),
+        ("replicas = 2", 'protection = "hybrid"', "main.reconcile: copies that stand by keep"),
+        ("replicas = 2", "replicas = 2\nstandby = {}", "main.standby: only passive and hybrid"),
         ('"127.0.0.1:4711"', '"127.0.0.1:port"', "sources.load.listen: write it as host"),
         ("[clients.screen]", "[clients.main-1]", "two processes have this name"),
         ('output = "busy"\n\n', "\n", "clients.screen: 'output' is missing"),

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias, TypeVar
 
 from holdfast.core.machine import Machine
 
@@ -86,6 +86,20 @@ class PeerBack:
 
 DetectorEvent: TypeAlias = TimePassed | Replied | Unreachable
 DetectorEffect: TypeAlias = AskPeer | PeerLost | PeerBack
+
+E = TypeVar("E", contravariant=True)
+
+
+class Detector(Protocol[E]):
+    """What every failure detector is to whoever uses it; ``handle`` takes its own events."""
+
+    peer: str
+    next_ask_at: int
+
+    @property
+    def reachable(self) -> bool: ...
+
+    def handle(self, event: E, now: int) -> list[DetectorEffect]: ...
 
 
 class FailureDetector(Machine[PeerState, Trigger]):

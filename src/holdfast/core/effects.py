@@ -171,6 +171,11 @@ class ApplyCheckpoint:
     queues: tuple[LoggedStream, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class TimeStandardSet:
+    """Run the standard set of tuples and say how long it took: StandardSetTimed."""
+
+
 Effect: TypeAlias = (
     Send
     | SetTimer
@@ -186,4 +191,5 @@ Effect: TypeAlias = (
     | DeliverUndo
     | DeliverBoundary
     | ApplyCheckpoint
+    | TimeStandardSet
 )

@@ -130,6 +130,20 @@ class CheckpointFailed:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class LoadMeasured:
+    """The share of this machine's CPU time that was used since the last look."""
+
+    load: float
+
+
+@dataclass(frozen=True, slots=True)
+class StandardSetTimed:
+    """The standard set of tuples took so long; the first time on an idle machine."""
+
+    took_us: int
+
+
 Event: TypeAlias = (
     Started
     | MessageArrived
@@ -143,4 +157,6 @@ Event: TypeAlias = (
     | SourceBatch
     | CheckpointApplied
     | CheckpointFailed
+    | LoadMeasured
+    | StandardSetTimed
 )

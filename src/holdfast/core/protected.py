@@ -19,6 +19,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from holdfast.core import detector, standby, sweeping
+from holdfast.core.benchmark_detector import (
+    BenchmarkDetector,
+    BenchmarkEvent,
+    LoadSeen,
+    SetTimed,
+)
 from holdfast.core.consistency import NodeState
 from holdfast.core.detector import AskPeer, FailureDetector, PeerLost
 from holdfast.core.effects import (
@@ -27,6 +33,7 @@ from holdfast.core.effects import (
     Effect,
     Send,
     SetTimer,
+    TimeStandardSet,
     TrimLog,
     TruncateLog,
 )
@@ -34,8 +41,10 @@ from holdfast.core.events import (
     CheckpointApplied,
     CheckpointFailed,
     Event,
+    LoadMeasured,
     MessageArrived,
     PeerUnreachable,
+    StandardSetTimed,
     Started,
     TimerFired,
 )
@@ -67,6 +76,8 @@ from holdfast.core.sweeping import SweepingCheckpointer
 
 # How long a state that was asked for may take to come.
 READ_PATIENCE_US = 3_000_000
+# How often the load of the machine is looked at, where it is.
+LOOK_US = 50_000
 
 
 class ProtectedReplica:
@@ -105,6 +116,9 @@ class ProtectedReplica:
         self.detector = FailureDetector(
             self.partner, pair.heartbeat_interval_us, pair.misses_until_awake, settings.address
         )
+        self.benchmark = BenchmarkDetector(
+            settings.address, LOOK_US, pair.load_threshold, pair.slowdown, settings.address
+        )
         self._applying: Checkpoint | None = None
         self._next_ids: dict[int, dict[str, int]] = {}
         self._read_at = -FAR_FUTURE
@@ -121,6 +135,7 @@ class ProtectedReplica:
         yield self.switch
         yield self.checkpointer
         yield self.detector
+        yield self.benchmark
         if self.replica is not None:
             yield from self.replica.machines()
 
@@ -157,6 +172,10 @@ class ProtectedReplica:
                 if self._applying is not None and self._applying.number == number:
                     self._applying = None
                     self._tell(CheckpointRefused(number, Refusal.FAILED), effects)
+            case LoadMeasured(load):
+                self._benchmark(LoadSeen(load), now, effects)
+            case StandardSetTimed(took_us):
+                self._benchmark(SetTimed(took_us), now, effects)
             case TimerFired():
                 self._timer_at = FAR_FUTURE
                 self._drive(event, now, effects)
@@ -386,6 +405,15 @@ class ProtectedReplica:
             request = HeartbeatRequest(tuple(streams), acks, (), now)
             effects.append(Send(producer, request))
 
+    def _benchmark(self, event: BenchmarkEvent, now: int, effects: list[Effect]) -> None:
+        """This copy's own judgement of its machine; the other copy hears of it."""
+        for effect in self.benchmark.handle(event, now):
+            if isinstance(effect, AskPeer):
+                effects.append(TimeStandardSet())
+            else:
+                self.overloaded = isinstance(effect, PeerLost)
+                self._tell(CopyRequest(self.report()), effects)
+
     def _set_timer(self, now: int, effects: list[Effect]) -> None:
         times = [self.detector.next_ask_at, self.switch.deadline]
         if self.replica is None:
@@ -402,6 +430,7 @@ class ProtectedReplica:
         self.switch.validate()
         self.checkpointer.validate()
         self.detector.validate()
+        self.benchmark.validate()
         self._provider.validate()
         self.switch.require(self.switch.running == (self.replica is not None), "runs or sleeps")
         if self.replica is not None:

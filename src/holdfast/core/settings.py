@@ -156,6 +156,9 @@ class StandbySettings:
     promote_after_us        the primary's silence after which it is replaced for good.
     checkpoint_interval_us  checkpoints are at least this far apart.
     read_state_after_us     a primary that is further behind takes the other copy's state.
+    benchmarks              the benchmarking detector watches a primary, beside the heartbeats:
+    load_threshold          from this CPU load on it times the standard set;
+    slowdown                so many times slower than on an idle machine is a failure.
     """
 
     copies: tuple[str, str]
@@ -167,6 +170,9 @@ class StandbySettings:
     promote_after_us: int = 5 * SECOND_US
     checkpoint_interval_us: int = 500_000
     read_state_after_us: int = 2 * SECOND_US
+    benchmarks: bool = False
+    load_threshold: float = 0.9
+    slowdown: float = 2.0
 
     def __post_init__(self) -> None:
         if self.protection not in (Protection.PASSIVE, Protection.HYBRID):

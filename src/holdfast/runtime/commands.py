@@ -111,12 +111,21 @@ def _table(deployment: Deployment) -> Table:
                 process,
                 str(pid or "–"),
                 str(state.get(process, {}).get("restarts", 0)),
-                str(node.get("state", "–")),
+                _state(node),
                 behind,
                 f"{tuples:,}" if node and "error" not in node else "–",
-                str(node.get("error", "")),
+                str(node.get("error", node.get("why", ""))),
             )
     return table
+
+
+def _state(node: dict[str, Any]) -> str:
+    """The node's state; of a copy that may stand by, whether it runs."""
+    state = str(node.get("state", "–"))
+    if "copy" not in node:
+        return state
+    part = f"{node['copy']} {node['term']}"
+    return f"{part}, {state}" if node["awake"] else part
 
 
 def _logs(options: argparse.Namespace) -> int:

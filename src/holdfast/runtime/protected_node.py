@@ -26,10 +26,19 @@ from holdfast.core.effects import (
     Effect,
     RunJob,
     Send,
+    TimeStandardSet,
 )
-from holdfast.core.events import CheckpointFailed, Event, JobDone, JobFailed, MessageArrived
+from holdfast.core.events import (
+    CheckpointFailed,
+    Event,
+    JobDone,
+    JobFailed,
+    LoadMeasured,
+    MessageArrived,
+    StandardSetTimed,
+)
 from holdfast.core.messages import CheckpointShipped
-from holdfast.core.protected import ProtectedReplica
+from holdfast.core.protected import LOOK_US, ProtectedReplica
 from holdfast.core.settings import Protection, ReplicaSettings, StandbySettings
 from holdfast.flight.checkpoints import decode_checkpoint
 from holdfast.flight.server import PutBatch
@@ -38,6 +47,7 @@ from holdfast.network import Network
 from holdfast.runtime.copy_jobs import CopyJobs
 from holdfast.runtime.jobs import JobReport
 from holdfast.runtime.keeper import Keeper, OwnCheckpoint
+from holdfast.runtime.load import LoadWatch
 from holdfast.runtime.loop import Driver
 from holdfast.runtime.node import Node, Place
 from holdfast.runtime.shipper import Shipper
@@ -95,6 +105,11 @@ class ProtectedNode(Node):
             self._post,
             self._peer_problem,
         )
+        self._watch = (
+            LoadWatch(LOOK_US / 1e6, lambda load: self.loop.post(LoadMeasured(load)))
+            if pair.benchmarks
+            else None
+        )
         self._taken = 0
         self._replica_seen: object = None
         self._awaits_job = self._awaits_result = False
@@ -115,8 +130,13 @@ class ProtectedNode(Node):
         super().start()
         if self.hybrid:
             self.loop.call(self._warm_later)
+        if self._watch is not None:
+            self.jobs.call(lambda: self._post(StandardSetTimed(self.jobs.time_set())))
+            self._watch.start()
 
     def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
         super().stop()
         self.shipper.close()
         self.jobs.close()
@@ -143,6 +163,7 @@ class ProtectedNode(Node):
             "awake": replica is not None,
             "term": copy.switch.term,
             "why": copy.switch.reason,
+            "overloaded": copy.overloaded,
             "boundary": max(0, report.boundary),
             "received_bytes": self.spill.memory_bytes,
             "inputs": {
@@ -213,7 +234,8 @@ class ProtectedNode(Node):
 
     def _say_why(self) -> None:
         switch = self.copy.switch
-        said = f"{switch.term} {switch.state.value} {switch.reason}"
+        overloaded = self.copy.overloaded
+        said = f"{switch.term} {switch.state.value} {switch.reason} {overloaded}"
         if said != self._said_state:
             self._said_state = said
             self.journal.write("copy", copy=switch.state.value, term=switch.term, why=switch.reason)
@@ -243,6 +265,8 @@ class ProtectedNode(Node):
                 pass  # the last reference is gone with this order
             case Append():
                 self._append(effect)
+            case TimeStandardSet():
+                self.jobs.call(lambda: self._post(StandardSetTimed(self.jobs.time_set())))
             case ApplyCheckpoint():
                 self._taken += 1
                 self.keeper.apply(effect)

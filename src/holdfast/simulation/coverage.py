@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from holdfast.core import (
+    benchmark_detector,
     client,
     consistency,
     detector,
@@ -23,6 +24,7 @@ from holdfast.core.machine import Machine
 
 TABLES: dict[str, Mapping[tuple[Enum, Enum], Enum]] = {
     "FailureDetector": detector.TABLE,
+    "BenchmarkDetector": benchmark_detector.TABLE,
     "Upstream": upstream.TABLE,
     "SUnion": sunion.TABLE,
     "ConsistencyManager": consistency.TABLE,

@@ -16,6 +16,7 @@ from holdfast.simulation.coverage import TABLES
 
 WHAT = {
     "FailureDetector": "Is one peer there? (`core/detector.py`)",
+    "BenchmarkDetector": "Is one machine fast enough? (`core/benchmark_detector.py`)",
     "Upstream": "From which replica is one input stream taken? (`core/upstream.py`)",
     "SUnion": "Are the buckets of a fragment stable? (`core/sunion.py`)",
     "ConsistencyManager": "The state of a replica. (`core/consistency.py`)",

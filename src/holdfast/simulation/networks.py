@@ -249,6 +249,7 @@ def _generate_standby(random: Random, copies: tuple[str, str]) -> StandbySetting
         promote_after_us=random.choice([1, 3, 8]) * SECOND_US,
         checkpoint_interval_us=random.choice([200_000, 500_000, 1_000_000]),
         read_state_after_us=random.choice([1, 3]) * SECOND_US,
+        benchmarks=random.random() < 0.2,
     )
 
 

@@ -9,15 +9,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from holdfast.core.effects import Append, ApplyCheckpoint, RunJob, Send, TrimLog
+from holdfast.core.effects import (
+    Append,
+    ApplyCheckpoint,
+    RunJob,
+    Send,
+    TimeStandardSet,
+    TrimLog,
+)
 from holdfast.core.events import (
     Appended,
     AppendFailed,
     CheckpointApplied,
     CheckpointFailed,
     Event,
+    LoadMeasured,
     LoggedStream,
     RecoveryRecord,
+    StandardSetTimed,
 )
 from holdfast.core.messages import CheckpointShipped, CheckpointTaken
 from holdfast.core.protected import ProtectedReplica
@@ -72,6 +81,7 @@ class ProtectedProcess(ReplicaProcess):
         self.orders |= {
             ApplyCheckpoint: self._apply,
             TrimLog: lambda order: None,  # the queue on disk is that of the last record
+            TimeStandardSet: lambda order: self._time_set(self.life),
         }
 
     @property
@@ -110,6 +120,27 @@ class ProtectedProcess(ReplicaProcess):
         super().receive(event)
         if self.up:
             self.world.standby.after(self)
+
+    def start(self) -> None:
+        super().start()
+        if self.pair.benchmarks:
+            self._time_set(self.life)
+            self._look_at_load(self.life)
+
+    # -- the benchmarking detector: a slow server is a loaded one -------------------------
+
+    def _time_set(self, life: int) -> None:
+        duration = int(self._job_us * (0.9 + 0.2 * self.world.random.random()))
+        duration *= 1 + 9 * self.slow
+        timed = StandardSetTimed(duration)
+        self.world.clock.after(duration, self.receive_in_life, life, timed)
+
+    def _look_at_load(self, life: int) -> None:
+        if life == self.life:
+            # Bursts look like load, now and then.
+            burst = self.world.random.random() < 0.02
+            self.receive(LoadMeasured(0.99 if self.slow or burst else 0.4))
+            self.world.clock.after(100_000, self._look_at_load, life)
 
     # -- jobs ---------------------------------------------------------------------------
 

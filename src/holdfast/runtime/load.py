@@ -1,0 +1,51 @@
+"""How busy this machine's processors are, as Linux counts it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+_STAT = Path("/proc/stat")
+
+
+class CpuLoad:
+    """The share of CPU time that was used between two looks."""
+
+    def __init__(self) -> None:
+        self._busy, self._total = self._read()
+
+    def look(self) -> float:
+        """The load since the last look; 0 if no time has passed that the system counts."""
+        before_busy, before_total = self._busy, self._total
+        self._busy, self._total = self._read()
+        passed = self._total - before_total
+        return (self._busy - before_busy) / passed if passed > 0 else 0.0
+
+    @staticmethod
+    def _read() -> tuple[int, int]:
+        first = _STAT.read_text().split("\n", 1)[0].split()[1:]
+        ticks = [int(each) for each in first]
+        idle = ticks[3] + (ticks[4] if len(ticks) > 4 else 0)
+        return sum(ticks[:8]) - idle, sum(ticks[:8])
+
+
+class LoadWatch:
+    """Looks at the load at a fixed interval, in a thread of its own."""
+
+    def __init__(self, interval_s: float, tell: Callable[[float], None]) -> None:
+        self._interval_s = interval_s
+        self._tell = tell
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="holdfast-load", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stopping.set()
+
+    def _run(self) -> None:
+        load = CpuLoad()
+        while not self._stopping.wait(self._interval_s):
+            self._tell(load.look())

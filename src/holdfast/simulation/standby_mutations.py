@@ -1,0 +1,106 @@
+"""Deliberate bugs of copies that stand by; see ``mutations``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from holdfast.core.messages import CheckpointTaken, CopyState, Refusal
+from holdfast.core.protected import ProtectedReplica
+from holdfast.core.serving import ServedStream
+from holdfast.core.standby import StandbySwitch
+from holdfast.simulation.planting import mutation
+
+
+@mutation(ProtectedReplica, "_shipped")
+def acknowledge_a_checkpoint_before_it_is_held(original: Any) -> Any:
+    def broken(self: ProtectedReplica, checkpoint: Any, now: int, effects: list[Any]) -> None:
+        original(self, checkpoint, now, effects)
+        applying: Any = self._applying
+        if applying is checkpoint:
+            self._tell(CheckpointTaken(checkpoint.number), effects)
+            self.acks |= dict(checkpoint.record.inputs)
+
+    return broken
+
+
+@mutation(ProtectedReplica, "_wake")
+def wake_with_the_state_before_the_last(original: Any) -> Any:
+    def broken(self: ProtectedReplica, now: int, effects: list[Any]) -> None:
+        older = getattr(self, "_older", self.held)
+        self._older, self.held = self.held, older  # type: ignore[attr-defined]
+        original(self, now, effects)
+
+    return broken
+
+
+@mutation(StandbySwitch, "_caught_up")
+def sleep_before_the_primary_has_caught_up(original: Any) -> Any:
+    def broken(self: StandbySwitch, report: Any, mine: Any) -> bool:
+        return report.state is CopyState.PRIMARY and report.term == self.term
+
+    return broken
+
+
+@mutation(ServedStream, "queue")
+def forget_the_output_queue_in_a_checkpoint(original: Any) -> Any:
+    def broken(self: ServedStream, next_id: int = 0) -> Any:
+        queue = original(self, next_id)
+        return replace(queue, first_id=self.next_id, frames=queue.frames[-1:])
+
+    return broken
+
+
+@mutation(StandbySwitch, "_promote")
+def promote_twice(original: Any) -> Any:
+    def broken(self: StandbySwitch, now: int) -> list[Any]:
+        effects: list[Any] = original(self, now)
+        self.term += 1
+        return effects
+
+    return broken
+
+
+@mutation(StandbySwitch, "_missed")
+def sleep_through_the_missed_heartbeat(original: Any) -> Any:
+    def broken(self: StandbySwitch, mine: Any, now: int) -> list[Any]:
+        return []
+
+    return broken
+
+
+@mutation(StandbySwitch, "_later_term")
+def stay_primary_in_a_later_term(original: Any) -> Any:
+    def broken(self: StandbySwitch, report: Any, mine: Any, now: int) -> list[Any]:
+        primary = self.state is CopyState.PRIMARY
+        effects: list[Any] = [] if primary else original(self, report, mine, now)
+        return effects
+
+    return broken
+
+
+@mutation(ProtectedReplica, "_keep_connections")
+def never_acknowledge_while_asleep(original: Any) -> Any:
+    def broken(self: ProtectedReplica, now: int, effects: list[Any]) -> None:
+        acks, self.acks = self.acks, {}
+        original(self, now, effects)
+        self.acks = acks
+
+    return broken
+
+
+@mutation(StandbySwitch, "_usable")
+def begin_empty_without_asking_the_other_copy(original: Any) -> Any:
+    def broken(self: StandbySwitch, mine: Any) -> bool:
+        return True
+
+    return broken
+
+
+@mutation(ProtectedReplica, "_refusal")
+def lay_changes_on_whatever_is_held(original: Any) -> Any:
+    def broken(self: ProtectedReplica, checkpoint: Any) -> Refusal | None:
+        found: Refusal | None = original(self, checkpoint)
+        return None if found is Refusal.WHOLE_NEEDED else found
+
+    return broken

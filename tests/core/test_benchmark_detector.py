@@ -1,0 +1,53 @@
+"""Is a machine fast enough, by a standard set of data."""
+
+from __future__ import annotations
+
+from holdfast.core.benchmark_detector import BenchmarkDetector, LoadSeen, SetTimed
+from holdfast.core.detector import AskPeer, Detector, PeerBack, PeerLost, PeerState
+
+
+def make() -> BenchmarkDetector:
+    made = BenchmarkDetector("a", 50, 0.9, 2.0, "a")
+    assert made.handle(LoadSeen(1.0), 0) == []  # nothing to compare with yet
+    assert made.handle(SetTimed(1_000), 10) == [PeerBack("a")]
+    return made
+
+
+def test_it_is_a_detector_like_the_other() -> None:
+    detector: Detector[LoadSeen] = make()
+    assert detector.reachable
+
+
+def test_the_set_is_timed_only_under_load() -> None:
+    made = make()
+    assert made.handle(LoadSeen(0.5), 100) == []
+    assert made.handle(LoadSeen(0.95), 200) == [AskPeer("a")]
+    assert made.handle(LoadSeen(0.95), 300) == []  # one at a time
+    assert made.handle(SetTimed(1_900), 310) == []
+    assert made.state is PeerState.UP
+
+
+def test_a_slow_set_under_load_is_a_failure_until_it_is_quick_again() -> None:
+    made = make()
+    made.handle(LoadSeen(0.95), 200)
+    assert made.handle(SetTimed(2_100), 210) == [PeerLost("a")]
+    assert not made.reachable
+    assert made.handle(LoadSeen(0.99), 300) == [AskPeer("a")]
+    assert made.handle(SetTimed(3_000), 310) == []
+    made.handle(LoadSeen(0.99), 400)
+    assert made.handle(SetTimed(1_500), 410) == [PeerBack("a")]
+
+
+def test_low_load_ends_a_failure() -> None:
+    made = make()
+    made.handle(LoadSeen(0.95), 200)
+    made.handle(SetTimed(2_100), 210)
+    assert made.handle(LoadSeen(0.2), 300) == [PeerBack("a")]
+
+
+def test_a_slow_set_after_the_load_is_gone_is_no_failure() -> None:
+    made = make()
+    made.handle(LoadSeen(0.95), 200)
+    assert made.handle(LoadSeen(0.2), 260) == []
+    assert made.handle(SetTimed(5_000), 300) == []
+    assert made.state is PeerState.UP

@@ -1,0 +1,212 @@
+"""A copy that sleeps, takes checkpoints, wakes and sends its own."""
+
+from __future__ import annotations
+
+from holdfast.core.effects import ApplyCheckpoint, Effect, RunJob, Send
+from holdfast.core.events import (
+    CheckpointApplied,
+    Event,
+    JobDone,
+    MessageArrived,
+    OutputBlock,
+    Started,
+    TimerFired,
+)
+from holdfast.core.messages import (
+    CheckpointRefused,
+    CheckpointShipped,
+    CheckpointTaken,
+    CopyReply,
+    CopyReport,
+    CopyRequest,
+    CopyState,
+    FeedFrames,
+    HeartbeatReply,
+    HeartbeatRequest,
+    Message,
+    Refusal,
+    StateRequest,
+    StreamReport,
+    StreamState,
+    Subscribe,
+    Unsubscribe,
+)
+from holdfast.core.protected import ProtectedReplica
+from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
+from holdfast.core.settings import Input, Output, ReplicaSettings, StandbySettings, Timing
+from tests.core.frames_for_tests import boundary, kinds, stable
+
+TIMING = Timing(bucket_us=100, delay_us=3_000_000, heartbeat_interval_us=100_000)
+PAIR = StandbySettings(("a", "b"), heartbeat_interval_us=100_000)
+
+
+def make(address: str) -> ProtectedReplica:
+    settings = ReplicaSettings(
+        address,
+        (Input("in", ("entry",)),),
+        (Output("out", frozenset({"in"}), ("reader",)),),
+        timing=TIMING,
+    )
+    return ProtectedReplica(settings, PAIR)
+
+
+class Copy:
+    """A driver with its clock; keeps what it orders."""
+
+    def __init__(self, address: str) -> None:
+        self.driver = make(address)
+        self.other = PAIR.partner_of(address)
+        self.now = 1_000_000
+        self.give(Started())
+
+    def give(self, event: Event, after_us: int = 10) -> list[Effect]:
+        self.now += after_us
+        effects = self.driver.handle(event, self.now)
+        self.driver.validate()
+        return effects
+
+    def hear(self, sender: str, message: Message, after_us: int = 10) -> list[Message]:
+        effects = self.give(MessageArrived(sender, message), after_us)
+        return [effect.message for effect in effects if isinstance(effect, Send)]
+
+    def hear_primary(self, at: int) -> list[Message]:
+        report = CopyReport(0, CopyState.PRIMARY, at, at, True)
+        return self.hear(self.other, CopyReply(report))
+
+    def silence(self) -> list[Effect]:
+        """Let heartbeats go unanswered until this copy runs."""
+        found: list[Effect] = []
+        for _ in range(4):
+            found += self.give(TimerFired(), 100_000)
+        return found
+
+
+def checkpoint(number: int, base: int | None, to: int, *frames: object) -> CheckpointShipped:
+    record = RecoveryRecord(to, to, (("in", to // 10),), (("out", 2),))
+    queue = LoggedStream("out", 0 if base is None else 1, tuple(frames))  # type: ignore[arg-type]
+    return CheckpointShipped(Checkpoint(number, 0, base, record, (queue,), f"state {to}"))
+
+
+WHOLE = checkpoint(7, None, 100, stable(0, 50), stable(1, 60), boundary(2, 100))
+CHANGES = checkpoint(8, 7, 200, boundary(2, 200))
+
+
+def take(copy: Copy, shipped: CheckpointShipped) -> list[Message]:
+    effects = copy.give(MessageArrived(copy.other, shipped))
+    (order,) = [one for one in effects if isinstance(one, ApplyCheckpoint)]
+    number = order.checkpoint.number
+    effects = copy.give(CheckpointApplied(number, order.checkpoint.state))
+    return [effect.message for effect in effects if isinstance(effect, Send)]
+
+
+def test_a_sleeping_copy_acknowledges_what_it_holds_and_no_more() -> None:
+    copy = Copy("b")
+    copy.hear_primary(100)
+    before = copy.give(MessageArrived("a", WHOLE))
+    assert not [e for e in before if isinstance(e, Send) and isinstance(e.message, CheckpointTaken)]
+    asked = copy.give(TimerFired(), 100_000)
+    (request,) = [e.message for e in asked if isinstance(e, Send) and e.to == "entry"]
+    assert isinstance(request, HeartbeatRequest)
+    assert request.acks == ()
+    assert CheckpointTaken(7) in copy.hear("a", StateRequest(0)) + [
+        e.message for e in copy.give(CheckpointApplied(7, "state 100")) if isinstance(e, Send)
+    ]
+    asked = copy.give(TimerFired(), 100_000)
+    (request,) = [e.message for e in asked if isinstance(e, Send) and e.to == "entry"]
+    assert isinstance(request, HeartbeatRequest)
+    assert request.acks == (("in", 10),)
+
+
+def test_what_cannot_be_taken_is_refused() -> None:
+    copy = Copy("b")
+    copy.hear_primary(100)
+    assert CheckpointRefused(8, Refusal.WHOLE_NEEDED) in copy.hear("a", CHANGES)
+    take(copy, WHOLE)
+    assert CheckpointRefused(7, Refusal.NOT_NEWER) in copy.hear("a", WHOLE)
+    assert CheckpointTaken(8) in take(copy, CHANGES)
+    assert copy.driver.held is not None
+    assert copy.driver.held[1] == "state 200"
+
+
+def test_a_standing_feed_flows_when_the_copy_wakes() -> None:
+    copy = Copy("b")
+    copy.hear_primary(100)
+    take(copy, WHOLE)
+    assert copy.hear("reader", Subscribe("out", 5, 1, 0)) == []
+    request = HeartbeatRequest(("out",), (("out", 1),), (5,), 5)
+    (reply,) = copy.hear("reader", request)
+    assert isinstance(reply, HeartbeatReply)
+    assert [report.state for report in reply.reports] == [StreamState.SUSPENDED]
+    effects = copy.silence()
+    assert copy.driver.state is CopyState.AWAKE
+    sent = [e.message for e in effects if isinstance(e, Send) and e.to == "reader"]
+    (flows,) = sent
+    assert isinstance(flows, FeedFrames)
+    assert (flows.feed, flows.seq) == (5, 0)
+    # From what the reader has not acknowledged on.
+    assert kinds(flows.frames) == ["STABLE", "BOUNDARY"]
+    assert flows.frames[0].header.first_id == 1
+
+
+def run_one_job(copy: Copy, stop: int) -> None:
+    """Give a running copy its input up to a time, and the result of the job that follows."""
+    report = StreamReport("in", StreamState.STABLE, stop, stop)
+    told = copy.hear("entry", HeartbeatReply((report,), ()))
+    (subscribe,) = [one for one in told if isinstance(one, Subscribe)]
+    frames = (stable(subscribe.next_id, stop - 50), boundary(subscribe.next_id + 1, stop))
+    effects = copy.give(MessageArrived("entry", FeedFrames(subscribe.feed, 0, frames)))
+    (job,) = [one for one in effects if isinstance(one, RunJob)]
+    assert job.stop == stop
+    out = OutputBlock("out", 1, 0, stop - 50, stop - 50, stop - 50, "block")
+    copy.give(JobDone(job.job, f"state {stop}", stop, (out,)))
+
+
+def test_a_woken_copy_goes_on_from_its_checkpoint_and_keeps_what_it_reached() -> None:
+    copy = Copy("b")
+    copy.hear_primary(100)
+    take(copy, WHOLE)
+    copy.silence()
+    replica = copy.driver.replica
+    assert replica is not None
+    assert replica.versions.stable_position == 100
+    run_one_job(copy, 300)
+    told = copy.hear_primary(300)
+    assert copy.driver.state is CopyState.SUSPENDED
+    assert [type(one) for one in told if not isinstance(one, CopyRequest | HeartbeatRequest)] == [
+        Unsubscribe
+    ]
+    assert copy.driver.held is not None
+    assert (copy.driver.held[0].boundary, copy.driver.held[1]) == (300, "state 300")
+    assert copy.driver.served["out"].next_id == 3
+    # The changes of the primary still fit: their base is kept.
+    assert CheckpointTaken(9) in take(copy, checkpoint(9, 7, 400, boundary(3, 400)))
+
+
+def test_a_primary_sends_its_state_and_its_queue_and_then_only_what_changed() -> None:
+    copy = Copy("a")
+    suspended = CopyReport(0, CopyState.SUSPENDED, -1, -1, False)
+    told = copy.hear("b", CopyRequest(suspended))
+    (first,) = [one.checkpoint for one in told if isinstance(one, CheckpointShipped)]
+    assert (first.base, first.record.boundary) == (None, 0)
+    copy.hear("b", CheckpointTaken(first.number))
+    run_one_job(copy, 300)
+    told = copy.hear("b", CopyRequest(suspended), 1_000_000)
+    (second,) = [one.checkpoint for one in told if isinstance(one, CheckpointShipped)]
+    assert (second.base, second.state) == (first.number, "state 300")
+    (queue,) = second.queues
+    assert kinds(queue.frames) == ["STABLE", "BOUNDARY"]
+
+
+def test_a_primary_that_asked_jumps_to_the_other_copys_state() -> None:
+    copy = Copy("a")
+    awake = CopyReport(0, CopyState.AWAKE, 9_000_000, 9_000_000, True)
+    assert StateRequest(0) in copy.hear("b", CopyRequest(awake))
+    record = RecoveryRecord(9_000_000, 9_000_000, (("in", 90),), (("out", 5),))
+    queue = LoggedStream("out", 4, (stable(4, 8_000_000), boundary(5, 9_000_000)))
+    state = Checkpoint(3, 0, None, record, (queue,), "newer", wanted=True)
+    take(copy, CheckpointShipped(state))
+    replica = copy.driver.replica
+    assert replica is not None
+    assert replica.versions.stable_position == 9_000_000
+    assert replica.newest[1] == "newer"
+    assert replica.soutputs["out"].next_id == 5

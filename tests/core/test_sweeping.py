@@ -1,0 +1,96 @@
+"""When checkpoints go out."""
+
+from __future__ import annotations
+
+from holdfast.core.messages import Refusal
+from holdfast.core.settings import Checkpointing
+from holdfast.core.sweeping import (
+    PATIENCE_US,
+    PAUSE_US,
+    CheckpointerState,
+    Look,
+    PartnerAnew,
+    Refused,
+    Ship,
+    SweepingCheckpointer,
+    Taken,
+    Trimmed,
+)
+
+INTERVAL_US = 1_000
+
+
+def make(how: Checkpointing = Checkpointing.SWEEPING) -> tuple[SweepingCheckpointer, Ship]:
+    """One whose first checkpoint is under way since time 0."""
+    made = SweepingCheckpointer("a", how, INTERVAL_US)
+    (first,) = made.handle(Look(10), 0)
+    assert first.base is None
+    return made, first
+
+
+def test_a_checkpoint_follows_a_trim() -> None:
+    made, first = make()
+    made.handle(Taken(first.number), 10)
+    assert made.handle(Look(20), 1_000) == []  # nothing was trimmed
+    made.handle(Trimmed(), 1_100)
+    (second,) = made.handle(Look(20), 1_100)
+    assert second.base == first.number
+    assert second.number > first.number
+
+
+def test_trims_closer_than_the_interval_share_a_checkpoint() -> None:
+    made, first = make()
+    made.handle(Taken(first.number), 10)
+    made.handle(Trimmed(), 200)
+    assert made.handle(Look(20), 200) == []
+    assert made.deadline == INTERVAL_US
+    assert len(made.handle(Look(20), INTERVAL_US)) == 1
+
+
+def test_without_trims_it_waits_twice_as_long() -> None:
+    made, first = make()
+    made.handle(Taken(first.number), 10)
+    assert made.deadline == 2 * INTERVAL_US
+    assert len(made.handle(Look(20), 2 * INTERVAL_US)) == 1
+
+
+def test_nothing_new_is_not_sent() -> None:
+    made, first = make()
+    made.handle(Taken(first.number), 10)
+    made.handle(Trimmed(), 5_000)
+    assert made.handle(Look(10), 5_000) == []
+
+
+def test_one_is_under_way_at_a_time_until_it_is_given_up() -> None:
+    made, first = make(Checkpointing.INDIVIDUAL)
+    assert made.handle(Look(20), 5_000) == []
+    (second,) = made.handle(Look(20), PATIENCE_US)
+    assert second.base is None
+    # Too late: another is under way. Late, but the newest: it counts.
+    made.handle(Taken(first.number), PATIENCE_US + 1)
+    assert made.confirmed == -1
+    made.handle(Taken(second.number), PATIENCE_US + 2)
+    assert (made.base, made.confirmed) == (second.number, 20)
+
+
+def test_a_missing_base_is_followed_by_a_whole_checkpoint() -> None:
+    made, first = make(Checkpointing.INDIVIDUAL)
+    made.handle(Taken(first.number), 10)
+    (second,) = made.handle(Look(20), 1_000)
+    made.handle(Refused(second.number, Refusal.WHOLE_NEEDED), 1_010)
+    (third,) = made.handle(Look(30), 2_000)
+    assert (second.base, third.base) == (first.number, None)
+    made.handle(Taken(third.number), 2_010)
+    made.handle(PartnerAnew(), 2_020)
+    assert made.base is None
+
+
+def test_a_synchronous_checkpoint_stops_processing_until_it_is_held() -> None:
+    made, first = make(Checkpointing.SYNCHRONOUS)
+    assert made.pauses(1)
+    made.handle(Taken(first.number), 10)
+    assert not made.pauses(11)
+    made.handle(Look(20), INTERVAL_US)
+    assert made.state is CheckpointerState.SHIPPING
+    assert made.pauses(INTERVAL_US + PAUSE_US - 1)
+    assert not made.pauses(INTERVAL_US + PAUSE_US)
