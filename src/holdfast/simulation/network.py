@@ -46,6 +46,7 @@ class Network:
         self._random = random.random
         self._server_of = server_of
         self._links: dict[tuple[str, str], Link] = {}
+        self._islands: list[frozenset[str]] = []
         self._connections: dict[tuple[str, str, bool], Connection] = {}
         self.deliver: Callable[[str, str, Message], None] = lambda source, target, message: None
 
@@ -53,7 +54,8 @@ class Network:
         """The direction from one server to another."""
         link = self._links.get((source, target))
         if link is None:
-            link = self._links[source, target] = Link()
+            cuts = sum((source in island) != (target in island) for island in self._islands)
+            link = self._links[source, target] = Link(cuts)
         return link
 
     def cut(self, source: str, target: str) -> None:
@@ -63,6 +65,23 @@ class Network:
     def heal(self, source: str, target: str) -> None:
         """Take one cut back."""
         self._change(source, target).cuts -= 1
+
+    def part(self, island: frozenset[str]) -> None:
+        """Cut some servers off from all others, both ways."""
+        self._islands.append(island)
+        self._change_around(island, 1)
+
+    def rejoin(self, island: frozenset[str]) -> None:
+        """Take that back."""
+        self._islands.remove(island)
+        self._change_around(island, -1)
+
+    def _change_around(self, island: frozenset[str], cuts: int) -> None:
+        # A link that nobody has used yet finds out when it is made.
+        for (source, target), link in self._links.items():
+            if (source in island) != (target in island):
+                link.cuts += cuts
+                link.changed_at = self._clock.now
 
     def slow(self, source: str, target: str, delay_us: int) -> None:
         """Add to (or, negative, take from) a direction's delay."""

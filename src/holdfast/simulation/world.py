@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 
 from holdfast.core.client import Client
@@ -31,8 +32,6 @@ from holdfast.simulation.networks import NetworkSpec
 from holdfast.simulation.processes import ClientProcess, EntryProcess, Process, ReplicaProcess
 from holdfast.simulation.protected import ProtectedProcess
 from holdfast.simulation.schedules import Fault, FaultKind, Layout, Schedule
-
-SAMPLE_US = SECOND_US // 2
 
 
 def place(spec: NetworkSpec, random: Random) -> dict[str, str]:
@@ -73,6 +72,23 @@ def layout_of(spec: NetworkSpec, server_of: dict[str, str]) -> Layout:
     )
 
 
+@dataclass(frozen=True)
+class Conditions:
+    """How good the machines are, and how closely they are watched."""
+
+    longest_append_us: int
+    skew_us: int
+    job_failure_rate: float = 0.002
+    sample_us: int = SECOND_US // 2
+    # All processes start within this time.
+    start_us: int = 300_000
+
+    @classmethod
+    def draw(cls, random: Random, gentle: bool) -> Conditions:
+        longest_append_us = random.choice([1_000, 10_000, 100_000])
+        return cls(longest_append_us, 0 if gentle else random.choice([0, 50_000, 200_000]))
+
+
 class World:
     """One run: build it, let it run, ask it what was wrong."""
 
@@ -83,6 +99,7 @@ class World:
         random: Random,
         server_of: dict[str, str],
         tell: Callable[[str], None] | None = None,
+        conditions: Conditions | None = None,
     ) -> None:
         self.spec = spec
         self.schedule = schedule
@@ -95,14 +112,17 @@ class World:
         self.truth = Truth()
         self.client_checks = ClientChecks(self)
         self.source_stop = schedule.end
-        self.job_failure_rate = 0.002
-        self.longest_append_us = random.choice([1_000, 10_000, 100_000])
+        conditions = conditions or Conditions.draw(random, schedule.gentle)
+        self.job_failure_rate = conditions.job_failure_rate
+        self.longest_append_us = conditions.longest_append_us
+        self.skew_us = conditions.skew_us
+        self._sample_us = conditions.sample_us
+        self._start_us = conditions.start_us
         # Counts what happens to processes and links; what depends only on them need be found
         # out again only when it has grown.
         self.changes = 0
         self.narrates = tell is not None
         self.servers = sorted(set(server_of.values()))
-        self.skew_us = 0 if schedule.gentle else random.choice([0, 50_000, 200_000])
         self.clocks = {
             server: (
                 int(random.random() * self.skew_us),
@@ -140,14 +160,18 @@ class World:
 
     def run(self) -> None:
         """From the start to the end of the schedule; raises what goes wrong."""
+        self.begin()
+        self.clock.run_until(self.schedule.end)
+        self.finish()
+
+    def begin(self) -> None:
+        """Everything that is known to happen goes onto the clock."""
         for process in self.processes.values():
-            self.clock.after(int(self.random.random() * 300_000), process.start)
+            self.clock.after(int(self.random.random() * self._start_us), process.start)
         for fault in self.schedule.faults:
             self.clock.at(fault.start, self._begin, fault)
             self.clock.at(fault.end, self._end, fault)
-        self.clock.after(SAMPLE_US, self._sample)
-        self.clock.run_until(self.schedule.end)
-        self.finish()
+        self.clock.after(self._sample_us, self._sample)
 
     def finish(self) -> None:
         """The checks at the end, when all has been well for a while."""
@@ -170,7 +194,7 @@ class World:
             self.standby.sample()
             self.availability.sample()
             self.stable_tree.sample()
-        self.clock.after(SAMPLE_US, self._sample)
+        self.clock.after(self._sample_us, self._sample)
 
     def _deliver(self, source: str, target: str, message: Message) -> None:
         refused = isinstance(message, SubscribeRefused) and message.reason.startswith("trimmed")
@@ -205,6 +229,9 @@ class World:
         match fault.kind:
             case FaultKind.CRASH:
                 self._crash(fault.servers[0], begins)
+            case FaultKind.PARTITION:
+                part = self.network.part if begins else self.network.rejoin
+                part(frozenset(fault.servers))
             case FaultKind.PAUSE:
                 for process in self._at(fault.servers[0]):
                     process.pause() if begins else process.resume()
@@ -244,10 +271,6 @@ class World:
                     (self.network.cut if begins else self.network.heal)(*link)
 
     def _links_of(self, fault: Fault) -> list[tuple[str, str]]:
-        if fault.kind is FaultKind.PARTITION:
-            inside = set(fault.servers)
-            outside = [server for server in self.servers if server not in inside]
-            return [pair for a in inside for b in outside for pair in ((a, b), (b, a))]
         a, b = fault.servers
         return [(a, b)] if fault.kind is FaultKind.CUT_ONE_WAY else [(a, b), (b, a)]
 
