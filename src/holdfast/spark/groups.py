@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from holdfast.spark.runs import HASH, SLOT, Bools, Int64s, Keys, null_safe_equal, numbers, one_array
 
@@ -46,16 +47,27 @@ def in_stream_order(rows: pa.Table) -> pa.Table:
 def _break_ties(rows: pa.Table, tied: Bools) -> pa.Table:
     """Tuples that share time and ``seq`` (one tuple exploded into many) go by their columns.
 
-    Rows that are equal in every column may take any order, so comparing texts is enough.
+    Rows that are equal in every column may take any order.
     """
+    at = np.flatnonzero(np.append(False, tied) | np.append(tied, False))
+    group = np.cumsum(np.append(True, ~tied))[at]
+    tuples = rows.take(pa.array(at))
+    keys = [_sortable(tuples[name]) for name in rows.column_names if name not in ("stime", "seq")]
+    names = [f"c{i}" for i in range(len(keys) + 1)]
+    table = pa.table([pa.array(group), *keys], names=names)
     order = np.arange(rows.num_rows)
-    starts = np.flatnonzero(np.concatenate(([True], ~tied)))
-    ends = np.append(starts[1:], rows.num_rows)
-    for start, end in zip(starts, ends, strict=True):
-        if end - start > 1:
-            texts = [repr(row) for row in rows.slice(start, end - start).to_pylist()]
-            order[start:end] = start + np.array(sorted(range(len(texts)), key=texts.__getitem__))
+    order[at] = at[numbers(pc.sort_indices(table, [(name, "ascending") for name in names]))]
     return rows.take(pa.array(order))
+
+
+def _sortable(column: pa.ChunkedArray) -> pa.Array:
+    """Something Arrow can sort by that differs wherever the column does."""
+    values = one_array(column)
+    if pa.types.is_floating(values.type):  # -0.0 and 0.0 differ, and so do the kinds of NaN
+        return values.view(pa.int64() if values.type == pa.float64() else pa.int32())
+    if pa.types.is_nested(values.type):
+        return pa.array([repr(value) for value in values.to_pylist()])
+    return values
 
 
 def with_slots(rows: pa.Table, slots: Int64s) -> pa.Table:

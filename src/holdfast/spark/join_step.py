@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +50,9 @@ class JoinStep:
     outer: tuple[bool, bool]
     key_names: tuple[str, ...]
     columns: tuple[tuple[str, ...], tuple[str, ...]]
+
+    # Pairs do not depend on the order of the tuples; what is emitted is put in order after.
+    any_order: ClassVar[bool] = True
 
     @property
     def grain(self) -> int:
@@ -99,25 +103,27 @@ class JoinStep:
 
     def _match(self, left: pa.Table, right: pa.Table) -> tuple[Int64s, Int64s]:
         """All pairs of rows with equal keys within the distance."""
-        left_slot, right_slot = numbers(left[SLOT]), numbers(right[SLOT])
-        left_hash, right_hash = numbers(left[HASH]), numbers(right[HASH])
-        found: list[tuple[Int64s, Int64s]] = []
-        for slot in np.unique(right_slot):
-            low, high = np.searchsorted(right_slot, [slot, slot + 1])
-            near = np.searchsorted(left_slot, [slot - self.grain, slot + self.grain + 1])
-            probes = left_hash[near[0] : near[1]]
-            segment = right_hash[low:high]
-            first = np.searchsorted(segment, probes, "left")
-            count = np.searchsorted(segment, probes, "right") - first
-            at_left = np.repeat(np.arange(near[0], near[1]), count)
-            inside = np.arange(len(at_left)) - np.repeat(np.cumsum(count) - count, count)
-            at_right = np.repeat(first, count) + inside + low
-            good = self._matches(left, right, at_left, at_right)
-            found.append((at_left[good], at_right[good]))
-        if not found:
+        if not left.num_rows or not right.num_rows:
             none = np.empty(0, dtype=np.int64)
             return none, none
-        return np.concatenate([each[0] for each in found]), np.concatenate([e[1] for e in found])
+        slots, hashes = np.unique(numbers(right[SLOT])), np.unique(numbers(right[HASH]))
+        # Rows are sorted by slot and hash, so one number for both ascends and can be searched.
+        place = _places(slots, numbers(right[SLOT]), len(hashes)) + _places(
+            hashes, numbers(right[HASH])
+        )
+        left_slot, left_hash = numbers(left[SLOT]), _places(hashes, numbers(left[HASH]))
+        found: list[tuple[Int64s, Int64s]] = []
+        for distance in (-self.grain, 0, self.grain):
+            probe = _places(slots, left_slot + distance, len(hashes))
+            at = np.flatnonzero((probe >= 0) & (left_hash >= 0))
+            wanted = probe[at] + left_hash[at]
+            first = np.searchsorted(place, wanted, "left")
+            count = np.searchsorted(place, wanted, "right") - first
+            inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+            found.append((np.repeat(at, count), np.repeat(first, count) + inside))
+        at_left, at_right = (np.concatenate([each[i] for each in found]) for i in (0, 1))
+        good = self._matches(left, right, at_left, at_right)
+        return at_left[good], at_right[good]
 
     def _matches(self, left: pa.Table, right: pa.Table, at_l: Int64s, at_r: Int64s) -> Bools:
         apart = numbers(right["stime"])[at_r] - numbers(left["stime"])[at_l]
@@ -181,6 +187,13 @@ class JoinStep:
                 column = pa.nulls(len(stime)) if table is None else one_array(table[name])
                 columns[name] = column
         return pa.table(columns)
+
+
+def _places(known: Int64s, values: Int64s, times: int = 1) -> Int64s:
+    """Where each value stands among the ascending ``known``, times a number; -1 if it does not."""
+    at = np.searchsorted(known, values)
+    there = known[np.minimum(at, len(known) - 1)] == values
+    return np.where(there, at * times, -1)
 
 
 def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -106,7 +106,11 @@ def stateful(
     partitions: int,
     sharded: bool,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function Spark runs: collects a task's tuples and hands each partition its own."""
+    """The function Spark runs: collects a task's tuples and hands each partition its own.
+
+    They are in stream order, unless the handler says that any order will do.
+    """
+    any_order = getattr(handler, "any_order", False)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table = _gather(list(batches), schemas[0])
@@ -115,7 +119,7 @@ def stateful(
         told: dict[str, Any] = json.loads(context.getLocalProperty(PROPERTY) or "{}")
         parts = [_marked(table)] if sharded else _by_partition(table, partitions)
         for partition, rows in parts:
-            ordered = in_stream_order(rows) if rows.num_rows > 1 else rows
+            ordered = rows if any_order or rows.num_rows < 2 else in_stream_order(rows)
             ordered = ordered.append_column(SLOT, pa.array(np.zeros(rows.num_rows, np.int64)))
             result = handler(_step(told, operator, partition), ordered)
             yield from _conform(result, schemas[1]).combine_chunks().to_batches()
