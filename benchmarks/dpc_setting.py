@@ -1,0 +1,114 @@
+"""What the DPC benchmarks run: the paper's query network, and the deployment of it.
+
+Three input streams are merged by the fragment's SUnion and go through a join, the paper's
+"generic query network": every tuple finds itself, so each input tuple gives one output tuple,
+and the join keeps as many tuples as its window is long. In a chain each further fragment has
+a join of its own on the output of the one before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from holdfast import Network
+from holdfast.core.settings import Policy, Reconcile, Timing
+from holdfast.deployment import ClientSpec, Deployment, Endpoint, FragmentSpec, SourceSpec
+from holdfast.stream import Stream
+
+SOURCES = ("s1", "s2", "s3")
+FAILED = "s3"
+OUTPUT = "results"
+CLIENT = "client"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One experiment's setting; the defaults are the paper's basic one."""
+
+    rate: int = 3_000
+    delay_s: float = 3.0
+    alpha: float = 0.9
+    bucket_ms: int = 200
+    fragments: int = 1
+    replicas: int = 2
+    joins: int = 1
+    state_tuples: int = 100
+    while_failed: str = "process"
+    while_stabilizing: str = "process"
+    reconcile: str = "checkpoint"
+    heartbeat_ms: int = 250
+    redo_buckets: int = 100
+
+    @property
+    def policy(self) -> str:
+        return f"{self.while_failed} & {self.while_stabilizing}"
+
+    @property
+    def fragment_names(self) -> tuple[str, ...]:
+        # "main" is what a network begins with.
+        return ("main", *(f"node{index}" for index in range(2, self.fragments + 1)))
+
+    def timing(self) -> Timing:
+        return Timing(
+            bucket_us=self.bucket_ms * 1000,
+            delay_us=int(self.delay_s * 1e6),
+            alpha=self.alpha,
+            heartbeat_interval_us=self.heartbeat_ms * 1000,
+            redo_buckets=self.redo_buckets,
+        )
+
+    def same_network(self) -> tuple[Any, ...]:
+        """Settings that agree in this run the same query."""
+        return (self.rate, self.bucket_ms, self.fragments, self.joins, self.state_tuples)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def build_network(spark: SparkSession, setting: Setting) -> Network:
+    """The query."""
+    network = Network("dpc", spark=spark, bucket=f"{setting.bucket_ms} ms", partitions=2)
+    sources = [network.source(name, "number bigint, made bigint") for name in SOURCES]
+    stream = sources[0].union(*sources[1:])
+    window_us = max(1, setting.state_tuples * 1_000_000 // setting.rate)
+    names = setting.fragment_names
+    for index in range(len(names)):
+        if index > 0:
+            stream = stream.fragment(names[index])
+        for _ in range(setting.joins):
+            stream = _joined_with_itself(stream, f"{window_us} us")
+    stream.output(OUTPUT)
+    return network
+
+
+def _joined_with_itself(stream: Stream, window: str) -> Stream:
+    other = stream.selectExpr("number", "made as other")
+    return stream.join(other, "number", within=window).drop("other")
+
+
+def describe_deployment(setting: Setting, directory: Path) -> Deployment:
+    """Entry points, replicas of every fragment, and one client."""
+    replicas = (Endpoint(),) * setting.replicas
+    return Deployment(
+        name="dpc",
+        path=directory / "deployment.toml",
+        network=directory / "network.py",
+        data=directory,
+        timing=setting.timing(),
+        sources={name: SourceSpec(name, Endpoint()) for name in SOURCES},
+        fragments={
+            name: FragmentSpec(
+                name,
+                replicas,
+                Policy(setting.while_failed),
+                Policy(setting.while_stabilizing),
+                Reconcile(setting.reconcile),
+            )
+            for name in setting.fragment_names
+        },
+        clients={CLIENT: ClientSpec(CLIENT, OUTPUT)},
+    )
