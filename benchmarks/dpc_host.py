@@ -158,8 +158,8 @@ class Host:
         key = setting.same_network()
         if key not in self._networks:
             network = build_network(get_session("local[2]"), setting)
+            warm(network, setting, cold=not self._networks)
             self._networks[key] = network
-            warm(network, setting)
         return self._networks[key]
 
     def do_report(self) -> Answer:
@@ -257,22 +257,22 @@ def _port(location: str) -> int:
     return int(location.rpartition(":")[2])
 
 
-def warm(network: Network, setting: Setting) -> None:
+def warm(network: Network, setting: Setting, cold: bool) -> None:
     """Let the JVM compile what every bucket runs, so that the first one is as fast as others."""
     bucket_us = setting.bucket_ms * 1000
     count = max(1, setting.rate * setting.bucket_ms // 1000 // len(SOURCES))
-    for fragment in setting.fragment_names[:1]:
-        engine = Engine(fragment_network(network, fragment))
-        state, start = EMPTY, bucket_us
-        for size in (1,) * 10 + (15, 60, 1):
-            tables = {
-                name: _rows(schema, start, count * size)
-                for name, schema in engine.input_schemas.items()
-            }
-            stop = start + size * bucket_us
-            state = engine.advance(state, [Bucket(start, stop, tables)], stop).state
-            start = stop
-        engine.close()
+    redo = max(2, min(60, 15_000 // count))
+    engine = Engine(fragment_network(network, "main"))
+    state, start = EMPTY, bucket_us
+    for size in ((1,) * 15 if cold else (1, 1)) + (15, redo, 1):
+        tables = {
+            name: _rows(schema, start, count * size)
+            for name, schema in engine.input_schemas.items()
+        }
+        stop = start + size * bucket_us
+        state = engine.advance(state, [Bucket(start, stop, tables)], stop).state
+        start = stop
+    engine.close()
 
 
 def _rows(schema: pa.Schema, start: int, count: int) -> pa.Table:

@@ -41,7 +41,7 @@ class Setting:
     while_stabilizing: str = "process"
     reconcile: str = "checkpoint"
     heartbeat_ms: int = 250
-    redo_buckets: int = 100
+    redo_buckets: int = 50
 
     @property
     def policy(self) -> str:
