@@ -73,10 +73,7 @@ def test_a_failure_forks_and_its_end_reconciles_beside_a_partner() -> None:
     asked = manager.handle(InputsCorrected(touched=True), 2)
     assert manager.state is NodeState.ASKING
     reply = PostponeReply(round_of(asked), PostponeAnswer.GRANTED)
-    assert manager.handle(PartnerSaid("b", reply), 3) == [
-        DropLive(),
-        ChooseRelease(Release.SUSPEND),
-    ]
+    assert manager.handle(PartnerSaid("b", reply), 3) == [ChooseRelease(Release.SUSPEND)]
     assert manager.state.name == "STABILIZATION"
     done = manager.handle(CaughtUp(healed=True), 4)
     assert EndReconciliation(True) in done
@@ -153,6 +150,27 @@ def test_a_lease_is_renewed_while_reconciling() -> None:
     assert round_of(manager.handle(TimePassed(), 3003)) == asked
     again = PostponeReply(asked, PostponeAnswer.GRANTED)
     assert manager.handle(PartnerSaid("b", again), 3004) == [], "still the helper"
+    assert round_of(manager.handle(TimePassed(), 4003)) == asked
+
+
+@pytest.mark.parametrize("how", ["silent", "refuses"])
+def test_a_partner_lost_while_reconciling_is_replaced_by_the_live_version(how: str) -> None:
+    manager = make()
+    manager.handle(InputFailed(), 1)
+    asked = round_of(manager.handle(InputsCorrected(True), 2))
+    manager.handle(PartnerSaid("b", PostponeReply(asked, PostponeAnswer.GRANTED)), 3)
+    assert round_of(manager.handle(TimePassed(), 1003)) == asked
+    if how == "silent":
+        effects = manager.handle(TimePassed(), 2003)
+    else:
+        reply = PostponeReply(asked, PostponeAnswer.REFUSED)
+        effects = manager.handle(PartnerSaid("b", reply), 1004)
+    assert effects == [
+        TellPartner("b", PostponeRelease(asked)),
+        ChooseRelease(Release.PROCESS),
+    ]
+    assert manager.state is NodeState.STABILIZATION
+    manager.validate()
 
 
 def test_a_grant_that_comes_too_late_is_released() -> None:

@@ -10,7 +10,9 @@ New tuples keep arriving meanwhile. Under ``while_stabilizing`` SUSPEND they wai
 someone must go on with them: a partner replica that is asked to postpone its own
 reconciliation (ASKING), or, if none agrees in time, the live version, which is then kept
 beside the stable one. A partner that is STABLE needs no postponing: consumers follow it. A
-partner that agreed is asked again now and then, which renews its lease.
+partner that agreed is asked again now and then, which renews its lease; the live version stands
+still meanwhile. If the partner does not answer, or agrees no more, it is lost and the live
+version goes on beside the reconciliation.
 
 Asked by a partner, a replica in UP_FAILURE agrees and is POSTPONED until it is released or
 the lease ends; nobody else is to be asked by it meanwhile. If two ask each other, the one
@@ -192,6 +194,7 @@ class ConsistencyManager(Machine[NodeState, Trigger]):
         self._waiting_for: set[str] = set()
         self._postponed_for: tuple[str, int] | None = None
         self._helper: tuple[str, int] | None = None
+        self._helper_silent = False
 
     def handle(self, event: ManagerEvent, now: int) -> list[ManagerEffect]:
         match event:
@@ -305,7 +308,8 @@ class ConsistencyManager(Machine[NodeState, Trigger]):
     ) -> list[ManagerEffect]:
         granted = answer is PostponeAnswer.GRANTED
         if self._helper == (partner, round_):
-            return []
+            self._helper_silent = False
+            return [] if granted else self._lost_helper()
         if self.state is not NodeState.ASKING or round_ != self._round:
             # Too late, or a second partner that need not wait: let it go on.
             return [TellPartner(partner, PostponeRelease(round_))] if granted else []
@@ -313,11 +317,22 @@ class ConsistencyManager(Machine[NodeState, Trigger]):
             self._waiting_for.discard(partner)
             return [] if self._waiting_for else self._no_partner(now)
         self._stop_asking()
-        if granted:
-            self._helper = (partner, round_)
-            self.deadline = now + self._settings.timing.postpone_lease_us // 3
         self.move(Trigger.PARTNER_AGREED, now, f"{partner} {answer.value}")
-        return self._reconcile_alone()
+        if not granted:
+            return self._reconcile_alone()
+        self._helper = (partner, round_)
+        self._helper_silent = False
+        self.deadline = now + self._settings.timing.partner_timeout_us
+        return [ChooseRelease(Release.SUSPEND)]
+
+    def _lost_helper(self) -> list[ManagerEffect]:
+        """Nobody goes on with new tuples any more: the live version must."""
+        assert self._helper is not None
+        partner, round_ = self._helper
+        self._helper = None
+        self.deadline = FAR_FUTURE
+        effects: list[ManagerEffect] = [TellPartner(partner, PostponeRelease(round_))]
+        return effects + self._reconcile_with_second_version()
 
     def _no_partner(self, now: int) -> list[ManagerEffect]:
         self._stop_asking()
@@ -340,8 +355,11 @@ class ConsistencyManager(Machine[NodeState, Trigger]):
         if self.state is NodeState.ASKING:
             return self._no_partner(now)
         if self._helper is not None:
+            if self._helper_silent:
+                return self._lost_helper()
             partner, round_ = self._helper
-            self.deadline = now + self._settings.timing.postpone_lease_us // 3
+            self._helper_silent = True
+            self.deadline = now + self._settings.timing.partner_timeout_us
             return [TellPartner(partner, PostponeRequest(round_))]
         return self._resume(Trigger.LEASE_ENDED, now)
 
