@@ -50,7 +50,8 @@ class Run:
 
 def plan(quick: bool) -> list[tuple[tuple[str, str], int]]:
     if quick:
-        return [(POLICIES[0], 1), (POLICIES[0], 2), (POLICIES[0], 4), (POLICIES[1], 2)]
+        chains = {POLICIES[0]: (1, 2, 4), POLICIES[1]: (1, 2, 4), POLICIES[2]: (2, 4)}
+        return [(policy, fragments) for policy in POLICIES for fragments in chains[policy]]
     return [(policy, fragments) for policy in POLICIES for fragments in (1, 2, 3, 4)]
 
 

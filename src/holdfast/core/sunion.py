@@ -16,7 +16,8 @@ live version with what there is. How eagerly depends on the policy it is told:
   waiting for if it may still bring something: it is not stable up to the bucket's end, and
   either it still progresses, or a stable replica of it is known. An input that lacked an
   overdue bucket is *missing* until it progresses again; one for which no stable replica is
-  known is *hopeless* and waited for only as far as its tentative tuples go.
+  known is *hopeless* and waited for only as far as its tentative tuples go. The first job of a
+  live version takes only what is overdue: that has no time left to wait for the rest.
 
 With PROCESS, a bucket whose only flaw is tentative input from a hopeless stream is a failure
 at once: upstream has already waited its αX, and waiting again in every fragment would add up.
@@ -247,7 +248,8 @@ class SUnion(Machine[SUnionState, Trigger]):
         if self.release in (Release.HOLD, Release.SUSPEND):
             return position
         target = self._overdue_target(now)
-        if self.release is Release.PROCESS:
+        first = position == self.stable_position and target > position
+        if self.release is Release.PROCESS and not first:
             target = max(target, self._eager_target())
         # No further than the next place where an input stops being stable, so that a job is
         # stable or tentative as a whole.
