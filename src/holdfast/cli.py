@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, InputError
+from holdfast.log.commands import add_log
 from holdfast.runtime.commands import add_commands
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(command=_demo)
     commands.add_parser("simulate", help="the protocols in a simulated world full of failures")
     add_commands(commands)
+    add_log(commands)
     return parser
 
 

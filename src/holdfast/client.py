@@ -96,6 +96,7 @@ class Client:
         timing: Timing | None = None,
         auto_commit: bool = True,
         standing: bool = False,
+        links: Links | None = None,
     ) -> None:
         """
         stream       the output to read.
@@ -104,6 +105,7 @@ class Client:
         next_id      the first stable tuple wanted: where an earlier life got to.
         auto_commit  acknowledge an event when the next one is taken; otherwise ``commit``.
         standing     keep a feed open at every producer: for outputs of hybrid fragments.
+        links        links to the producers that were cut before; whole if not given.
         """
         self.stream = stream
         self.name = name
@@ -120,7 +122,13 @@ class Client:
         self._driver = core.Client(settings)
         self._loop = Loop(name, self._driver, self._carry_out, self._fail)
         self._peers = Peers(
-            name, producers, security or Security(), self._post, self._problem, self._may_read
+            name,
+            producers,
+            security or Security(),
+            self._post,
+            self._problem,
+            self._may_read,
+            links=links,
         )
         self._loop.start()
 
@@ -194,6 +202,11 @@ class Client:
         """The process the stream comes from now."""
         feed = self._driver.consumer.upstreams[self.stream].main
         return None if feed is None else feed.peer
+
+    @property
+    def waiting(self) -> int:
+        """How many events have come and were not yet read."""
+        return self._events.qsize()
 
     @property
     def links(self) -> Links:

@@ -18,6 +18,7 @@ from holdfast.core.events import (
     LoggedStream,
     MessageArrived,
     SourceBatch,
+    SourceReached,
     Started,
     TimerFired,
 )
@@ -27,8 +28,10 @@ from tests.core.frames_for_tests import boundary, kinds, stable
 SETTINGS = EntrySettings("e", "s", ("c",), boundary_interval_us=100, retry_us=50)
 
 
-def started(logged: LoggedStream | None = None, now: int = 0) -> EntryPoint:
-    entry = EntryPoint(SETTINGS, logged)
+def started(
+    logged: LoggedStream | None = None, now: int = 0, settings: EntrySettings = SETTINGS
+) -> EntryPoint:
+    entry = EntryPoint(settings, logged)
     (append,) = appends(entry.handle(Started(), now))
     entry.handle(Appended(append.append), now + 1)
     entry.validate()
@@ -99,14 +102,32 @@ def test_ids_of_a_failed_append_are_offered_again() -> None:
 
 
 def test_the_boundary_of_a_failed_append_was_never_promised() -> None:
-    entry = started()
-    (append,) = appends(entry.handle(batch(0, 5, 6), 20))
+    entry = started(settings=replace(SETTINGS, own_time=True))
+    offered = replace(batch(0, 5, 6), reached=6)
+    (append,) = appends(entry.handle(offered, 20))
     entry.handle(AppendFailed(append.append, "full"), 21)
-    entry.settings = replace(entry.settings, disorder_us=60)
-    assert entry.handle(batch(0, 5, 6), 22) == []
+    assert entry.handle(offered, 22) == []
     (again,) = appends(entry.handle(TimerFired(), 71))
     assert kinds(again.frames[0][1]) == ["STABLE", "BOUNDARY"]
+    assert again.frames[0][1][1].header.stime_min == 6
     entry.validate()
+
+
+def test_a_source_with_its_own_time_says_how_far_it_is() -> None:
+    entry = started(settings=replace(SETTINGS, own_time=True))
+    (append,) = appends(entry.handle(replace(batch(0, 50, 60), reached=55), 1_000))
+    assert append.frames[0][1][1].header.stime_min == 55
+    entry.handle(Appended(append.append), 1_001)
+    assert entry.handle(SourceReached(70), 1_002) == []
+    (append,) = appends(entry.handle(TimerFired(), 1_100))
+    assert append.frames[0][1][0].header.stime_min == 70
+    entry.handle(Appended(append.append), 1_101)
+    (late,) = [
+        effect
+        for effect in entry.handle(replace(batch(2, 69), reached=70), 1_102)
+        if isinstance(effect, RefuseBatch)
+    ]
+    assert "stime 69 is below the boundary 70" in late.reason
 
 
 def test_a_restart_continues_after_the_last_whole_group() -> None:

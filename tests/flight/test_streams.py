@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pyarrow.flight as flight
 import pytest
 
 from holdfast.client import Boundary, Client, ClientError, Tuples, View, read_until
+from holdfast.core.events import Event, MessageArrived
+from holdfast.core.messages import FeedFrames, Subscribe
 from holdfast.flight import peers, security
 from holdfast.flight.security import Security, SecurityError
 from holdfast.log import DiskFull
@@ -150,6 +153,46 @@ def test_a_client_that_is_not_named_holds_nothing_back(tmp_path: Path) -> None:
                     pass
                 trimmed = node.entry.served.first_id
                 assert trimmed == 0 or name == "reader"
+
+
+def test_what_a_subscriber_lacks_is_taken_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "_PIECE_BYTES", 10_000)
+    with entry_point(tmp_path) as node:
+        with Producer("load", location(node), name="p", batch_tuples=100) as producer:
+            for first in range(0, 5_000, 100):
+                producer.send(numbers(first, 100))
+        taken: list[FeedFrames] = []
+        place = {"entry-load": location(node)}
+        reader = peers.Peers("reader", place, Security(), lambda event: _keep(taken, event))
+        reader.send("entry-load", Subscribe("load", 7, 0, 0))
+        deadline = time.monotonic() + 20.0
+        while sum(frame.header.count for each in taken for frame in each.frames) < 5_000:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        reader.close()
+    assert [message.seq for message in taken] == list(range(len(taken)))
+    assert len(taken) > 10
+
+
+def _keep(taken: list[FeedFrames], event: Event) -> None:
+    if isinstance(event, MessageArrived) and isinstance(event.message, FeedFrames):
+        taken.append(event.message)
+
+
+def test_trimmed_tuples_are_not_passed_over(tmp_path: Path) -> None:
+    with entry_point(tmp_path) as node:
+        with Producer("load", location(node), name="p") as producer:
+            producer.send(numbers(0, 10))
+        with Client("load", {"entry-load": location(node)}, name="reader") as client:
+            read_until(client, 10, 20.0)
+            while node.entry.served.first_id < 10:
+                client.read(0.1)
+        again = Client("load", {"entry-load": location(node)}, name="reader", next_id=3)
+        trimmed = "load from entry-load: trimmed below 10, asked for 3"
+        with again, pytest.raises(ClientError, match=trimmed):
+            again.read(10.0)
 
 
 # -- who is not let in ------------------------------------------------------------------

@@ -1,44 +1,28 @@
-"""A fragment's jobs on a real Spark standalone master and worker give the same bytes."""
+"""A deployment on a real Spark standalone master and worker gives the same bytes."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from holdfast.fragments import stream_schema_of
-from holdfast.frames import TIME
-from holdfast.network import Network
+from holdfast.deployment import load_deployment
+from holdfast.producer import Producer
 from holdfast.runtime.networks import load_network
-from holdfast.testing.undisturbed import undisturbed
+from holdfast.runtime.planning import plan_of, write_plan
+from holdfast.testing.deployed import expected_file, supervised, wait_for_lines
+from tests.processes.test_kill import EXAMPLE, readings
 
-ROOT = Path(__file__).parents[2]
-NETWORK = ROOT / "examples" / "deployment" / "network.py"
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
-
-
-def results(network: Network) -> pa.Table:
-    times = np.arange(0, 5_000_000, 1_000)
-    rows = {
-        "stime": pa.array(times).cast(TIME),
-        "tmax": pa.array(times).cast(TIME),
-        "number": np.arange(5_000),
-        "server": np.arange(5_000) % 4,
-        "cpu": np.sin(times),
-    }
-    load = pa.table(rows, schema=stream_schema_of(network.sources["load"]))
-    return undisturbed(network, {"load": load})["busy"].combine_chunks()
 
 
 @contextmanager
@@ -70,36 +54,44 @@ def wait_for_port(port: int) -> None:
             time.sleep(0.1)
 
 
-@pytest.mark.timeout(240)
-def test_a_cluster_gives_the_same_bytes(tmp_path: Path, spark: SparkSession) -> None:
+@contextmanager
+def cluster(directory: Path) -> Iterator[str]:
+    """A master and a worker; the master's URL."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    master = f"spark://127.0.0.1:{port}"
+    url = f"spark://127.0.0.1:{port}"
     deploy = "org.apache.spark.deploy"
     told = ["--host", "127.0.0.1", "--webui-port", "0"]
-    code = (
-        "import sys, pyarrow as pa; from pathlib import Path\n"
-        "from tests.processes.test_cluster import NETWORK, load_network, results\n"
-        "network = load_network(NETWORK, sys.argv[1], {'spark.executor.memory': '512m'})\n"
-        "assert network.spark.sparkContext.master == sys.argv[1]\n"
-        "found = results(network)\n"
-        "with pa.ipc.new_file(sys.argv[2], found.schema) as writer: writer.write_table(found)\n"
-    )
-    found = tmp_path / "found.arrow"
-    with running(tmp_path, f"{deploy}.master.Master", *told, "--port", str(port)):
+    room = ["-c", "2", "-m", "1g", "-d", str(directory / "work"), url]
+    (directory / "work").mkdir()
+    with running(directory, f"{deploy}.master.Master", *told, "--port", str(port)):
         wait_for_port(port)
-        (tmp_path / "work").mkdir()
-        room = ["-c", "2", "-m", "1g", "-d", str(tmp_path / "work"), master]
-        with running(tmp_path, f"{deploy}.worker.Worker", *told, *room):
-            subprocess.run(
-                [sys.executable, "-c", code, master, str(found)],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-                check=True,
-                timeout=180,
-                capture_output=True,
-            )
-    expected = results(load_network(NETWORK, "local[2]", {}))
-    with pa.OSFile(str(found)) as source:
-        assert pa.ipc.open_file(source).read_all().combine_chunks().equals(expected)
-    assert expected.num_rows == 12
+        with running(directory, f"{deploy}.worker.Worker", *told, *room):
+            yield url
+
+
+@pytest.mark.timeout(240)
+def test_a_deployment_on_a_cluster_gives_the_same_bytes(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    shutil.copy(EXAMPLE / "network.py", tmp_path / "network.py")
+    with cluster(tmp_path) as master:
+        text = (EXAMPLE / "deployment.toml").read_text()
+        text = text.replace("[sources.load]", "[sources.load]\nkeep = true")
+        config = '{ "spark.executor.memory" = "512m" }'
+        text += f'\n[spark]\nmaster = "{master}"\nconfig = {config}\n'
+        (tmp_path / "deployment.toml").write_text(text)
+        deployment = load_deployment(tmp_path / "deployment.toml")
+        network = load_network(deployment.network, "local[2]", {})
+        write_plan(deployment, plan_of(network))
+        with supervised(deployment) as supervisor:
+            with Producer.of(deployment.path, "load", name="test") as producer:
+                for first in range(0, 3_000, 1_000):
+                    producer.send(readings(first, 1_000))
+                    producer.flush()
+                    time.sleep(0.5)
+            expected = expected_file(network, deployment, "busy")
+            found = deployment.data / "busy.jsonl"
+            wait_for_lines(supervisor, found, expected.count("\n"), 120.0)
+        assert "Registered app" in (tmp_path / "Master.log").read_text()
+    assert found.read_text() == expected != ""

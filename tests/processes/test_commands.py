@@ -50,4 +50,4 @@ def test_ports_are_chosen_once(deployment: str) -> None:
     first = Addresses.choose(found)
     assert Addresses.choose(found) == first == Addresses.read(found)
     ports = [endpoint.port for endpoint in first.nodes.values()]
-    assert len(set(ports)) == len(ports) == 4
+    assert len(set(ports)) == len(ports) == 5

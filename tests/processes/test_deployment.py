@@ -51,6 +51,26 @@ standby = { checkpoint = "individual", persist = false, promote_after = "2 secon
 """
 
 
+ELSEWHERE = """
+network = "network.py"
+files = ["network.py"]
+
+[servers.east]
+listen = "10.0.0.2:4700"
+
+[sources.load]
+listen = "10.0.0.1"
+
+[fragments.main]
+replicas = ["10.0.0.1:4712", "east", "east:4713"]
+
+[clients.recorder]
+output = "busy"
+sink = "jsonl:busy.jsonl"
+listen = "east"
+"""
+
+
 def written(directory: Path, text: str) -> Deployment:
     (directory / "network.py").write_text("")
     (directory / "deployment.toml").write_text(text)
@@ -72,7 +92,7 @@ def test_a_deployment_is_read(tmp_path: Path) -> None:
         "small": ("tail-1",),
         "recorder": ("recorder",),
     }
-    assert set(found.endpoints) == {"entry-load", "main-1", "main-2", "tail-1"}
+    assert set(found.endpoints) == {"entry-load", "main-1", "main-2", "tail-1", "recorder"}
     assert found.data == tmp_path / "data"
 
 
@@ -133,3 +153,34 @@ def test_a_fragment_chooses_its_protection(tmp_path: Path) -> None:
 def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(DeploymentError, match=message):
         written(tmp_path, GOOD.replace(old, new))
+
+
+def test_servers_run_what_is_placed_on_them(tmp_path: Path) -> None:
+    found = written(tmp_path, ELSEWHERE)
+    assert found.hosted_by("east") == ("main-2", "main-3", "recorder")
+    assert found.hosted_by(None) == ("entry-load", "main-1")
+    main = found.endpoints["main-3"]
+    assert (main.host, main.port, main.server) == ("10.0.0.2", 4713, "east")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (':4700"', '"', "servers.east.listen: write it as host:port"),
+        ('listen = "10.0.0.1"', "", "entry-load: it listens on 127.0.0.1, where the servers"),
+        ('"east:4713"]', '"east:4713"]\ncolocate = "w"', "share a process, so one server"),
+        ("[clients.recorder]", "[clients.holdfast]", "the commands go by this name"),
+        ('["network.py"]', '["../x"]', "files: there is no file '../x' beside"),
+    ],
+)
+def test_what_is_wrong_with_servers_is_named(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    with pytest.raises(DeploymentError, match=message):
+        written(tmp_path, ELSEWHERE.replace(old, new))
+
+
+def test_the_example_of_two_machines_is_right() -> None:
+    example = Path(__file__).parents[2] / "examples" / "deployment" / "two-machines.toml"
+    found = load_deployment(example)
+    assert found.hosted_by("east") == ("main-2", "summary-2", "busy-2")

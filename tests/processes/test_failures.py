@@ -25,7 +25,7 @@ from holdfast.flight.security import Security
 from holdfast.fragments import fragment_network
 from holdfast.frames import TIME
 from holdfast.producer import Producer
-from holdfast.runtime.addresses import _free_port
+from holdfast.runtime.addresses import free_ports
 from holdfast.runtime.entry_node import EntryNode
 from holdfast.runtime.node import Place
 from holdfast.runtime.replica_node import ReplicaNode
@@ -54,10 +54,7 @@ class World:
         self._fragment = fragment_network(self.network, "main")
         self.replicas = REPLICAS[:replicas]
         names = [*(f"entry-{name}" for name in SOURCES), *self.replicas]
-        taken: list[object] = []
-        self.ports = {name: _free_port("127.0.0.1", taken) for name in names}  # type: ignore[arg-type]
-        for each in taken:
-            each.close()  # type: ignore[attr-defined]
+        self.ports = free_ports(dict.fromkeys(names, "127.0.0.1"), [])["nodes"]
         self.book = {name: f"grpc://127.0.0.1:{port}" for name, port in self.ports.items()}
         self.nodes: dict[str, EntryNode | ReplicaNode] = {}
         self._warm()

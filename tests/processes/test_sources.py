@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -12,9 +13,11 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from holdfast.connect.csv_source import read_csv
 from holdfast.connect.generator_source import rate
+from holdfast.connect.socket_source import read_socket
 from holdfast.connect.source import Source
 from holdfast.core.entry import EntrySettings
 from holdfast.flight.security import Security
+from holdfast.log import DiskFull
 from holdfast.operators import SourceOperator
 from holdfast.producer import Producer, ProducerError
 from holdfast.runtime.entry_node import EntryNode
@@ -32,7 +35,9 @@ def fail(error: BaseException) -> None:
     raise AssertionError("a node broke") from error
 
 
-def started(directory: Path, source: Source | None, interval_us: int = 20_000) -> EntryNode:
+def started(
+    directory: Path, source: Source | None, interval_us: int = 20_000, before: bool = True
+) -> EntryNode:
     node = EntryNode(
         EntrySettings("entry-load", "load", ("main-1",), boundary_interval_us=interval_us),
         LOAD,
@@ -43,7 +48,8 @@ def started(directory: Path, source: Source | None, interval_us: int = 20_000) -
         Place("127.0.0.1", 0, {}, Security()),
         fail,
     )
-    node.start()
+    if before:
+        node.start()
     return node
 
 
@@ -67,17 +73,64 @@ def test_a_file_is_read_on_where_it_stood(tmp_path: Path) -> None:
     node.stop()
     node = started(tmp_path / "entry", source)
     wait(lambda: node.status()["ended"] and node.entry.served.next_id == 899)
-    boundary = node.entry.served.boundary
-    wait(lambda: node.entry.served.boundary >= boundary)
+    # Nothing can be late any more, so windows close: the boundary goes on with the clock.
+    ended = time.time_ns() // 1000
+    wait(lambda: node.entry.served.boundary > ended)
     node.stop()
     logged = logged_tuples(tmp_path / "entry" / "streams" / "load")
     assert logged["value"].to_pylist() == [n for n in range(900) if n != 450]
     assert logged["stime"].to_pylist() == logged["at"].to_pylist()
     letters = (tmp_path / "entry" / "dead-letters.jsonl").read_text()
     assert '"never"' in letters
-    # The newest tuple time less the lateness, down to a bucket: a promise about the source's time.
-    newest = logged["stime"].cast("int64").to_numpy().max()
-    assert boundary == (newest - 1_000_000) // BUCKET_US * BUCKET_US
+    # Rows that come after that are too late, and neither lost nor in the way.
+    with file.open("a") as more:
+        more.write("2026-01-01T00:09:00.000000Z,900\n")
+    node = started(tmp_path / "entry", source)
+    wait(lambda: node.status()["ended"] and node.status()["dead_letters"] == 2)
+    assert node.entry.served.next_id == 899
+    node.stop()
+
+
+def test_a_source_promises_its_own_time_until_it_ends(tmp_path: Path) -> None:
+    hour_us = 3_600_000_000
+    now = time.time_ns() // 1000
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        node = started(tmp_path / "entry", read_socket("127.0.0.1", port, lateness="1 second"))
+        connection, _ = listening.accept()
+        with connection:
+            for later in (0, 10 * hour_us):
+                at = datetime.fromtimestamp((now + later) / 1e6, UTC).isoformat()
+                connection.sendall(f'{{"at": "{at}", "value": 1}}\n'.encode())
+                wait(lambda: node.entry.served.boundary > now + later - 2_000_000)  # noqa: B023
+            # The newest tuple time less the lateness, down to a bucket.
+            newest = (now + 10 * hour_us) // 1000 * 1000
+            assert abs(node.entry.served.boundary - (newest - 1_000_000)) <= BUCKET_US + 1_000
+    node.stop()
+
+
+def test_tuples_that_a_full_disk_held_up_are_not_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be written was promised to nobody."""
+    file = tmp_path / "load.csv"
+    stamps = [f"2026-01-01T00:00:{n // 10:02}.{n % 10}00000Z,{n}" for n in range(600)]
+    file.write_text("at,value\n" + "\n".join(stamps) + "\n")
+    node = started(tmp_path / "entry", read_csv(file, block_bytes=500), before=False)
+    works, failures = node.store.logs["load"].append, list[object]()
+
+    def full(frames: object) -> object:
+        if len(failures) < 5:
+            failures.append(frames)
+            raise DiskFull("no room")
+        return works(frames)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(node.store.logs["load"], "append", full)
+    node.start()
+    wait(lambda: node.status()["ended"] and node.entry.served.next_id == 600)
+    node.stop()
+    assert len(failures) == 5
+    assert node.status()["dead_letters"] == 0
 
 
 def test_a_rate_goes_on_with_the_next_number(tmp_path: Path) -> None:

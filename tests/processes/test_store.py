@@ -164,3 +164,13 @@ def test_a_ledger_that_is_not_the_log_s_is_refused(tmp_path: Path) -> None:
     ledger.close()
     with pytest.raises(StateError, match="the log beside it is at 12"):
         Ledger(path, 12)
+
+
+def test_a_log_that_was_cut_does_not_leave_a_hole(tmp_path: Path) -> None:
+    torn_log(tmp_path)
+    store = opened(tmp_path)
+    store.check_reaches({"s": 15}, tmp_path / "state")
+    cut = rf"{tmp_path / 's'}: the log ends before tuple 15, but the state in .* with tuple 16"
+    with pytest.raises(StateError, match=cut):
+        store.check_reaches({"s": 16}, tmp_path / "state")
+    store.close()

@@ -7,8 +7,9 @@ appended in groups; only when a group is on disk are its tuples published and ac
 that anyone has seen is therefore never given to another tuple, and none is skipped.
 
 Every group ends with a boundary, and when the source is silent a group is a boundary alone: a
-promise, also on disk, that no older tuple follows. The boundary is the present time less the
-disorder the source is allowed. A batch with an older tuple came too late and is refused.
+promise, also on disk, that no older tuple follows. The boundary is the present time; or, if tuples
+bring their own time, what their source promises with each batch. A batch with an older tuple came
+too late and is refused. What could not be written was promised to nobody.
 
 After a crash the log is cut after its last boundary: what follows it was never published.
 
@@ -39,6 +40,7 @@ from holdfast.core.events import (
     LoggedStream,
     MessageArrived,
     SourceBatch,
+    SourceReached,
     Started,
     TimerFired,
 )
@@ -73,13 +75,16 @@ TABLE: Mapping[tuple[Enum, Enum], Enum] = {
 
 @dataclass(frozen=True, slots=True)
 class EntrySettings:
-    """One entry point: its stream, who must acknowledge it, and its times."""
+    """One entry point: its stream, who must acknowledge it, and its times.
+
+    own_time  tuples bring their time; the source says how far it is.
+    """
 
     address: str
     stream: str
     consumers: tuple[str, ...]
     boundary_interval_us: int = 100_000
-    disorder_us: int = 0
+    own_time: bool = False
     retry_us: int = 100_000
 
 
@@ -96,6 +101,7 @@ class EntryPoint(Machine[EntryState, Trigger]):
         self.served = served
         self.provider = Provider({settings.stream: served}, lambda stream: StreamState.STABLE)
         self._promised = served.boundary
+        self._reached = served.boundary
         self._waiting: list[SourceBatch] = []
         self._waiting_id = served.next_id
         self._writing: Append | None = None
@@ -114,6 +120,8 @@ class EntryPoint(Machine[EntryState, Trigger]):
                 effects.append(TruncateLog(self.settings.stream, self.served.next_id))
             case SourceBatch():
                 effects += self._offered(event)
+            case SourceReached(stime):
+                self._reached = max(self._reached, stime)
             case MessageArrived(sender, message):
                 effects += self.provider.handle(sender, message, now)
             case Appended(append):
@@ -152,9 +160,9 @@ class EntryPoint(Machine[EntryState, Trigger]):
             return []
         self.move(Trigger.WRITE, now, f"{len(self._waiting)} batches")
         self._boundary_at = now + self.settings.boundary_interval_us
-        self._promised = max(self._promised, now - self.settings.disorder_us)
         frames = []
         for batch in self._waiting:
+            self._reached = max(self._reached, batch.reached)
             header = Header(
                 Kind.STABLE,
                 batch.first_id,
@@ -164,6 +172,7 @@ class EntryPoint(Machine[EntryState, Trigger]):
                 batch.stime_max,
             )
             frames.append(StreamFrame(header, batch.block))
+        self._promised = max(self._promised, self._reached if self.settings.own_time else now)
         stime = self._promised
         frames.append(StreamFrame(Header(Kind.BOUNDARY, self._waiting_id, 0, stime, stime, stime)))
         self._waiting = []
@@ -190,7 +199,7 @@ class EntryPoint(Machine[EntryState, Trigger]):
         self._writing = None
         self._waiting = []
         self._waiting_id = self.served.next_id
-        self._promised = self.served.boundary
+        self._promised = self._reached = self.served.boundary
         self._retry_at = now + self.settings.retry_us
         self.move(Trigger.FAILED, now, reason)
         return [RefuseBatch(self._waiting_id, reason)]

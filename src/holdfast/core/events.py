@@ -104,7 +104,8 @@ class AppendFailed:
 class SourceBatch:
     """A source hands its entry point tuples, and counts them: ``first_id`` came before.
 
-    The count is what makes handing them over again harmless.
+    The count is what makes handing them over again harmless. No tuple after them is older than
+    ``reached``, if tuples bring their own time.
     """
 
     first_id: int
@@ -112,6 +113,15 @@ class SourceBatch:
     stime_min: int
     stime_max: int
     block: object
+    reached: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReached:
+    """A source that brings its own time, and all of whose tuples were taken, promises that no
+    older one follows."""
+
+    stime: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,4 +169,5 @@ Event: TypeAlias = (
     | CheckpointFailed
     | LoadMeasured
     | StandardSetTimed
+    | SourceReached
 )

@@ -15,6 +15,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow.flight as flight
@@ -24,6 +25,7 @@ from holdfast.core.events import Event, FeedLost, MessageArrived, PeerUnreachabl
 from holdfast.core.messages import (
     CopyRequest,
     FeedFrames,
+    HeartbeatReply,
     HeartbeatRequest,
     Message,
     StreamFrame,
@@ -41,6 +43,8 @@ _LONGEST_PAUSE_SECONDS = 2.0
 # The end of a subscription that worked for so long is news and is told at once.
 _LASTED_SECONDS = 1.0
 _QUEUED = 1_000
+# A subscriber far behind is sent all it lacks as one message; it is taken in pieces.
+_PIECE_BYTES = 4 << 20
 _CHANNEL = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
@@ -206,9 +210,14 @@ class _Peer:
 
     def _ask(self, request: Question) -> None:
         results = self._call("heartbeat", request)
-        if results:
-            reply = decode_message(results[0].body.to_pybytes())
-            self._owner.post(MessageArrived(self._name, reply))
+        if not results:
+            return
+        reply = decode_message(results[0].body.to_pybytes())
+        if isinstance(reply, HeartbeatReply):
+            # A connection loses nothing unless it breaks, and says so then. That more was sent
+            # than came only means that it is on its way, or that we are slow to take it.
+            reply = replace(reply, feeds=tuple((feed, 0) for feed, _ in reply.feeds))
+        self._owner.post(MessageArrived(self._name, reply))
 
     def _call(self, action: str, message: Message) -> list[flight.Result]:
         options = self.options(CALL_SECONDS)
@@ -330,8 +339,12 @@ class _Reading:
         self._peer.lost(self._request.feed)
 
     def _read(self, reader: flight.FlightStreamReader) -> bool:
-        """Read to the end; False if the subscription was not granted."""
+        """Read to the end; False if the subscription was not granted.
+
+        Messages are counted as they are handed on: one may be handed on in pieces.
+        """
         frames: list[StreamFrame] = []
+        size = seq = 0
         while not self._cancelled:
             while not self._peer.may_read() and not self._cancelled:
                 time.sleep(0.01)
@@ -348,13 +361,13 @@ class _Reading:
             header = metadata["header"]
             block = Block(chunk.data) if header.kind.is_data else None
             if block is not None:
+                size += block.nbytes
                 self._peer.took(block)
             frames.append(StreamFrame(header, block))
-            if metadata["left"] == 0:
-                message = FeedFrames(int(metadata["feed"]), int(metadata["seq"]), tuple(frames))
-                self._peer.post_frames(message)
+            if metadata["left"] == 0 or size >= _PIECE_BYTES:
+                self._peer.post_frames(FeedFrames(self._request.feed, seq, tuple(frames)))
                 self._peer.went_well()
-                frames = []
+                frames, size, seq = [], 0, seq + 1
         return True
 
 

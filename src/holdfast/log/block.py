@@ -187,13 +187,10 @@ def split(
     offset: int,
     lsn: int | None,
     stop_lsn: int | None = None,
-    *,
-    check: bool = True,
 ) -> Split:
     """The blocks in ``buffer``, which was read at ``offset`` and must start with ``lsn``.
 
     Stops at ``stop_lsn``, where the writer may still be at work. ``lsn=None`` takes any.
-    Without ``check`` the checksums are not looked at.
     """
     view, size, at = memoryview(buffer).cast("B"), len(buffer), 0
     blocks: list[Block] = []
@@ -208,7 +205,7 @@ def split(
         if length > size - at:
             return Split(blocks, length, None)
         whole = buffer.slice(at + ALIGNMENT, length - ALIGNMENT)
-        if check and crc32c(bytes(view[at + 8 : at + ALIGNMENT]), crc32c(whole)) != crc:
+        if crc32c(bytes(view[at + 8 : at + ALIGNMENT]), crc32c(whole)) != crc:
             return Split(blocks, 0, "the checksum (CRC32C) does not match")
         block = _block(offset + at, length, rest, whole)
         if lsn is not None and block.lsn != lsn:

@@ -2,16 +2,19 @@
 
 A cursor's place is an lsn. For every piece it asks the store where that lsn is now, so a segment
 may be sealed, rewritten or trimmed while the cursor rests. It keeps one file open and, between
-calls, at most one piece in memory; it never holds the writer up.
+calls, at most one piece in memory and another on its way; it never holds the writer up.
 
-Every block is checked against its CRC each time it is read, with one exception: what this process
-wrote within the last half minute. Those bytes have not come from a disk, and at a busy live
-end with many readers the checks would cost more than the reading.
+Every block is checked against its CRC each time it is read, wherever it comes from.
+
+A reader that has much before it gets larger pieces, and while it is busy with one, the next is read
+by a thread that all cursors share. At the live end there is no next piece and no such thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -22,20 +25,30 @@ from holdfast.log.segment import Segment
 from holdfast.log.store import Place, Store
 
 CHUNK_BYTES = 1 << 20
+AHEAD_BYTES = 4 << 20
+
+_reading_ahead = ThreadPoolExecutor(1, thread_name_prefix="holdfast-log-ahead")
+
+
+class _Ahead(NamedTuple):
+    """A piece that is being read before it is asked for."""
+
+    offset: int
+    buffer: Future[pa.Buffer]
 
 
 class Cursor:
     """Reads blocks from an lsn on."""
 
-    def __init__(self, store: Store, lsn: int, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, store: Store, lsn: int) -> None:
         self.lsn = lsn
         self._store = store
-        self._chunk_bytes = chunk_bytes
-        self._read_bytes = chunk_bytes
+        self._read_bytes = CHUNK_BYTES
         self._segment: Segment | None = None
         self._offset = 0  # of the block at self.lsn, or of an index entry before it
         self._offset_lsn = 0
         self._fd = -1
+        self._ahead: _Ahead | None = None
 
     def next_blocks(self, stop_lsn: int) -> list[Block]:
         """The next few blocks below ``stop_lsn``, which must be published; empty at the end.
@@ -61,23 +74,43 @@ class Cursor:
     def _read(self, stop: int, stop_lsn: int) -> list[Block]:
         assert self._segment is not None
         size = min(self._read_bytes, stop - self._offset)
-        buffer = _read(self._store, self._segment, self._fd, size, self._offset)
-        check = not self._segment.is_fresh(self._offset)
-        at_lsn = self._offset_lsn
-        blocks, needed, problem = split(buffer, self._offset, at_lsn, stop_lsn, check=check)
+        buffer = self._piece(size)
+        blocks, needed, problem = split(buffer, self._offset, self._offset_lsn, stop_lsn)
         if needed > stop - self._offset - sum(block.length for block in blocks) or size <= 0:
             problem = f"the segment ends inside a block of {needed} bytes"
         if blocks:
             self._offset, self._offset_lsn = blocks[-1].end, blocks[-1].next_lsn
         elif problem is not None:
             raise DamagedLog(self._segment.path, self._offset, problem)
+        left = stop - self._offset
         if needed:
-            self._read_bytes = next_read_bytes(needed, self._chunk_bytes)
+            piece = AHEAD_BYTES if left > AHEAD_BYTES else CHUNK_BYTES
+            self._read_bytes = next_read_bytes(needed, piece)
+        if left >= CHUNK_BYTES:
+            self._read_ahead(min(self._read_bytes, left))
         wanted = [block for block in blocks if block.lsn >= self.lsn and block.kind != GAP]
         self.lsn = max(self.lsn, self._offset_lsn)
         return wanted
 
+    def _piece(self, size: int) -> pa.Buffer:
+        """The bytes at the cursor's place, read now unless they were read ahead."""
+        assert self._segment is not None
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and not ahead.buffer.cancel():
+            buffer = ahead.buffer.result()
+            if ahead.offset == self._offset and len(buffer) >= size:
+                return buffer
+        return _read(self._store, self._segment, self._fd, size, self._offset)
+
+    def _read_ahead(self, size: int) -> None:
+        assert self._segment is not None
+        place = (self._store, self._segment, self._fd, size, self._offset)
+        self._ahead = _Ahead(self._offset, _reading_ahead.submit(_read, *place))
+
     def close(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and not ahead.buffer.cancel():
+            ahead.buffer.exception()  # its file must stay open until it is done
         if self._fd >= 0:
             self._store.files.close(self._fd)
         self._fd, self._segment = -1, None

@@ -69,7 +69,7 @@ class DamagedLog(LogError):
             f"{path}: damaged at byte {offset}: {problem}. Everything before it is readable "
             f"(open the log with read_only=True). Put back a good copy of this file; or, where "
             f"every reader has acknowledged what this segment holds, trim past it; or cut the log "
-            f"here with holdfast.log.repair({str(path.parent)!r}), which keeps the rest aside. "
-            f"A replica then makes the lost frames again, with the same ids, from its inputs; an "
-            f"entry point cannot, so cut its log only if its tuples can be sent again."
+            f"here with holdfast log repair {path.parent}, which keeps the rest aside. A replica "
+            f"makes lost frames again, with the same ids, if its kept state is not newer than "
+            f"them; an entry point cannot, so cut its log only if its tuples can be sent again."
         )

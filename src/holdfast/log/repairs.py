@@ -36,7 +36,8 @@ def repair(directory: str | os.PathLike[str], *, files: Files | None = None) -> 
     """Cuts the log in ``directory`` at its first damage; None if it has none.
 
     Frames after the damage leave the log, acknowledged ones too. A replica makes them again, with
-    the same ids; the log of an entry point must not be cut unless its tuples can be sent again.
+    the same ids, if its kept state is not newer than them, and otherwise refuses to start; the
+    log of an entry point must not be cut unless its tuples can be sent again.
     """
     path, files = Path(directory), files or Files()
     lock_fd = files.lock(path / LOCK_NAME)

@@ -23,7 +23,6 @@ segments were trimmed still knows its place, and the schema of its tuples:
 from __future__ import annotations
 
 import struct
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +41,6 @@ INDEX_SUFFIX = ".idx"
 _HEADER = struct.Struct("<4sIII16sQQQQqqqII")
 _CRC_FROM = 8
 _LARGEST_HEADER = 1 << 26
-_FRESH_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +82,8 @@ class SegmentHeader:
 class Segment:
     """A segment as the log knows it; ``end`` and ``tail`` move while it is the last one.
 
-    indexed_to    how far its index file covers it.
-    is_named      whether its name and header are durable.
-    written_from  from here on this process wrote it, since ``written_since_s`` of the monotonic
-                  clock; None if it wrote nothing of it.
+    indexed_to  how far its index file covers it.
+    is_named    whether its name and header are durable.
     """
 
     path: Path
@@ -99,15 +95,6 @@ class Segment:
     tail: Tail
     indexed_to: int = 0
     is_named: bool = False
-    written_from: int | None = None
-    written_since_s: float = 0.0
-
-    def is_fresh(self, offset: int) -> bool:
-        """Whether what is at ``offset`` was written by this process moments ago, so that reading
-        it gives the very bytes that were written and not what a disk made of them."""
-        if self.written_from is None or offset < self.written_from:
-            return False
-        return time.monotonic() - self.written_since_s < _FRESH_S
 
     @property
     def first_lsn(self) -> int:

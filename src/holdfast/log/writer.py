@@ -8,7 +8,6 @@ file is cut off again; if even that fails, the file's end is unknown and the log
 from __future__ import annotations
 
 import errno
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -32,7 +31,6 @@ class Writer:
         self.segment = store.segments[-1]
         self.fd = self._files.open(self.segment.path, writable=True)
         self._reserved_to = self.segment.end
-        self._now_writing()
         self.sealed: list[tuple[Segment, int]] = []  # not synced yet; guarded by the store's lock
 
     def must_roll(self, size: int) -> bool:
@@ -59,13 +57,8 @@ class Writer:
             # In one step, so that a sync sees the sealed file either here or there.
             self.sealed.append((sealed, self.fd))
             self.segment, self.fd, self._reserved_to = segment, fd, segment.end
-            self._now_writing()
             store.add_segment(segment)
             store.tail = segment.tail
-
-    def _now_writing(self) -> None:
-        self.segment.written_from = self.segment.end
-        self.segment.written_since_s = time.monotonic()
 
     def write(self, blocks: Iterable[Placed]) -> None:
         """Writes blocks to the end of the last segment in one go; either all or none."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,14 @@ from holdfast.deployment import Deployment, Endpoint
 from holdfast.errors import HoldfastError
 from holdfast.flight.security import Security
 from holdfast.runtime.durable import write_whole
+
+# Metrics carry no tuples and need no token, so they stay on their machine.
+_METRICS_HOST = "127.0.0.1"
+
+# {"nodes": {node: port}, "metrics": {process: port}}
+Ports = Mapping[str, Mapping[str, int]]
+# (server, nodes, processes) -> ports
+Ask = Callable[[str, list[str], list[str]], Ports]
 
 
 @dataclass(frozen=True)
@@ -23,32 +32,33 @@ class Addresses:
     metrics_ports: Mapping[str, int]
 
     @classmethod
-    def choose(cls, deployment: Deployment) -> Addresses:
-        """The addresses of an earlier start where they fit, else free ports; kept on disk."""
-        path = _path(deployment)
-        known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-        before: dict[str, Any] = known.get("nodes", {})
-        taken: list[socket.socket] = []
-        nodes = {}
-        for name, endpoint in deployment.endpoints.items():
-            host, port = endpoint.host, endpoint.port
-            if port == 0 and before.get(name, [None])[0] == host:
-                port = int(before[name][1])
-            nodes[name] = Endpoint(host, port or _free_port(host, taken))
-        metrics = {
-            name: int(known.get("metrics", {}).get(name, 0)) or _free_port("127.0.0.1", taken)
-            for name in deployment.processes
-        }
-        for each in taken:
-            each.close()
-        found = cls(nodes, metrics)
-        deployment.data.mkdir(parents=True, exist_ok=True)
+    def choose(cls, deployment: Deployment, ask: Ask | None = None) -> Addresses:
+        """The addresses of an earlier start where they fit, else free ports; kept on disk.
+
+        ``ask`` finds ports on a server; a server whose ports are known is not asked.
+        """
+        nodes, metrics = _known(deployment)
+        for server in (None, *deployment.servers):
+            lacking = [
+                name for name, each in nodes.items() if each.server == server and not each.port
+            ]
+            processes = [each for each in deployment.hosted_by(server) if not metrics[each]]
+            if not lacking and not processes:
+                continue
+            if server is None:
+                ports: Ports = free_ports({name: nodes[name].host for name in lacking}, processes)
+            else:
+                assert ask is not None
+                ports = ask(server, lacking, processes)
+            nodes |= {name: replace(nodes[name], port=ports["nodes"][name]) for name in lacking}
+            metrics |= {name: ports["metrics"][name] for name in processes}
         text = {
             "nodes": {name: [each.host, each.port] for name, each in nodes.items()},
-            "metrics": metrics,
+            "metrics": {name: [deployment.server_of(name), port] for name, port in metrics.items()},
         }
-        write_whole(path, json.dumps(text, indent=1).encode())
-        return found
+        deployment.data.mkdir(parents=True, exist_ok=True)
+        write_whole(_path(deployment), json.dumps(text, indent=1).encode())
+        return cls.read(deployment)
 
     @classmethod
     def read(cls, deployment: Deployment) -> Addresses:
@@ -62,15 +72,15 @@ class Addresses:
             ) from None
         return cls(
             {name: Endpoint(host, port) for name, (host, port) in found["nodes"].items()},
-            found["metrics"],
+            {name: port for name, (_, port) in found["metrics"].items()},
         )
 
     def of(self, node: str) -> Endpoint:
         return self.nodes[node]
 
     def metrics(self, process: str) -> tuple[str, int]:
-        """Metrics carry no tuples and need no token, so they stay on this machine."""
-        return "127.0.0.1", self.metrics_ports[process]
+        """Where a process serves its metrics, on its own machine."""
+        return _METRICS_HOST, self.metrics_ports[process]
 
     def book(self, security: Security) -> dict[str, str]:
         """The Flight location of every node."""
@@ -84,9 +94,32 @@ def _path(deployment: Deployment) -> Path:
     return deployment.data / "addresses.json"
 
 
-def _free_port(host: str, taken: list[socket.socket]) -> int:
-    """A port nobody listens on; kept open until all are chosen."""
-    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    made.bind((host, 0))
-    taken.append(made)
-    return int(made.getsockname()[1])
+def _known(deployment: Deployment) -> tuple[dict[str, Endpoint], dict[str, int]]:
+    """What is given or was chosen before, port 0 for the rest: of nodes and of metrics."""
+    path = _path(deployment)
+    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    before: dict[str, Any] = known.get("nodes", {})
+    nodes, metrics = dict(deployment.endpoints), {}
+    for name, endpoint in nodes.items():
+        if endpoint.port == 0 and before.get(name, [None])[0] == endpoint.host:
+            nodes[name] = replace(endpoint, port=int(before[name][1]))
+    for process in deployment.processes:
+        server, port = known.get("metrics", {}).get(process, [None, 0])
+        metrics[process] = int(port) if server == deployment.server_of(process) else 0
+    return nodes, metrics
+
+
+def free_ports(hosts: Mapping[str, str], processes: list[str]) -> dict[str, dict[str, int]]:
+    """Ports nobody listens on, for nodes on their hosts and for metrics; they all differ."""
+    wanted = [
+        *(("nodes", name, host) for name, host in hosts.items()),
+        *(("metrics", name, _METRICS_HOST) for name in processes),
+    ]
+    found: dict[str, dict[str, int]] = {"nodes": {}, "metrics": {}}
+    with contextlib.ExitStack() as taken:
+        for what, name, host in wanted:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            made = taken.enter_context(socket.socket(family))
+            made.bind((host, 0))
+            found[what][name] = int(made.getsockname()[1])
+    return found

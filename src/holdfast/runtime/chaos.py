@@ -1,9 +1,10 @@
-"""Failures on purpose, for tests, demos and the curious: links between nodes of a deployment.
+"""Failures on purpose, for tests, demos and the curious, in a deployment that runs.
 
     cut(deployment, "main-1", "entry-load")              # both directions
     cut(deployment, "main-1", "main-2", one_way=True)    # what main-1 sends is lost
     heal(deployment, "main-1", "main-2")
     heal(deployment)                                     # every link
+    disturb(deployment, Disturbance(10.0, "main-1", share=0.1))
 
 Nodes are told over Flight, as ``holdfast`` itself, a name that is never cut. A link is cut at
 each of its ends that runs now; one is enough. Whoever is not a node, such as a producer, has no
@@ -12,7 +13,11 @@ end of its own: its name stands for the other end of a node's link.
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import time
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow.flight as flight
@@ -21,6 +26,9 @@ from holdfast.deployment import Deployment
 from holdfast.errors import HoldfastError
 from holdfast.flight.peers import call, explain
 from holdfast.runtime.addresses import Addresses
+from holdfast.runtime.disturbances import Disturbance, carry_out
+from holdfast.runtime.remote import RemoteServer
+from holdfast.runtime.supervisor import SupervisorError, send_signal
 
 
 class ChaosError(HoldfastError):
@@ -65,6 +73,33 @@ def partition(deployment: Deployment, one: Iterable[str], other: Iterable[str]) 
     for source in one:
         for target in others:
             cut(deployment, source, target)
+
+
+def disturb(deployment: Deployment, disturbance: Disturbance, *, server: str | None = None) -> None:
+    """Slow a process down, or load this machine or that of a server; returns when it is over."""
+    process = disturbance.process
+    if process is not None:
+        if process not in deployment.processes:
+            raise ChaosError(
+                f"there is no process {process!r}; there are {sorted(deployment.processes)}"
+            )
+        server = deployment.server_of(process)
+    elif server is not None and server not in deployment.servers:
+        raise ChaosError(f"there is no server {server!r}; there are {sorted(deployment.servers)}")
+    if server is not None:
+        RemoteServer(deployment, server).disturb(asdict(disturbance))
+        time.sleep(disturbance.seconds)
+        return
+
+    if process is not None:
+        send_signal(deployment, process, signal.SIGCONT)  # says so if it does not run
+
+    def to_process(number: signal.Signals) -> None:
+        assert process is not None
+        with contextlib.suppress(SupervisorError):  # it may be starting again
+            send_signal(deployment, process, number)
+
+    carry_out(disturbance, to_process)
 
 
 def _tell_ends(

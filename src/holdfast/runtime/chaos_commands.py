@@ -30,6 +30,23 @@ def add_chaos(chaos: argparse.ArgumentParser) -> None:
     heal = _failure(failures, "heal", "heal a link, all links of a node, or every link", _heal)
     heal.add_argument("source", metavar="NODE", nargs="?")
     heal.add_argument("target", metavar="NODE", nargs="?")
+    slow = _failure(failures, "slow", "leave a process only a share of its time", _slow)
+    slow.add_argument("process")
+    slow.add_argument("--share", type=float, default=0.1, help="of its time (default: 0.1)")
+    slow.add_argument("--seconds", type=float, default=10.0, help="how long (default: 10)")
+    slow.set_defaults(fraction=1.0, period=1.0, arrivals="regular", burners=None, seed=None)
+    load = _failure(failures, "load", "load the CPUs, or starve one process, in bursts", _load)
+    load.add_argument("process", nargs="?", help="starve this one (default: load the machine)")
+    load.add_argument("--server", help="load the machine of this server (default: this one)")
+    load.add_argument("--seconds", type=float, default=10.0, help="how long (default: 10)")
+    load.add_argument("--fraction", type=float, default=0.5, help="of time (default: 0.5)")
+    load.add_argument(
+        "--period", type=float, default=1.0, metavar="SECONDS", help="of bursts (default: 1)"
+    )
+    load.add_argument("--arrivals", choices=["regular", "poisson"], default="regular")
+    load.add_argument("--burners", type=int, help="processes that burn (default: one a CPU)")
+    load.add_argument("--share", type=float, default=0.0, help="left to the process (default: 0)")
+    load.add_argument("--seed", type=int, help="of the arrivals")
 
 
 def _failure(
@@ -77,3 +94,29 @@ def _heal(options: argparse.Namespace) -> int:
     if silent:
         print(f"{', '.join(silent)} did not answer; heal again when they are up")
     return 1 if silent else 0
+
+
+def _slow(options: argparse.Namespace) -> int:
+    options.server = None
+    return _load(options)
+
+
+def _load(options: argparse.Namespace) -> int:
+    from holdfast.deployment import load_deployment
+    from holdfast.runtime.chaos import disturb
+    from holdfast.runtime.disturbances import Disturbance
+
+    disturbance = Disturbance(
+        options.seconds,
+        options.process,
+        options.share,
+        options.fraction,
+        options.period,
+        options.arrivals,
+        options.burners,
+        options.seed,
+    )
+    what = options.process or (f"server {options.server}" if options.server else "this machine")
+    print(f"disturbing {what} for {options.seconds:g} s", flush=True)
+    disturb(load_deployment(options.deployment), disturbance, server=options.server)
+    return 0

@@ -10,21 +10,26 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.flight as flight
 
-from holdfast.client import Client, Tuples
+from holdfast.client import Boundary, Client, Tuples, Undo
 from holdfast.connect.sink import Sink
+from holdfast.core.messages import Message
 from holdfast.core.settings import Timing
-from holdfast.flight.security import Security
+from holdfast.flight.server import PutBatch, StreamServer
 from holdfast.frames import SEQ, STIME
 from holdfast.runtime.durable import write_whole
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.links import kept_links, links_control
 from holdfast.runtime.metrics import NodeMetrics
+from holdfast.runtime.node import Place
 
 FLUSH_SECONDS = 0.5
 
@@ -40,12 +45,14 @@ class ClientNode:
         sink: Sink,
         directory: Path,
         producers: Mapping[str, str],
-        security: Security,
+        place: Place,
         timing: Timing,
         on_fatal: Callable[[BaseException], None],
         standing: bool = False,
     ) -> None:
         self.name = name
+        self.place = place
+        self.schemas: Mapping[str, pa.Schema] = {}
         self.journal = Journal(name)
         self.metrics = NodeMetrics(name, "client")
         self._path = directory / "position.json"
@@ -62,19 +69,34 @@ class ClientNode:
             producers,
             name=name,
             next_id=int(saved["next_id"]),
-            security=security,
+            security=place.security,
             timing=timing,
             auto_commit=False,
             standing=standing,
+            links=kept_links(directory),
         )
+        self._boundary = 0
+        self._tentative = False
+        self._started = time.monotonic()
+        self.server: StreamServer | None = None
         self._thread = threading.Thread(target=self._run, name=f"{name} sink", daemon=True)
 
     def start(self) -> None:
+        controls = {
+            "status": lambda options: self.status(),
+            "links": links_control(self._client.links),
+        }
+        place = self.place
+        self.server = StreamServer(
+            self, place.host, place.port, place.security, controls, self._client.links
+        )
         self._thread.start()
         self.journal.write("started", next_id=self._client.next_id)
 
     def stop(self) -> None:
         self._stopping.set()
+        if self.server is not None:
+            self.server.close()
         self._thread.join(10.0)
         self._client.close()
         self._writer.close()
@@ -89,6 +111,8 @@ class ClientNode:
                     self._writer.write(self._numbered(event))
                     self.metrics.tuples_in.inc(event.table.num_rows)
                     dirty = True
+                elif event is not None:
+                    self._noted(event)
                 if dirty and time.monotonic() - flushed >= FLUSH_SECONDS:
                     self._flush()
                     flushed, dirty = time.monotonic(), False
@@ -96,6 +120,42 @@ class ClientNode:
                 self._flush()
         except BaseException as error:
             self._on_fatal(error)
+
+    def _noted(self, event: Tuples | Undo | Boundary) -> None:
+        """Sinks take stable tuples only; the rest is for whoever asks for the status."""
+        match event:
+            case Boundary(stime):
+                self._boundary = stime
+                self.metrics.boundary.set(stime / 1e6)
+            case Tuples():
+                self._tentative = True
+            case Undo():
+                self._tentative = False
+
+    def status(self) -> dict[str, Any]:
+        """What ``holdfast status`` shows."""
+        return {
+            "name": self.name,
+            "kind": "client",
+            "uptime_s": round(time.monotonic() - self._started, 1),
+            "state": "tentative" if self._tentative else "stable",
+            "from": self._client.following,
+            "next_id": self._client.next_id,
+            "committed": self._client.committed,
+            "boundary": self._boundary,
+            "waiting": self._client.waiting,
+            "cut": self._client.links.listed(),
+        }
+
+    # -- its server has nothing but control ---------------------------------------------
+
+    def receive(self, sender: str, message: Message) -> Future[Message]:
+        raise flight.FlightServerError(f"{self.name} is a client and serves no stream")
+
+    def put(
+        self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
+    ) -> None:
+        raise flight.FlightServerError(f"{self.name} is a client and takes no tuples")
 
     def _flush(self) -> None:
         # 1: the sink

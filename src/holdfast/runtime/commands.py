@@ -1,4 +1,4 @@
-"""The commands for deployments: up, status, top, logs, down, chaos."""
+"""The commands for deployments: up, status, top, logs, down, server, chaos."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from rich.console import Console
 from rich.table import Table
 
 from holdfast.runtime.chaos_commands import add_chaos
+from holdfast.runtime.server_command import add_server
 
 if TYPE_CHECKING:
     from holdfast.deployment import Deployment
+
+# What fits into a row of the table.
+_LONGEST_SAID = 60
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
@@ -30,6 +34,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     logs.add_argument("-n", type=int, default=20, metavar="LINES", help="last lines of each")
     logs.add_argument("--follow", action="store_true", help="go on as they write")
     _command(commands, "down", "stop a deployment", _down)
+    add_server(commands)
     add_chaos(_command(commands, "chaos", "make a part of a deployment fail", None))
 
 
@@ -70,7 +75,10 @@ def _status(options: argparse.Namespace) -> int:
     from holdfast.runtime.supervisor import supervisor_pid
 
     deployment = load_deployment(options.deployment)
-    Console().print(_table(deployment))
+    notes: dict[str, str] = {}
+    Console().print(_table(deployment, notes))
+    for name, note in notes.items():
+        print(f"{name}: {note}")
     running = supervisor_pid(deployment)
     print(f"supervised by process {running}" if running else "not supervised: run holdfast up")
     return 0 if running else 1
@@ -90,31 +98,40 @@ def _top(options: argparse.Namespace) -> int:
     return 0
 
 
-def _table(deployment: Deployment) -> Table:
-    """One row for each node: what its process and what it itself says."""
+def _table(deployment: Deployment, notes: dict[str, str] | None = None) -> Table:
+    """One row for each node: what its process and what it itself says.
+
+    What is too long for a row goes to ``notes``, if given.
+    """
     from holdfast.runtime.supervisor import node_status, read_state
 
     state = read_state(deployment)
     nodes = node_status(deployment, list(deployment.endpoints))
     table = Table(box=None, header_style="dim")
     for column in ("node", "process", "pid", "restarts", "state", "boundary", "tuples", "says"):
-        table.add_column(column)
+        table.add_column(column, no_wrap=column != "says")
     for process, names in deployment.processes.items():
+        server = deployment.server_of(process)
+        place = process if server is None else f"{process}@{server}"
+        found = state.get(process, {})
         for name in names:
             node = nodes.get(name, {})
+            says = _says(found, node)
+            if notes is not None and len(says) > _LONGEST_SAID:
+                notes[name] = says
+                says = "see below"
             boundary = node.get("boundary", 0)
             behind = f"{time.time() - boundary / 1e6:.1f} s ago" if boundary else "–"
             tuples = node.get("next_id", sum(node.get("outputs", {}).values()))
-            pid = state.get(process, {}).get("pid")
             table.add_row(
                 name,
-                process,
-                str(pid or "–"),
-                str(state.get(process, {}).get("restarts", 0)),
+                place,
+                str(found.get("pid") or "–"),
+                str(found.get("restarts", 0)),
                 _state(node),
                 behind,
                 f"{tuples:,}" if node and "error" not in node else "–",
-                str(node.get("error", node.get("why", ""))),
+                says,
             )
     return table
 
@@ -128,41 +145,73 @@ def _state(node: dict[str, Any]) -> str:
     return f"{part}, {state}" if node["awake"] else part
 
 
+def _says(process: dict[str, Any], node: dict[str, Any]) -> str:
+    """What is wrong with a node, or done to it."""
+    if "error" in node or "error" in process:
+        return str(process.get("error") or process.get("problem") or node["error"])
+    if node.get("refused"):
+        return "; ".join(node["refused"].values())
+    cut = node.get("cut", {})
+    both = sorted({*cut.get("incoming", ()), *cut.get("outgoing", ())})
+    return f"cut from {', '.join(both)}" if both else str(node.get("why", ""))
+
+
 def _logs(options: argparse.Namespace) -> int:
     from holdfast.deployment import load_deployment
+    from holdfast.errors import InputError
 
     deployment = load_deployment(options.deployment)
     names = [options.process] if options.process else sorted(deployment.processes)
-    files = []
+    if names[0] not in deployment.processes:
+        raise InputError(f"there is no process {names[0]!r}; there are {[*deployment.processes]}")
+    offsets: dict[str, int] = {}
     for name in names:
-        path = deployment.data / "logs" / f"{name}.log"
-        if path.exists():
-            file = path.open(errors="replace")
-            sys.stdout.writelines(file.readlines()[-options.n :])
-            files.append(file)
-        else:
+        lines, offsets[name] = _log_lines(deployment, name, None, options.n)
+        sys.stdout.writelines(lines)
+        if not offsets[name]:
             print(f"{name} has written nothing yet", file=sys.stderr)
     while options.follow:
-        for file in files:
-            sys.stdout.writelines(file.readlines())
+        for name in names:
+            lines, offsets[name] = _log_lines(deployment, name, offsets[name], 0)
+            sys.stdout.writelines(lines)
         sys.stdout.flush()
         time.sleep(0.2)
     return 0
 
 
+def _log_lines(
+    deployment: Deployment, process: str, offset: int | None, count: int
+) -> tuple[list[str], int]:
+    """The last lines of a process, or those after ``offset``; and where they end."""
+    from holdfast.runtime.children import last_lines, lines_after, log_path
+    from holdfast.runtime.remote import RemoteServer
+
+    server = deployment.server_of(process)
+    if server is not None:
+        return RemoteServer(deployment, server).logs(process, offset, count)
+    path = log_path(deployment, process)
+    return last_lines(path, count) if offset is None else lines_after(path, offset)
+
+
 def _down(options: argparse.Namespace) -> int:
     from holdfast.deployment import load_deployment
+    from holdfast.runtime.remote import RemoteServer
     from holdfast.runtime.supervisor import SupervisorError, supervisor_pid
 
     deployment = load_deployment(options.deployment)
     pid = supervisor_pid(deployment)
-    if pid is None:
+    if pid is None and not deployment.servers:
         raise SupervisorError(f"{deployment.name} is not running here")
-    os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + 30.0
-    while supervisor_pid(deployment) is not None:
-        if time.monotonic() > deadline:
-            raise SupervisorError(f"process {pid} did not stop within 30 s")
-        time.sleep(0.1)
+    if pid is None:
+        # What runs on servers outlives whoever started it.
+        for name in deployment.servers:
+            RemoteServer(deployment, name).stop()
+    else:
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + 60.0
+        while supervisor_pid(deployment) is not None:
+            if time.monotonic() > deadline:
+                raise SupervisorError(f"process {pid} did not stop within 60 s")
+            time.sleep(0.1)
     print(f"{deployment.name} is stopped")
     return 0

@@ -5,9 +5,10 @@
 Tuple ids are given when tuples are offered and stand once they are in the log. If the disk
 fails, the same tuples are offered again under the same ids until it works.
 
-The boundary of a source whose tuples bring their own time is the newest time seen, less the
-lateness it allows. Otherwise tuples take the time they are handed to the driver, and the
-boundary is the present.
+Tuples take the time they are handed to the driver, and the boundary is the present. The boundary
+of a source whose tuples bring their own time is the newest time seen, less the lateness it allows.
+When such a source has ended, nothing of it can be late any more and its boundary, too, is the
+present: windows over what it sent close, and it holds up nobody.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from holdfast.blocks import Block
 from holdfast.connect.source import Source
 from holdfast.core.effects import AcceptTuples, Append, Effect, RefuseBatch, TrimLog
 from holdfast.core.entry import EntryPoint, EntrySettings
-from holdfast.core.events import Event, SourceBatch
+from holdfast.core.events import Event, SourceBatch, SourceReached
 from holdfast.errors import HoldfastError
 from holdfast.flight.server import Control, PutBatch
 from holdfast.frames import SEQ
@@ -74,6 +75,7 @@ class EntryNode(Node):
         served = pa.schema([field for field in schema if field.name != SEQ.name])
         consumers = {stream: settings.consumers}
         super().__init__(settings.address, place, {stream: served}, consumers, directory, on_fatal)
+        settings = replace(settings, own_time=operator.stime is not None)
         self.stream = stream
         self._source = source
         self._keep = keep
@@ -96,7 +98,7 @@ class EntryNode(Node):
             self._ledger.standing.save,
             self._hand_over,
         )
-        self._boundary = self._intake.boundary
+        self._intake.forbid_before(self.entry.served.boundary)
         self._pending: OrderedDict[int, Offer] = OrderedDict()
         self._pending_bytes = 0
         self._room = threading.Condition()
@@ -105,7 +107,7 @@ class EntryNode(Node):
         self._producers = threading.Lock()
         # (producer, sequence) -> the offer that is not yet durable
         self._under_way: dict[tuple[str, int], Offer] = {}
-        self.loop = self.make_loop(_Timed(self))
+        self.loop = self.make_loop(_Watched(self))
         self._reader = threading.Thread(target=self._read, name=f"{stream} source", daemon=True)
 
     def start(self) -> None:
@@ -147,10 +149,10 @@ class EntryNode(Node):
 
     def _offer(self, offer: Offer) -> None:
         if offer.line.count == 0:  # nothing of it became a tuple
-            if not self._retrying:
-                self._boundary = max(self._boundary, offer.boundary)
             self._free(offer.batch.nbytes)
             offer.durable.set_result(offer.end_id)
+            if not self._pending:
+                self.loop.handle(SourceReached(offer.boundary))
             return
         self._pending[offer.first_id] = offer
         self.metrics.tuples_in.inc(offer.line.count)
@@ -159,6 +161,8 @@ class EntryNode(Node):
 
     def _give(self, offer: Offer) -> None:
         if self._intake.takes_arrival_time:
+            # A boundary that is due promises the present: it must not come after the stamp.
+            self.loop.fire_due()
             now = max(self.loop.now(), self.entry.served.boundary)
             offer = self._pending[offer.first_id] = offer.stamped(now)
         self.loop.handle(
@@ -168,6 +172,7 @@ class EntryNode(Node):
                 offer.stime_min,
                 offer.stime_max,
                 Block(offer.batch),
+                offer.boundary,
             )
         )
 
@@ -188,8 +193,6 @@ class EntryNode(Node):
             case TrimLog() if self._keep:
                 pass
             case RefuseBatch(_, reason):
-                # What is offered again is older than what its own boundary would promise.
-                self._boundary = self.entry.served.boundary
                 if not self._retrying:
                     self.journal.write("offering again", level="warning", reason=reason)
                     self._retrying = True
@@ -229,8 +232,17 @@ class EntryNode(Node):
                     time.sleep(_IDLE_SECONDS)
             if self._intake.ended:
                 self.journal.write("source ended", tuples=self._intake.next_id)
+                self.loop.call(self._go_on_with_the_clock)
         except HoldfastError as error:
             self.journal.write("source failed", level="error", problem=str(error))
+
+    def _go_on_with_the_clock(self) -> None:
+        """The source has ended; once all of it is taken, time goes on without it."""
+        if not self._intake.takes_arrival_time:
+            if not self._pending:
+                self.loop.handle(SourceReached(self.loop.now()))
+            interval_us = self.entry.settings.boundary_interval_us
+            self.loop.call_later(interval_us, self._go_on_with_the_clock)
 
     # -- producers ----------------------------------------------------------------------
 
@@ -304,20 +316,15 @@ class EntryNode(Node):
             return offer.durable
 
 
-class _Timed:
-    """The entry point's driver with the source's own idea of how late tuples may be."""
+class _Watched:
+    """The entry point's driver, with a look at what comes of it."""
 
     def __init__(self, node: EntryNode) -> None:
         self._node = node
 
     def handle(self, event: Event, now: int) -> list[Effect]:
-        node, entry = self._node, self._node.entry
-        if isinstance(event, SourceBatch) and event.first_id in node._pending:
-            # Not before: a timer may come first, and must not promise what this batch breaks.
-            node._boundary = max(node._boundary, node._pending[event.first_id].boundary)
-        if not node._intake.takes_arrival_time:
-            entry.settings = replace(entry.settings, disorder_us=now - node._boundary)
+        entry, metrics = self._node.entry, self._node.metrics
         effects = entry.handle(event, now)
-        node.metrics.in_state(entry.state.value)
-        node.metrics.boundary.set(max(0, entry.served.boundary) / 1e6)
+        metrics.in_state(entry.state.value)
+        metrics.boundary.set(max(0, entry.served.boundary) / 1e6)
         return effects

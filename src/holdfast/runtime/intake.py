@@ -114,7 +114,6 @@ class Intake:
         self._hand_over = hand_over
         self._lock = threading.Lock()
         self.takes_arrival_time = self._inlet.takes_arrival_time
-        self.boundary = self._inlet.own_boundary
 
     @property
     def next_id(self) -> int:
@@ -127,6 +126,11 @@ class Intake:
     @property
     def ended(self) -> bool:
         return self._inlet.ended
+
+    def forbid_before(self, boundary: int) -> None:
+        """Tuples older than what was promised are too late: dead letters."""
+        if not self.takes_arrival_time:
+            self._inlet.forbid_before(boundary)
 
     def push(self, table: pa.Table, producer: str, sequence: int, tuples: int) -> Offer:
         """Tuples from a producer."""

@@ -92,12 +92,18 @@ class Loop:
         A timer that is due comes first: a driver may set another in its place only after it
         has had its time.
         """
+        if isinstance(event, TimerFired):
+            self._timer_at = None
+        else:
+            self.fire_due()
+        self._drive(event, answer, self.now())
+
+    def fire_due(self) -> None:
+        """Let the driver have its timer if it is due; only in the loop's thread."""
         now = self.now()
         if self._timer_at is not None and self._timer_at <= now:
             self._timer_at = None
-            if not isinstance(event, TimerFired):
-                self._drive(TimerFired(), None, now)
-        self._drive(event, answer, now)
+            self._drive(TimerFired(), None, now)
 
     def _drive(self, event: Event, answer: Answer | None, now: int) -> None:
         self.answer = answer

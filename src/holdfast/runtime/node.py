@@ -91,6 +91,8 @@ class Node:
         self.links = kept_links(directory)
         self._started = time.monotonic()
         self._state = ""
+        # Why producers refuse a stream, by their name.
+        self._refusals: dict[str, str] = {}
         self.peers = Peers(
             name,
             place.book,
@@ -158,6 +160,7 @@ class Node:
             "feeds": len(self.server.feeds) if self.server is not None else 0,
             "log_bytes": sum(self.store.sizes.values()),
             "cut": self.links.listed(),
+            "refused": dict(self._refusals),
         }
 
     # -- what comes in ------------------------------------------------------------------
@@ -215,13 +218,30 @@ class Node:
                 self.peers.send(to, message)
 
     def _post(self, event: Event) -> None:
-        if isinstance(event, MessageArrived) and isinstance(event.message, SubscribeRefused):
-            self.journal.write(
-                "refused", level="warning", peer=event.sender, reason=event.message.reason
-            )
+        if isinstance(event, MessageArrived):
+            self._note_refusal(event.sender, event.message)
         elif isinstance(event, AppendFailed):
             self.journal.write("append failed", level="error", reason=event.reason)
         self.loop.post(event)
+
+    def _note_refusal(self, peer: str, message: Message) -> None:
+        """A producer that has trimmed what is needed here will refuse it for ever: say so."""
+        if isinstance(message, FeedFrames):
+            self._refusals.pop(peer, None)
+        if not isinstance(message, SubscribeRefused):
+            return
+        reason = message.reason
+        if reason.startswith("trimmed"):
+            reason = (
+                f"{peer} has {reason}: this node lacks tuples that it once acknowledged, so its "
+                f"directory is lost or too old. Put back a newer copy of it; without one, start "
+                f"the deployment on a new data directory"
+            )
+        if self._refusals.get(peer) != reason:
+            self._refusals[peer] = reason
+            is_lasting = message.reason.startswith("trimmed")
+            level = "error" if is_lasting else "warning"
+            self.journal.write("refused", level=level, peer=peer, reason=reason)
 
     def in_state(self, state: str) -> None:
         """Say so when the driver's state changes."""

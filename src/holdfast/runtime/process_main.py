@@ -129,7 +129,7 @@ class ProcessHost:
             parse_sink(f"{spec.output}={spec.sink}")[1],
             self._directory(node),
             producers,
-            self._security,
+            self._place(node),
             timing,
             self.fatal,
             spec.output in self._topology.standing,

@@ -79,6 +79,8 @@ class ReplicaNode(Node):
         self.store = StreamStore(
             directory / "streams", schemas, log_options, self._post, self._save_record
         )
+        if record is not None:
+            self.store.check_reaches(dict(record.outputs), self._directory.path)
         logged = tuple(self.store.logged(stream, complete=False) for stream in schemas)
         self.replica = Replica(settings, record, logged)
         self.loop = self.make_loop(_Watched(self))

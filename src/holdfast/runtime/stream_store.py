@@ -25,6 +25,7 @@ from holdfast.core.effects import Append, TrimLog, TruncateLog
 from holdfast.core.events import Appended, AppendFailed, Event, LoggedStream, RecoveryRecord
 from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import StreamFrame
+from holdfast.errors import StateError
 from holdfast.frames import Frame, data_frame
 from holdfast.log import LogOptions, OutOfOrder, StreamLog
 
@@ -56,6 +57,21 @@ class StreamStore:
         self._memory = Memory(KEPT_BYTES)
         self._queue: queue.SimpleQueue[Append | TrimLog | TruncateLog | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="holdfast-disk", daemon=True)
+
+    def check_reaches(self, next_ids: Mapping[str, int], state: Path) -> None:
+        """StateError unless the logs go as far as ``state``, which goes on with these tuples.
+
+        A log that was cut would leave a hole.
+        """
+        for stream, next_id in next_ids.items():
+            log = self.logs[stream]
+            if log.stable_next_id < next_id:
+                raise StateError(
+                    f"{log.directory}: the log ends before tuple {log.stable_next_id}, but the "
+                    f"state in {state} goes on with tuple {next_id}: the log was cut. Put back "
+                    f"the whole log; or remove both directories and let everything be computed "
+                    f"anew, which works as long as the producers have all the input"
+                )
 
     def start(self) -> None:
         self._thread.start()

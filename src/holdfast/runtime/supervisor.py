@@ -2,20 +2,18 @@
 
     data/
       supervisor.pid       who supervises; one at a time
-      processes.json       pid, restarts and last start of every process
+      processes.json       pid, restarts and uptime of every process of this machine
       plan.json            the network's schemas (planning.py)
       addresses.json       the ports (addresses.py)
       logs/NAME.log        what each process says, JSON lines
       processes/NODE/      the logs and states of each node
 
-A process that dies is started again at once the first time, then after pauses that double up to
-five seconds; after one that stayed up for two seconds they start afresh. Each process leads a
-process group of its own, with its JVM in it, so that killing it kills all of it.
+Processes of other machines are those of their servers: they are asked to start them, and look
+after them themselves. One that cannot be reached is asked again and again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
@@ -23,53 +21,35 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from holdfast.deployment import Deployment
 from holdfast.errors import HoldfastError
 from holdfast.flight.peers import call, explain
 from holdfast.runtime.addresses import Addresses
-from holdfast.runtime.durable import write_whole
+from holdfast.runtime.children import Children, Tell
 from holdfast.runtime.planning import Topology, is_planned, read_plan
+from holdfast.runtime.remote import RemoteServer, ServerError
 
-FIRST_PAUSE_SECONDS = 0.1
-LONGEST_PAUSE_SECONDS = 5.0
-STAYED_UP_SECONDS = 2.0
-_STOP_SECONDS = 15.0
-
-Tell = Callable[[str], None]
+_ASK_AGAIN_SECONDS = 1.0
 
 
 class SupervisorError(HoldfastError):
     """The deployment cannot be started, or is not running."""
 
 
-@dataclass
-class Child:
-    """One process."""
-
-    name: str
-    popen: subprocess.Popen[bytes] | None = None
-    started: float = 0.0
-    restarts: int = -1
-    pause: float = 0.0
-    due: float = 0.0
-
-    @property
-    def pid(self) -> int | None:
-        return None if self.popen is None else self.popen.pid
-
-
 class Supervisor:
-    """Runs a deployment's processes on this machine."""
+    """Runs a deployment: the processes of this machine, and through servers the others."""
 
     def __init__(self, deployment: Deployment, tell: Tell = lambda text: None) -> None:
         self.deployment = deployment
         self._tell = tell
-        self._children = {name: Child(name) for name in deployment.processes}
+        self._children = Children(deployment, deployment.hosted_by(None), tell)
+        used = [name for name in deployment.servers if deployment.hosted_by(name)]
+        self._servers = {name: RemoteServer(deployment, name) for name in used}
+        # Servers that do not run their part yet, and when to ask them again.
+        self._waiting: dict[str, float] = {}
+        self._said: dict[str, str] = {}
         self._lock_fd: int | None = None
         self._stopping = False
 
@@ -82,12 +62,29 @@ class Supervisor:
             security.check_binding(endpoint.host)
         self.deployment.data.mkdir(parents=True, exist_ok=True)
         self._take_lock()
-        (self.deployment.data / "logs").mkdir(exist_ok=True)
         self._plan()
-        Addresses.choose(self.deployment)
-        for child in self._children.values():
-            self._spawn(child)
-        self._write_state()
+        Addresses.choose(
+            self.deployment,
+            lambda server, nodes, processes: self._servers[server].ports(nodes, processes),
+        )
+        self._children.start()
+        self._waiting = dict.fromkeys(self._servers, 0.0)
+        self._ask_servers()
+
+    def _ask_servers(self) -> None:
+        for name, due in list(self._waiting.items()):
+            if time.monotonic() < due:
+                continue
+            try:
+                self._servers[name].deploy()
+            except ServerError as error:
+                self._waiting[name] = time.monotonic() + _ASK_AGAIN_SECONDS
+                if self._said.get(name) != str(error):
+                    self._tell(f"{error}; asking again")
+                self._said[name] = str(error)
+            else:
+                self._tell(f"server {name} runs {', '.join(self.deployment.hosted_by(name))}")
+                del self._waiting[name]
 
     def _take_lock(self) -> None:
         path = self.deployment.data / "supervisor.pid"
@@ -121,61 +118,13 @@ class Supervisor:
         # Whatever does not fit is said here, before anything starts.
         Topology(self.deployment, read_plan(self.deployment))
 
-    def _spawn(self, child: Child) -> None:
-        log = (self.deployment.data / "logs" / f"{child.name}.log").open("ab")
-        with log:
-            child.popen = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "holdfast.runtime.process_main",
-                    str(self.deployment.path),
-                    child.name,
-                ],
-                cwd=self.deployment.path.parent,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        child.started = time.monotonic()
-        child.restarts += 1
-
     # -- watching -----------------------------------------------------------------------
 
     def watch(self) -> None:
         """Look after the processes once; call it again and again."""
-        now = time.monotonic()
-        changed = False
-        for child in self._children.values():
-            if child.popen is None:
-                if now >= child.due and not self._stopping:
-                    self._spawn(child)
-                    changed = True
-            elif child.popen.poll() is not None:
-                self._died(child, now)
-                changed = True
-        if changed:
-            self._write_state()
-
-    def _died(self, child: Child, now: float) -> None:
-        assert child.popen is not None
-        code = child.popen.returncode
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        # What is left of its group: the JVM goes with it.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.popen.pid, signal.SIGKILL)
-        lasted = now - child.started
-        child.popen = None
-        if lasted >= STAYED_UP_SECONDS or child.pause == 0.0:
-            child.pause = FIRST_PAUSE_SECONDS
-        else:
-            child.pause = min(2 * child.pause, LONGEST_PAUSE_SECONDS)
-        child.due = now + child.pause
         if not self._stopping:
-            self._tell(
-                f"{child.name}: {how} after {lasted:.1f} s; starts again in {child.pause:g} s"
-            )
+            self._children.watch()
+            self._ask_servers()
 
     def run(self) -> None:
         """Watch until told to stop, or interrupted."""
@@ -203,24 +152,30 @@ class Supervisor:
 
     def pid(self, name: str) -> int | None:
         """The process id of a process, if it runs."""
-        return self._children[name].pid
+        pid: int | None = self._state(name)["pid"]
+        return pid
 
     def uptime(self, name: str) -> float:
         """For how many seconds a process has been running."""
-        child = self._children[name]
-        return 0.0 if child.popen is None else time.monotonic() - child.started
+        return float(self._state(name)["uptime_s"])
 
     def restarts(self, name: str) -> int:
-        return self._children[name].restarts
+        return int(self._state(name)["restarts"])
 
     def kill(self, name: str) -> bool:
         """kill -9 a process and its JVM; whether there was one."""
-        child = self._children[name]
-        if child.popen is None or child.popen.poll() is not None:
-            return False
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.popen.pid, signal.SIGKILL)
-        return True
+        return self.signal(name, signal.SIGKILL) is not None
+
+    def signal(self, name: str, number: signal.Signals) -> int | None:
+        """Signal a process and its JVM; its pid, None if it does not run now."""
+        server = self.deployment.server_of(name)
+        host = self._children if server is None else self._servers[server]
+        return host.signal(name, number)
+
+    def _state(self, name: str) -> dict[str, Any]:
+        server = self.deployment.server_of(name)
+        host = self._children if server is None else self._servers[server]
+        return host.states()[name]
 
     # -- stopping -----------------------------------------------------------------------
 
@@ -231,43 +186,36 @@ class Supervisor:
     def stop(self) -> None:
         """Stop every process, politely at first."""
         self._stopping = True
-        for child in self._children.values():
-            if child.popen is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(child.popen.pid, signal.SIGCONT)
-                    os.kill(child.popen.pid, signal.SIGTERM)
-        deadline = time.monotonic() + _STOP_SECONDS
-        for child in self._children.values():
-            if child.popen is not None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.popen.wait(max(0.1, deadline - time.monotonic()))
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(child.popen.pid, signal.SIGKILL)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.popen.wait(5.0)
-                child.popen = None
-        self._write_state()
+        for name, server in self._servers.items():
+            if name not in self._waiting:
+                try:
+                    server.stop()
+                except ServerError as error:
+                    self._tell(f"{error}; its processes go on")
+        self._children.stop()
         if self._lock_fd is not None:
             os.truncate(self._lock_fd, 0)
             os.close(self._lock_fd)
             self._lock_fd = None
 
-    def _write_state(self) -> None:
-        found = {
-            child.name: {"pid": child.pid, "restarts": max(0, child.restarts)}
-            for child in self._children.values()
-        }
-        write_whole(state_path(self.deployment), json.dumps(found, indent=1).encode())
-
-
-def state_path(deployment: Deployment) -> Path:
-    return deployment.data / "processes.json"
-
 
 def read_state(deployment: Deployment) -> dict[str, dict[str, Any]]:
-    """What the supervisor last wrote of its processes."""
+    """pid, restarts and uptime of every process, as its supervisor or server has it."""
+    found = _local_state(deployment)
+    for name in deployment.servers:
+        try:
+            found |= RemoteServer(deployment, name).states()
+        except ServerError as error:
+            unknown = {"pid": None, "restarts": 0, "error": str(error)}
+            found |= dict.fromkeys(deployment.hosted_by(name), unknown)
+    return found
+
+
+def _local_state(deployment: Deployment) -> dict[str, dict[str, Any]]:
     try:
-        found: dict[str, dict[str, Any]] = json.loads(state_path(deployment).read_text())
+        found: dict[str, dict[str, Any]] = json.loads(
+            (deployment.data / "processes.json").read_text()
+        )
     except OSError:
         raise SupervisorError(
             f"{deployment.name} is not running here; start it with holdfast up"
@@ -303,15 +251,22 @@ def node_status(deployment: Deployment, nodes: list[str]) -> dict[str, dict[str,
 
 
 def send_signal(deployment: Deployment, process: str, number: signal.Signals) -> int:
-    """Signal a process and its JVM; its pid."""
-    state = read_state(deployment)
-    if process not in state:
-        raise SupervisorError(f"there is no process {process!r}; there are {sorted(state)}")
-    pid = state[process]["pid"]
+    """Signal a process and its JVM, here or on its server; its pid."""
+    if process not in deployment.processes:
+        raise SupervisorError(
+            f"there is no process {process!r}; there are {sorted(deployment.processes)}"
+        )
+    server = deployment.server_of(process)
+    pid: int | None
+    if server is not None:
+        pid = RemoteServer(deployment, server).signal(process, number)
+    else:
+        pid = _local_state(deployment).get(process, {}).get("pid")
+        try:
+            if pid is not None:
+                os.killpg(pid, number)
+        except ProcessLookupError:
+            pid = None
     if pid is None:
         raise SupervisorError(f"{process} is not running now")
-    try:
-        os.killpg(int(pid), number)
-    except ProcessLookupError:
-        raise SupervisorError(f"{process} is not running now") from None
-    return int(pid)
+    return pid

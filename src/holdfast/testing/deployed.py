@@ -120,11 +120,9 @@ class Killer:
         self._random.shuffle(plan)
         for name in plan:
             time.sleep(self._random.uniform(*pause_s))
-            pid = self._supervisor.pid(name)
-            if pid is not None:
-                os.killpg(pid, signal.SIGSTOP)
+            if self._supervisor.signal(name, signal.SIGSTOP) is not None:
                 time.sleep(self._random.uniform(*length_s))
-                os.killpg(pid, signal.SIGCONT)
+                self._supervisor.signal(name, signal.SIGCONT)
 
 
 def expected_file(network: Network, deployment: Deployment, output: str) -> str:
@@ -160,7 +158,7 @@ def wait_for_lines(
 def _look_into(supervisor: Supervisor) -> str:
     """What every node says, and, in the logs, what every thread does."""
     deployment = supervisor.deployment
-    for name in deployment.processes:
+    for name in deployment.hosted_by(None):
         pid = supervisor.pid(name)
         if pid is not None:
             os.kill(pid, signal.SIGUSR1)

@@ -1,0 +1,348 @@
+"""Reads the tables of a deployment file, with messages that name the place of what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from holdfast.core.settings import (
+    Checkpointing,
+    Policy,
+    Protection,
+    Reconcile,
+    StandbySettings,
+    Timing,
+)
+from holdfast.deployment import (
+    LOOPBACK,
+    ClientSpec,
+    Deployment,
+    DeploymentError,
+    Endpoint,
+    FragmentSpec,
+    SecuritySpec,
+    SourceSpec,
+)
+from holdfast.flight.security import is_loopback
+from holdfast.times import microseconds
+
+E = TypeVar("E", bound=Enum)
+
+
+class Reader:
+    """Turns TOML into a Deployment, with messages that name the place."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._servers: dict[str, Endpoint] = {}
+        # An address of this machine, for clients that name none.
+        self._own_host = LOOPBACK
+
+    def deployment(self, found: dict[str, Any]) -> Deployment:
+        self._known(
+            "the file",
+            found,
+            "name",
+            "network",
+            "data",
+            "timing",
+            "security",
+            "spark",
+            "sources",
+            "fragments",
+            "clients",
+            "servers",
+            "files",
+        )
+        self._servers = {name: self._server(name, each) for name, each in _items(found, "servers")}
+        spark = self._table("spark", found.get("spark", {}), "master", "config")
+        network = self._path(self._need("the file", found, "network"))
+        if not network.is_file():
+            raise self._error("network", f"there is no file {str(network)!r}")
+        deployment = Deployment(
+            name=str(found.get("name", network.stem)),
+            path=self._file,
+            network=network,
+            data=self._path(found.get("data", "data")),
+            timing=self._timing(found.get("timing", {})),
+            sources={name: self._source(name, each) for name, each in _items(found, "sources")},
+            fragments={
+                name: self._fragment(name, each) for name, each in _items(found, "fragments")
+            },
+            clients={name: self._client(name, each) for name, each in _items(found, "clients")},
+            security=self._security(found.get("security", {})),
+            spark_master=str(spark.get("master", "local[2]")),
+            spark_config={key: str(value) for key, value in spark.get("config", {}).items()},
+            servers=self._servers,
+            files=tuple(self._file_beside(each) for each in found.get("files", [])),
+        )
+        self._check_names(deployment)
+        self._check_places(deployment)
+        return deployment
+
+    def _timing(self, found: dict[str, Any]) -> Timing:
+        lengths = {
+            "delay": "delay_us",
+            "heartbeat": "heartbeat_interval_us",
+            "partner_timeout": "partner_timeout_us",
+            "postpone_lease": "postpone_lease_us",
+            "checkpoint": "record_interval_us",
+            "retry": "retry_us",
+        }
+        plain = ("alpha", "misses_until_down", "redo_buckets", "partial_redo_buckets")
+        self._table("timing", found, *lengths, *plain)
+        values: dict[str, Any] = {key: found[key] for key in plain if key in found}
+        for key, name in lengths.items():
+            if key in found:
+                values[name] = self._length(f"timing.{key}", found[key])
+        try:
+            # The bucket is the network's; a tiny one stands in until that is known.
+            return replace(Timing(bucket_us=1), **values)
+        except (TypeError, ValueError) as error:
+            raise self._error("timing", str(error)) from None
+
+    def _source(self, name: str, found: dict[str, Any]) -> SourceSpec:
+        where = f"sources.{name}"
+        self._table(where, found, "from", "listen", "keep")
+        reads = found.get("from")
+        endpoint = self._endpoint(f"{where}.listen", found.get("listen", LOOPBACK))
+        if endpoint.server is None:
+            self._own_host = endpoint.host
+        return SourceSpec(
+            name,
+            endpoint,
+            None if reads in (None, "producer", "producers") else str(reads),
+            bool(found.get("keep", False)),
+        )
+
+    def _fragment(self, name: str, found: dict[str, Any]) -> FragmentSpec:
+        where = f"fragments.{name}"
+        self._table(
+            where,
+            found,
+            "replicas",
+            "while_failed",
+            "while_stabilizing",
+            "reconcile",
+            "colocate",
+            "protection",
+            "standby",
+        )
+        protection = None
+        if "protection" in found:
+            protection = self._choice(f"{where}.protection", found["protection"], Protection)
+        replicas = found.get("replicas", 1 if protection in (None, Protection.NONE) else 2)
+        if isinstance(replicas, int):
+            if replicas < 1:
+                raise self._error(f"{where}.replicas", f"at least 1 is needed, got {replicas}")
+            endpoints = tuple(Endpoint() for _ in range(replicas))
+        elif isinstance(replicas, list) and replicas:
+            endpoints = tuple(self._endpoint(f"{where}.replicas", each) for each in replicas)
+        else:
+            raise self._error(
+                f"{where}.replicas", f"a number or a list of host:port, got {replicas!r}"
+            )
+        reconcile = self._choice(
+            f"{where}.reconcile", found.get("reconcile", "checkpoint"), Reconcile
+        )
+        self._check_protection(where, protection, len(endpoints), reconcile)
+        return FragmentSpec(
+            name,
+            endpoints,
+            self._choice(f"{where}.while_failed", found.get("while_failed", "process"), Policy),
+            self._choice(
+                f"{where}.while_stabilizing", found.get("while_stabilizing", "process"), Policy
+            ),
+            reconcile,
+            self._colocate(f"{where}.colocate", found.get("colocate"), len(endpoints)),
+            self._standby(name, protection, found.get("standby")),
+        )
+
+    def _check_protection(
+        self, where: str, protection: Protection | None, replicas: int, reconcile: Reconcile
+    ) -> None:
+        if protection is None:
+            return
+        fits = {
+            Protection.NONE: replicas == 1,
+            Protection.ACTIVE: replicas >= 2,
+            Protection.PASSIVE: replicas == 2,
+            Protection.HYBRID: replicas == 2,
+        }
+        if not fits[protection]:
+            raise self._error(
+                f"{where}.replicas",
+                f"none has one replica, active two or more, passive and hybrid two; "
+                f"{protection.value} has {replicas} here",
+            )
+        if protection in (Protection.PASSIVE, Protection.HYBRID) and reconcile is Reconcile.UNDO:
+            raise self._error(
+                f"{where}.reconcile", "copies that stand by keep their state; use checkpoint"
+            )
+
+    def _standby(
+        self, name: str, protection: Protection | None, found: Any
+    ) -> StandbySettings | None:
+        where = f"fragments.{name}.standby"
+        if protection not in (Protection.PASSIVE, Protection.HYBRID):
+            if found is not None:
+                raise self._error(where, "only passive and hybrid fragments have copies that wait")
+            return None
+        found = found or {}
+        lengths = {
+            "heartbeat": "heartbeat_interval_us",
+            "promote_after": "promote_after_us",
+            "checkpoint_interval": "checkpoint_interval_us",
+            "read_state_after": "read_state_after_us",
+        }
+        plain = ("load_threshold", "slowdown")
+        self._table(where, found, "checkpoint", "persist", "misses", "detector", *plain, *lengths)
+        values: dict[str, Any] = {
+            field: self._length(f"{where}.{key}", found[key])
+            for key, field in lengths.items()
+            if key in found
+        }
+        values |= {key: float(found[key]) for key in plain if key in found}
+        detector = found.get("detector", "heartbeat")
+        if detector not in ("heartbeat", "benchmark"):
+            raise self._error(
+                f"{where}.detector", f"it is one of heartbeat, benchmark; got {detector!r}"
+            )
+        checkpoint = found.get("checkpoint", "sweeping")
+        return StandbySettings(
+            (f"{name}-1", f"{name}-2"),
+            protection,
+            self._choice(f"{where}.checkpoint", checkpoint, Checkpointing),
+            persist=bool(found.get("persist", True)),
+            misses_until_awake=int(
+                found.get("misses", 1 if protection is Protection.HYBRID else 3)
+            ),
+            benchmarks=detector == "benchmark",
+            **values,
+        )
+
+    def _colocate(self, where: str, found: Any, replicas: int) -> tuple[str, ...] | None:
+        """One process for all replicas, or one for each."""
+        names = (found,) * replicas if isinstance(found, str) else found
+        if names is None:
+            return None
+        if not isinstance(names, list | tuple) or len(names) != replicas:
+            raise self._error(
+                where, f"a process, or a list of {replicas}, one for each replica; got {found!r}"
+            )
+        return tuple(str(each) for each in names)
+
+    def _client(self, name: str, found: dict[str, Any]) -> ClientSpec:
+        where = f"clients.{name}"
+        self._table(where, found, "output", "sink", "listen")
+        sink = found.get("sink")
+        output = str(self._need(where, found, "output"))
+        listen = self._endpoint(f"{where}.listen", found.get("listen", self._own_host))
+        return ClientSpec(name, output, None if sink is None else str(sink), listen)
+
+    def _server(self, name: str, found: dict[str, Any]) -> Endpoint:
+        where = f"servers.{name}"
+        self._table(where, found, "listen")
+        endpoint = self._endpoint(f"{where}.listen", self._need(where, found, "listen"))
+        if not endpoint.port:
+            raise self._error(f"{where}.listen", "write it as host:port, with the server's port")
+        return replace(endpoint, server=name)
+
+    def _file_beside(self, text: object) -> Path:
+        """A file that servers need, too: beside the deployment file or below."""
+        path = self._path(text)
+        if not path.is_file() or not path.is_relative_to(self._file.parent):
+            raise self._error("files", f"there is no file {text!r} beside {self._file.name}")
+        return path
+
+    def _security(self, found: dict[str, Any]) -> SecuritySpec:
+        names = ("token_file", "certificate", "key", "authority")
+        self._table("security", found, *names)
+        paths = {name: self._path(found[name]) if name in found else None for name in names}
+        return SecuritySpec(**paths)
+
+    def _check_names(self, deployment: Deployment) -> None:
+        if not deployment.fragments:
+            raise self._error("fragments", "there is none; name each: [fragments.main]")
+        names = [spec.process for spec in deployment.sources.values()]
+        for fragment in deployment.fragments.values():
+            names += fragment.processes
+        names += deployment.clients
+        if "holdfast" in names:
+            raise self._error("holdfast", "the commands go by this name; rename it")
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise self._error(twice[0], "two processes have this name; rename one")
+
+    def _check_places(self, deployment: Deployment) -> None:
+        for process, nodes in deployment.processes.items():
+            servers = {deployment.endpoints[node].server for node in nodes}
+            if len(servers) > 1:
+                raise self._error(process, f"{', '.join(nodes)} share a process, so one server")
+        if all(is_loopback(server.host) for server in deployment.servers.values()):
+            return
+        for name, endpoint in deployment.endpoints.items():
+            if is_loopback(endpoint.host) and name not in deployment.clients:
+                raise self._error(
+                    name,
+                    f"it listens on {endpoint.host}, where the servers cannot reach it; give it "
+                    f"an address of this machine's: listen or replicas",
+                )
+
+    # -- small things -------------------------------------------------------------------
+
+    def _error(self, where: str, what: str) -> DeploymentError:
+        return DeploymentError(f"{self._file.name}: {where}: {what}")
+
+    def _known(self, where: str, found: dict[str, Any], *names: str) -> None:
+        unknown = [key for key in found if key not in names]
+        if unknown:
+            raise self._error(
+                where, f"{unknown[0]!r} means nothing here; known are {', '.join(names)}"
+            )
+
+    def _table(self, where: str, found: Any, *names: str) -> dict[str, Any]:
+        if not isinstance(found, dict):
+            raise self._error(where, f"a table is needed, got {found!r}")
+        self._known(where, found, *names)
+        return found
+
+    def _need(self, where: str, found: dict[str, Any], name: str) -> Any:
+        if name not in found:
+            raise self._error(where, f"{name!r} is missing")
+        return found[name]
+
+    def _path(self, text: object) -> Path:
+        return (self._file.parent / str(text)).resolve()
+
+    def _length(self, where: str, value: Any) -> int:
+        try:
+            return microseconds(value)
+        except Exception as error:
+            raise self._error(where, str(error)) from None
+
+    def _choice(self, where: str, value: Any, choices: type[E]) -> E:
+        try:
+            return choices(value)
+        except ValueError:
+            known = ", ".join(str(each.value) for each in choices)
+            raise self._error(where, f"it is one of {known}; got {value!r}") from None
+
+    def _endpoint(self, where: str, text: Any) -> Endpoint:
+        if isinstance(text, str):
+            host, colon, port = text.rpartition(":")
+            if not colon:
+                host, port = text, "0"
+            if port.isdigit() and int(port) < 65_536:
+                server = self._servers.get(host)
+                if server is not None:
+                    return replace(server, port=int(port))
+                return Endpoint(host or LOOPBACK, int(port))
+        raise self._error(where, f"write it as host, host:port or a server's name, got {text!r}")
+
+
+def _items(found: dict[str, Any], key: str) -> list[tuple[str, Any]]:
+    value = found.get(key, {})
+    return list(value.items()) if isinstance(value, dict) else []

@@ -1,0 +1,96 @@
+"""Talking to the servers that run a part of a deployment's processes (``server.py``)."""
+
+from __future__ import annotations
+
+import base64
+import signal
+from pathlib import Path
+from typing import Any
+
+from holdfast.deployment import Deployment, read_tables
+from holdfast.errors import HoldfastError
+from holdfast.flight.peers import call, explain
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 40.0
+
+
+class ServerError(HoldfastError):
+    """A server cannot be reached or cannot do what it is asked."""
+
+
+class RemoteServer:
+    """One server, as the machine that started the deployment sees it."""
+
+    def __init__(self, deployment: Deployment, name: str) -> None:
+        self.name = name
+        self._deployment = deployment
+        self._security = deployment.security.read()
+        endpoint = deployment.servers[name]
+        self._host = endpoint.host
+        self._location = self._security.location(endpoint.host, endpoint.port)
+
+    def ports(self, nodes: list[str], processes: list[str]) -> dict[str, dict[str, int]]:
+        """Free ports on that machine: for nodes, and for the metrics of processes."""
+        asked = {"host": self._host, "nodes": nodes, "metrics": processes}
+        found: dict[str, dict[str, int]] = self._call("ports", asked)
+        return found
+
+    def deploy(self) -> None:
+        """Send all it needs, and have it start its processes; those that run as they should
+        are left alone."""
+        deployment = self._deployment
+        files = [deployment.network, *deployment.files]
+        self._call(
+            "deploy",
+            {
+                "tables": read_tables(deployment.path),
+                "network": self._relative(deployment.network),
+                "files": {self._relative(file): _encoded(file) for file in files},
+                "plan": (deployment.data / "plan.json").read_text(),
+                "addresses": (deployment.data / "addresses.json").read_text(),
+                "processes": list(deployment.hosted_by(self.name)),
+            },
+            _START_SECONDS,
+        )
+
+    def _relative(self, file: Path) -> str:
+        base = self._deployment.path.parent
+        return str(file.relative_to(base)) if file.is_relative_to(base) else file.name
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """pid, restarts and uptime of its processes; empty if it runs none."""
+        found: dict[str, dict[str, Any]] = self._call("processes")
+        return found
+
+    def signal(self, process: str, number: signal.Signals) -> int | None:
+        """Signal a process and its JVM; its pid, None if it does not run now."""
+        answer = self._call("signal", {"process": process, "signal": number.name})
+        pid: int | None = answer["pid"]
+        return pid
+
+    def logs(self, process: str, offset: int | None, lines: int) -> tuple[list[str], int]:
+        """The last lines of a process, or those after ``offset``; and where they end."""
+        answer = self._call("logs", {"process": process, "offset": offset, "lines": lines})
+        return list(answer["lines"]), int(answer["offset"])
+
+    def disturb(self, options: dict[str, Any]) -> None:
+        """Slow a process down or load the machine, for a while (``disturbances.py``)."""
+        self._call("disturb", options)
+
+    def stop(self) -> None:
+        """Have it stop its processes."""
+        self._call("stop", timeout_s=_STOP_SECONDS)
+
+    def _call(
+        self, action: str, options: dict[str, Any] | None = None, timeout_s: float = 5.0
+    ) -> dict[str, Any]:
+        asked = {"deployment": self._deployment.name, **(options or {})}
+        try:
+            return call(self._location, self._security, "holdfast", action, asked, timeout_s)
+        except Exception as error:
+            raise ServerError(f"server {self.name} at {self._location}: {explain(error)}") from None
+
+
+def _encoded(file: Path) -> str:
+    return base64.b64encode(file.read_bytes()).decode()

@@ -1,0 +1,148 @@
+"""What a server does with the processes it is given, and whom it does not listen to."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.deployment import Deployment, SecuritySpec
+from holdfast.errors import HoldfastError
+from holdfast.flight.security import SecurityError
+from holdfast.producer import Producer
+from holdfast.runtime import server
+from holdfast.runtime.addresses import Addresses, free_ports
+from holdfast.runtime.chaos import disturb
+from holdfast.runtime.disturbances import Disturbance
+from holdfast.runtime.remote import RemoteServer, ServerError
+from holdfast.runtime.server import Server
+from holdfast.runtime.supervisor import node_status, read_state, send_signal
+from tests.flight.nodes import numbers
+from tests.processes.planned import NETWORK, planned
+
+DEPLOYMENT = """
+name = "hosting"
+network = "network.py"
+[security]
+token_file = "token"
+[servers.east]
+listen = "127.0.0.1:{port}"
+[sources.load]
+listen = "east"
+[fragments.main]
+"""
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    """Its entry point runs on the server, its replica nowhere."""
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "token").write_text("secret")
+    port = free_ports({"east": "127.0.0.1"}, [])["nodes"]["east"]
+    return planned(here, DEPLOYMENT.format(port=port))
+
+
+@contextmanager
+def serving(deployment: Deployment, networks: Path | None = None) -> Iterator[Server]:
+    endpoint = deployment.servers["east"]
+    token = SecuritySpec(token_file=deployment.path.parent / "token")
+    data = deployment.path.parent.parent / "there"
+    made = Server(endpoint.host, endpoint.port, data, token, networks)
+    thread = threading.Thread(target=made.run, daemon=True)
+    thread.start()
+    try:
+        yield made
+    finally:
+        made.request_stop()
+        thread.join(30.0)
+
+
+def deployed(deployment: Deployment) -> RemoteServer:
+    """As ``holdfast up`` does it."""
+    remote = RemoteServer(deployment, "east")
+    Addresses.choose(deployment, lambda server, nodes, processes: remote.ports(nodes, processes))
+    remote.deploy()
+    deployment.data.joinpath("processes.json").write_text("{}")
+    return remote
+
+
+def wait(until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30.0
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_server_runs_what_it_is_given_until_it_is_told_to_stop(deployment: Deployment) -> None:
+    def is_up() -> bool:
+        return "error" not in node_status(deployment, ["entry-load"])["entry-load"]
+
+    with serving(deployment):
+        remote = deployed(deployment)
+        wait(is_up)
+        first = remote.states()["entry-load"]["pid"]
+        remote.deploy()  # again, as after a restart of whoever started it: nothing changes
+        assert remote.states()["entry-load"]["pid"] == first
+        with Producer.of(deployment.path, "load", name="p") as producer:
+            producer.send(numbers(0, 10))
+        assert any('"ready"' in line for line in remote.logs("entry-load", None, 10)[0])
+        _, end = remote.logs("entry-load", 0, 0)
+        assert remote.logs("entry-load", end, 0)[0] == []
+
+        # It is paused for a while, as a loaded machine would make it.
+        disturb(deployment, Disturbance(0.3, "entry-load"))
+        # It is killed and comes back.
+        assert send_signal(deployment, "entry-load", signal.SIGKILL) == first
+        wait(lambda: read_state(deployment)["entry-load"]["restarts"] == 1 and is_up())
+    assert not is_up()
+    with serving(deployment):  # the machine is back: so is what it ran, with what it had
+        wait(is_up)
+        with Producer.of(deployment.path, "load", name="p") as producer:
+            assert producer.tuples == 10
+        remote.stop()
+        with pytest.raises(ServerError, match="nothing of the deployment 'hosting' runs here"):
+            remote.states()
+    with serving(deployment):
+        time.sleep(0.1)
+        with pytest.raises(ServerError, match="runs here"):
+            remote.states()
+
+
+def test_a_server_may_run_its_own_networks_only(deployment: Deployment, tmp_path: Path) -> None:
+    own = tmp_path / "networks"
+    own.mkdir()
+    with serving(deployment, own):
+        with pytest.raises(ServerError, match=r"networks of its own only; it has no network.py"):
+            deployed(deployment)
+        (own / "network.py").write_text(NETWORK + "# changed\n")
+        with pytest.raises(ServerError, match=r"its network\.py is not the one that was sent"):
+            deployed(deployment)
+        (own / "network.py").write_text(NETWORK)
+        deployed(deployment).stop()
+
+
+def test_a_server_listens_to_nobody_without_the_token(deployment: Deployment) -> None:
+    with serving(deployment):
+        (deployment.path.parent / "token").write_text("guessed")
+        with pytest.raises(ServerError, match="refuses holdfast: it sent the wrong token"):
+            deployed(deployment)
+    with pytest.raises(SecurityError, match="needs a token, on loopback, too"):
+        Server("127.0.0.1", 0, deployment.data, SecuritySpec())
+
+
+@pytest.mark.parametrize("path", ["../up", "/etc/passwd", "data/plan.json", "deployment.json", ""])
+def test_a_server_writes_only_below_its_directory(path: str) -> None:
+    with pytest.raises(HoldfastError, match="has no place on a server"):
+        server._checked_path(path)
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", ".hidden", ""])
+def test_a_deployment_on_a_server_has_a_plain_name(name: str) -> None:
+    with pytest.raises(HoldfastError, match="needs a plain name"):
+        server._checked_name({"deployment": name})
