@@ -16,7 +16,7 @@ PLANTED = [
     ("call a bucket stable when one input is", 6, Verdict.WRONG),
     ("never trim", 5, Verdict.WRONG),
     ("publish tuples before they are on disk", 0, Verdict.CRASH),
-    ("never notice a lost subscription", 17, Verdict.STALL),
+    ("let the second replica never reconcile", 18, Verdict.STALL),
 ]
 
 

@@ -87,6 +87,9 @@ class Consumer:
 
     def _stream_of(self, feed: int) -> str | None:
         for stream, one in self.upstreams.items():
+            if one.main is not None and one.main.id == feed:
+                return stream
+        for stream, one in self.upstreams.items():
             if any(each.id == feed for each in one.feeds()):
                 return stream
         return None

@@ -57,7 +57,8 @@ class ServedStream:
         self.stable: list[StreamFrame] = []
         self.tentative: deque[StreamFrame] = deque(maxlen=tentative_frames_max)
         self.acknowledgements = Acknowledgements(stream, consumers, first_id)
-        self._sent: dict[tuple[str, int], int] = {}
+        # What went out on each feed, by consumer: a heartbeat looks at its sender's only.
+        self._sent: dict[str, dict[int, int]] = {}
         for frame in frames:
             self._keep(frame)
 
@@ -74,34 +75,38 @@ class ServedStream:
 
     def _send(self, frames: tuple[StreamFrame, ...]) -> list[Effect]:
         effects: list[Effect] = []
-        for (consumer, feed), sent in self._sent.items():
-            self._sent[consumer, feed] = sent + 1
-            effects.append(Send(consumer, FeedFrames(feed, sent, frames)))
+        for consumer, feeds in self._sent.items():
+            for feed, sent in feeds.items():
+                feeds[feed] = sent + 1
+                effects.append(Send(consumer, FeedFrames(feed, sent, frames)))
         return effects
 
     def subscribe(self, consumer: str, request: Subscribe) -> list[Effect]:
         """Send what the subscriber lacks, and everything new from now on."""
         if self.suspended:
-            self._sent[consumer, request.feed] = 0
+            self._sent.setdefault(consumer, {})[request.feed] = 0
             return []
         if not self.open:
             return [Send(consumer, SubscribeRefused(request.feed, "recovering"))]
         if request.next_id < self.first_id:
             reason = f"trimmed below {self.first_id}, asked for {request.next_id}"
             return [Send(consumer, SubscribeRefused(request.feed, reason))]
-        self._sent[consumer, request.feed] = 1
+        self._sent.setdefault(consumer, {})[request.feed] = 1
         return [Send(consumer, FeedFrames(request.feed, 0, self._lacking(request)))]
 
     def unsubscribe(self, consumer: str, feed: int) -> None:
-        self._sent.pop((consumer, feed), None)
+        self._sent.get(consumer, {}).pop(feed, None)
 
     def hear(self, consumer: str, request: HeartbeatRequest) -> list[tuple[int, int]]:
         """Drop the consumer's feeds it no longer wants; what was sent on the others."""
-        mine = [key for key in self._sent if key[0] == consumer]
-        for key in mine:
-            if key[1] not in request.feeds and key[1] <= request.newest_feed:
-                del self._sent[key]
-        return [(key[1], self._sent[key]) for key in mine if key in self._sent]
+        feeds = self._sent.get(consumer)
+        if not feeds:
+            self._sent.pop(consumer, None)
+            return []
+        for feed in list(feeds):
+            if feed not in request.feeds and feed <= request.newest_feed:
+                del feeds[feed]
+        return list(feeds.items())
 
     def acknowledge(self, consumer: str, first_needed: int, now: int) -> list[Effect]:
         """Note an acknowledgement; trim if it was the last one missing."""
@@ -119,11 +124,12 @@ class ServedStream:
         """Flow again: send every subscriber what it has not acknowledged."""
         self.suspended = False
         effects: list[Effect] = []
-        for (consumer, feed), sent in self._sent.items():
+        for consumer, feeds in self._sent.items():
             first_needed = self.acknowledgements.first_needed(consumer)
-            frames = self._lacking(Subscribe(self.stream, feed, first_needed, 0))
-            self._sent[consumer, feed] = sent + 1
-            effects.append(Send(consumer, FeedFrames(feed, sent, frames)))
+            for feed, sent in feeds.items():
+                frames = self._lacking(Subscribe(self.stream, feed, first_needed, 0))
+                feeds[feed] = sent + 1
+                effects.append(Send(consumer, FeedFrames(feed, sent, frames)))
         return effects
 
     def suspend(self) -> None:

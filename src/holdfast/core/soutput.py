@@ -43,6 +43,13 @@ class SOutputState(Enum):
     CORRECTING = "correcting"
 
 
+REPORTED = {
+    SOutputState.STABLE: StreamState.STABLE,
+    SOutputState.TENTATIVE: StreamState.UP_FAILURE,
+    SOutputState.CORRECTING: StreamState.STABILIZATION,
+}
+
+
 class Trigger(Enum):
     TENTATIVE_RESULT = "tentative result"
     CORRECTION = "correction"
@@ -124,11 +131,7 @@ class SOutput(Machine[SOutputState, Trigger]):
 
     def reported_state(self) -> StreamState:
         """What heartbeats say of this output, as far as SOutput knows."""
-        return {
-            SOutputState.STABLE: StreamState.STABLE,
-            SOutputState.TENTATIVE: StreamState.UP_FAILURE,
-            SOutputState.CORRECTING: StreamState.STABILIZATION,
-        }[self.state]
+        return REPORTED[self.state]
 
     def handle(self, event: SOutputEvent, now: int) -> list[EmitFrames]:
         match event:

@@ -258,6 +258,16 @@ def never_resume_after_a_postponement(original: Any) -> Any:
     return broken
 
 
+@mutation(ConsistencyManager, "_inputs_corrected")
+def let_the_second_replica_never_reconcile(original: Any) -> Any:
+    def broken(self: ConsistencyManager, touched: bool, now: int) -> list[Any]:
+        stuck = self._settings.address.endswith("b")
+        effects: list[Any] = [] if stuck else original(self, touched, now)
+        return effects
+
+    return broken
+
+
 @mutation(ConsistencyManager, "_failed")
 def block_when_an_input_fails(original: Any) -> Any:
     def broken(self: ConsistencyManager, now: int) -> list[Any]:
