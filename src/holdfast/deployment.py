@@ -17,6 +17,8 @@
     [fragments.main]
     replicas = ["10.0.0.1", "east"]   # hosts of this machine or servers; or just a number
     protection = "active"             # none, active, passive, hybrid
+    checkpoint = "continuous"         # the state is in the output log, window by window
+    recover_within = "2 seconds"      # or bounds: extent = 200_000, replay = 1_000_000
 
     [fragments.main.standby]          # how the copies of a passive or hybrid fragment stand by
     checkpoint = "sweeping"           # sweeping, individual, synchronous
@@ -41,6 +43,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.settings import (
+    Continuous,
     Policy,
     Protection,
     Reconcile,
@@ -91,7 +94,8 @@ class SourceSpec:
 class FragmentSpec:
     """One fragment and its replicas.
 
-    colocate  the process of each replica; those with the same share it. None: its own each.
+    colocate    the process of each replica; those with the same share it. None: its own each.
+    continuous  how windows are kept in the output log; None: the state is kept beside it.
     """
 
     name: str
@@ -101,6 +105,7 @@ class FragmentSpec:
     reconcile: Reconcile = Reconcile.CHECKPOINT
     colocate: tuple[str, ...] | None = None
     standby: StandbySettings | None = None
+    continuous: Continuous | None = None
 
     @property
     def protection(self) -> Protection:

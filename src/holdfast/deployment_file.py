@@ -7,8 +7,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from holdfast.continuous_knobs import CONTINUOUS_KNOBS, KnobError, read_continuous
 from holdfast.core.settings import (
     Checkpointing,
+    Continuous,
     Policy,
     Protection,
     Reconcile,
@@ -129,6 +131,8 @@ class Reader:
             "colocate",
             "protection",
             "standby",
+            "checkpoint",
+            *CONTINUOUS_KNOBS,
         )
         protection = None
         if "protection" in found:
@@ -158,7 +162,14 @@ class Reader:
             reconcile,
             self._colocate(f"{where}.colocate", found.get("colocate"), len(endpoints)),
             self._standby(name, protection, found.get("standby")),
+            self._continuous(where, found),
         )
+
+    def _continuous(self, where: str, found: dict[str, Any]) -> Continuous | None:
+        try:
+            return read_continuous(found)
+        except KnobError as error:
+            raise self._error(f"{where}.{error.knob}", error.what) from None
 
     def _check_protection(
         self, where: str, protection: Protection | None, replicas: int, reconcile: Reconcile

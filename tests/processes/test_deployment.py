@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.core.settings import (
     Checkpointing,
+    Continuous,
     Policy,
     Protection,
     Reconcile,
@@ -123,9 +124,41 @@ def test_a_fragment_chooses_its_protection(tmp_path: Path) -> None:
     assert passive.misses_until_awake == 3
 
 
+def test_continuous_checkpoints_have_a_time_or_bounds(tmp_path: Path) -> None:
+    def chosen(knobs: str) -> Continuous | None:
+        text = f'colocate = "small"\n{knobs}'
+        return (
+            written(tmp_path, GOOD.replace('colocate = "small"', text)).fragments["tail"].continuous
+        )
+
+    assert chosen("") is None
+    plain = chosen('checkpoint = "continuous"')
+    assert plain == Continuous(recover_within_us=2_000_000)
+    knobs = 'checkpoint = "continuous"\nextent = 100\nreplay = 5\ninterval = "1 ms"\nperiod = "1 s"'
+    assert chosen(knobs) == Continuous(100, 5, None, 1_000, 1_000_000)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        ("replicas = 2", "replicas = 2\nextent = 7", 'it needs checkpoint = "continuous"'),
+        ("replicas = 2", 'replicas = 2\ncheckpoint = "later"', "it is continuous, or left out"),
+        ("replicas = 2", 'replicas = 2\ncheckpoint = "continuous"', "undo keeps none"),
+        (
+            'colocate = "small"',
+            'checkpoint = "continuous"\nreplay = "all"',
+            "fragments.tail.replay: a number above 0",
+        ),
+        (
+            'colocate = "small"',
+            'checkpoint = "continuous"\nextent = 9\nrecover_within = "1 s"',
+            "give either recover_within or bounds",
+        ),
+        (
+            'colocate = "small"',
+            'checkpoint = "continuous"\ninterval = "1 s"',
+            "the interval is above zero and at most the period",
+        ),
         ('name = "monitoring"', "name = ", "deployment.toml"),
         ('network = "network.py"', 'network = "other.py"', "network: there is no file"),
         ('network = "network.py"', "", "'network' is missing"),

@@ -17,6 +17,7 @@ from holdfast.testing.deployed import Killer, Load, expected_file, supervised, w
 from holdfast.testing.undisturbed import logged_tuples
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "deployment"
+CONTINUOUS = 'checkpoint = "continuous"\nextent = 40\nperiod = "20 ms"'
 KILLS = {"entry-load": 9, "recorder": 9, "worker": 2}
 
 
@@ -38,6 +39,8 @@ def test_twenty_kills_leave_no_trace(tmp_path: Path, spark: SparkSession) -> Non
     # The oracle needs every tuple.
     text = (EXAMPLE / "deployment.toml").read_text()
     text = text.replace("[sources.load]", "[sources.load]\nkeep = true")
+    # One fragment keeps no state, one its windows in its log, one the whole beside it.
+    text = text.replace("[fragments.summary]", f"[fragments.summary]\n{CONTINUOUS}")
     (tmp_path / "deployment.toml").write_text(text)
     deployment = load_deployment(tmp_path / "deployment.toml")
     with supervised(deployment) as supervisor:

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from holdfast.blocks import Block, Loader
-from holdfast.core.effects import Append
-from holdfast.core.events import Appended, Event
+from holdfast.core.effects import Append, TrimLog
+from holdfast.core.events import Appended, Event, RecoveryRecord
 from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import StreamFrame
 from holdfast.errors import StateError
@@ -174,3 +174,30 @@ def test_a_log_that_was_cut_does_not_leave_a_hole(tmp_path: Path) -> None:
     with pytest.raises(StateError, match=cut):
         store.check_reaches({"s": 16}, tmp_path / "state")
     store.close()
+
+
+def test_window_states_stay_as_long_as_the_record_needs_them(tmp_path: Path) -> None:
+    events: queue.Queue[Event] = queue.Queue()
+    options = LogOptions(segment_bytes=4096, preallocate_bytes=0)
+    store = StreamStore(tmp_path, {"s": SCHEMA}, options, events.put, lambda record: None)
+    store.start()
+    states = pa.record_batch({"slot": pa.array(range(20))})
+    for number in range(1, 31):
+        time = number * 10
+        window = Header(Kind.WINDOW_CHECK, time, 20, time, time, time)
+        frames = (stable(time - 10, 10), mark(time, time), StreamFrame(window, Block(states)))
+        # The record needs the states of the last ten steps.
+        record = RecoveryRecord(time, time, (), (), extent=time - 90)
+        store.put(Append(number, (("s", frames),), record))
+        assert events.get(timeout=10.0) == Appended(number)
+        store.put(TrimLog("s", time))
+    store.close()
+    with StreamLog.open(tmp_path / "s", read_only=True) as log:
+        kept = [entry.frame.header for entry in log.read_backwards(kinds={Kind.WINDOW_CHECK})]
+        # All that is needed, and, because whole segments go, a little more.
+        assert [header.stime_min for header in kept][:10] == list(range(300, 200, -10))
+        assert len(kept) < 20
+        # Whoever reads the stream sees nothing of it.
+        with log.replay(from_id=log.first_id) as reader:
+            kinds = {frame.kind for _, frame in reader}
+    assert kinds <= {Kind.STABLE, Kind.BOUNDARY}

@@ -17,7 +17,7 @@ from holdfast.core.events import Appended, AppendFailed, RecoveryRecord
 from holdfast.core.frame import Kind
 from holdfast.core.messages import StreamFrame
 
-DURABLE = (Kind.STABLE, Kind.BOUNDARY)
+DURABLE = (Kind.STABLE, Kind.BOUNDARY, Kind.WINDOW_OPEN, Kind.WINDOW_CHECK)
 
 
 class Appender:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from holdfast.core.frame import Kind
 from holdfast.core.messages import Message
 from holdfast.core.records import LoggedStream as LoggedStream
 from holdfast.core.records import RecoveryRecord as RecoveryRecord
@@ -64,17 +65,31 @@ class OutputBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowBlock:
+    """States of windows as they were at ``time``, for the log (``core.cec``)."""
+
+    kind: Kind
+    count: int
+    time: int
+    block: object
+
+
+@dataclass(frozen=True, slots=True)
 class JobDone:
     """A job ended well.
 
-    state   the fragment's new state version.
-    marker  the oldest input time that still contributes to it (at most the job's end).
+    state    the fragment's new state version.
+    marker   the oldest input time that still contributes to it (at most the job's end).
+    windows  states of windows that must be in the log when a record is.
+    extent   the time of the oldest window state in the log that is still needed.
     """
 
     job: int
     state: object
     marker: int
     outputs: tuple[OutputBlock, ...]
+    windows: tuple[WindowBlock, ...] = ()
+    extent: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,15 @@ class RecoveryRecord:
     marker    the oldest input time that state still depends on.
     inputs    (stream, id of the first tuple at or after the marker).
     outputs   (stream, the id of the first tuple at or after the boundary).
+    extent    with continuous checkpoints: the time of the oldest window state in the log that
+              is needed.
     """
 
     boundary: int
     marker: int
     inputs: tuple[tuple[str, int], ...]
     outputs: tuple[tuple[str, int], ...]
+    extent: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,14 +42,16 @@ from holdfast.core.events import (
     RecoveryRecord,
     Started,
     TimerFired,
+    WindowBlock,
 )
-from holdfast.core.frame import Kind
+from holdfast.core.frame import Header, Kind
 from holdfast.core.machine import Machine
 from holdfast.core.messages import (
     HeartbeatRequest,
     PostponeRelease,
     PostponeReply,
     PostponeRequest,
+    StreamFrame,
     StreamState,
     Subscribe,
     Unsubscribe,
@@ -240,6 +242,9 @@ class Replica:
         stop = advanced.stop
         if advanced.line is Line.REBUILD:
             return
+        # In the order of their times: window states of the state before, results, and those
+        # of the state after.
+        self._keep_windows([each for each in advanced.windows if each.time < stop])
         for stream, output in self.soutputs.items():
             block = blocks.get(stream)
             if advanced.line is Line.STABLE:
@@ -251,6 +256,7 @@ class Replica:
         if advanced.line is Line.LIVE:
             self.sunion.handle(sunion.LiveTaken(stop), now)
             return
+        self._keep_windows([each for each in advanced.windows if each.time >= stop])
         live = self.versions.live_position
         if live is not None and live <= stop:
             self._drop_live(now, effects)
@@ -265,9 +271,21 @@ class Replica:
                 for name, copy in self.copies.items()
             ),
             tuple((name, one.base_id) for name, one in self.soutputs.items()),
+            self.versions.extent,
         )
         self.appender.record = record
         self.newest = (record, self.versions.stable_state)
+
+    def _keep_windows(self, windows: list[WindowBlock]) -> None:
+        """Window states go into the log of the first output; no consumer sees them."""
+        if windows:
+            stream, output = next(iter(self.soutputs.items()))
+            at = output.next_id
+            frames = [
+                StreamFrame(Header(one.kind, at, one.count, one.time, one.time), one.block)
+                for one in windows
+            ]
+            self.appender.add(stream, tuple(frames))
 
     def _emit(self, emitted: list[soutput.EmitFrames], effects: list[Effect]) -> None:
         for one in emitted:

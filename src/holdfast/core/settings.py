@@ -52,6 +52,34 @@ class Checkpointing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Continuous:
+    """Continuous checkpoints: what a recovery may cost, and what they may (``core.cec``).
+
+    extent, replay     Q and U: the most window states to be read and tuples to be computed
+                       again; None for no bound.
+    recover_within_us  instead of both: how long that may take. A process that has to be
+                       started takes its own time besides.
+    interval_us        CI: how long one round of checkpointing may take.
+    period_us          CP: the time from one round to the next.
+    """
+
+    extent: int | None = None
+    replay: int | None = None
+    recover_within_us: int | None = None
+    interval_us: int = 25_000
+    period_us: int = 100_000
+
+    def __post_init__(self) -> None:
+        if self.recover_within_us is not None and (self.extent or self.replay):
+            raise ValueError("give either recover_within or bounds of extent and replay, not both")
+        if not 0 < self.interval_us <= self.period_us:
+            raise ValueError(
+                f"the interval is above zero and at most the period; got {self.interval_us} µs "
+                f"and {self.period_us} µs"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
     """The times of a fragment, in microseconds.
 
@@ -134,11 +162,17 @@ class ReplicaSettings:
     while_stabilizing: Policy = Policy.PROCESS
     reconcile: Reconcile = Reconcile.CHECKPOINT
     tentative_frames_max: int = 10_000
+    continuous: Continuous | None = None
 
     def __post_init__(self) -> None:
         names = {one.stream for one in self.inputs}
         if not names:
             raise ValueError(f"{self.address}: a fragment has at least one input")
+        if self.continuous is not None and self.reconcile is Reconcile.UNDO:
+            raise ValueError(
+                f"{self.address}: continuous checkpoints keep the state; with reconcile = undo "
+                f"there is none to keep"
+            )
         for output in self.outputs:
             if not output.reached_by <= names:
                 unknown = sorted(output.reached_by - names)

@@ -25,7 +25,7 @@ from enum import Enum
 from typing import ClassVar, TypeAlias
 
 from holdfast.core.effects import CancelJob, DropState, InputSlice, RunJob
-from holdfast.core.events import JobDone, JobFailed, OutputBlock
+from holdfast.core.events import JobDone, JobFailed, OutputBlock, WindowBlock
 from holdfast.core.machine import Machine
 
 
@@ -93,6 +93,7 @@ class Advanced:
     stop: int
     outputs: tuple[OutputBlock, ...]
     tainted: frozenset[str]
+    windows: tuple[WindowBlock, ...] = ()
 
 
 VersionsEffect: TypeAlias = RunJob | CancelJob | DropState | Advanced
@@ -112,6 +113,7 @@ class Versions(Machine[VersionsState, Trigger]):
         super().__init__(f"{owner} versions", initial)
         self.stable_position = position
         self.marker = marker
+        self.extent = 0
         self.live_position: int | None = None
         self.tainted: frozenset[str] = frozenset()
         self.job: tuple[int, Begin] | None = None
@@ -194,11 +196,12 @@ class Versions(Machine[VersionsState, Trigger]):
             self.tainted |= begin.tainted
         else:
             self._stable_state, self.marker = done.state, min(done.marker, begin.stop)
+            self.extent = done.extent
             self.stable_position = begin.stop
             if begin.line is Line.REBUILD:
                 self.move(Trigger.REBUILT, now, f"from {self.marker} to {begin.stop}")
         effects: list[VersionsEffect] = [
-            Advanced(begin.line, begin.stop, done.outputs, self.tainted)
+            Advanced(begin.line, begin.stop, done.outputs, self.tainted, done.windows)
         ]
         return effects + self._drop_unused()
 

@@ -23,6 +23,7 @@ from holdfast.log.reader import Entry, Reader
 from holdfast.log.recovery import TailCut
 from holdfast.log.repairs import Repair, repair
 from holdfast.log.rules import TakeBack
+from holdfast.log.window_summary import WindowSummary
 
 __all__ = [
     "Appended",
@@ -48,6 +49,7 @@ __all__ = [
     "TakeBack",
     "Trimmed",
     "UnknownPosition",
+    "WindowSummary",
     "WriteFailed",
     "inspect",
     "repair",

@@ -21,6 +21,7 @@ from holdfast.log.order import Tail
 from holdfast.log.recovery import Recovered, TailCut, examine_in_use, segment_paths
 from holdfast.log.scan import stretches
 from holdfast.log.segment import Segment
+from holdfast.log.window_summary import WindowCounter, WindowSummary
 
 
 @dataclass(slots=True)
@@ -85,13 +86,17 @@ class SegmentSummary:
 
 @dataclass(slots=True)
 class LogSummary:
-    """A log. ``tail`` is where the stream stands at its end; ``damage`` is in order of place."""
+    """A log. ``tail`` is where the stream stands at its end; ``damage`` is in order of place.
+
+    ``windows`` says what a recovery from its window states would cost, if it has any.
+    """
 
     directory: Path
     schema: pa.Schema | None = None
     tail: Tail | None = None
     segments: list[SegmentSummary] = field(default_factory=list)
     contents: Contents = field(default_factory=Contents)
+    windows: WindowSummary | None = None
     torn_tail: TailCut | None = None
     damage: list[DamagedLog] = field(default_factory=list)
 
@@ -111,8 +116,10 @@ def inspect(directory: str | os.PathLike[str], *, files: Files | None = None) ->
         raise LogError(f"{path}: there is no log here; give the directory of one stream")
     recovered = examine_in_use(files, path, LogOptions().index_bytes)
     summary = LogSummary(path, torn_tail=recovered.cut)
+    windows = WindowCounter()
     for segment in recovered.segments:
-        _add_segment(files, segment, summary)
+        _add_segment(files, segment, summary, windows)
+    summary.windows = windows.summary()
     if recovered.damage is not None and not _is_known(summary, recovered):
         summary.damage.append(recovered.damage)
     if recovered.segments:
@@ -121,7 +128,9 @@ def inspect(directory: str | os.PathLike[str], *, files: Files | None = None) ->
     return summary
 
 
-def _add_segment(files: Files, segment: Segment, summary: LogSummary) -> None:
+def _add_segment(
+    files: Files, segment: Segment, summary: LogSummary, windows: WindowCounter
+) -> None:
     contents, found = Contents(), list[str]()
     offset, lsn = segment.blocks_at, segment.first_lsn
     fd = files.open(segment.path)
@@ -130,6 +139,7 @@ def _add_segment(files: Files, segment: Segment, summary: LogSummary) -> None:
         for blocks in stretches(files, fd, offset, segment.end, lsn, found):
             for block in blocks:
                 contents.add(block)
+                windows.add(block)
             offset, lsn = blocks[-1].end, blocks[-1].next_lsn
     finally:
         files.close(fd)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from holdfast.core.effects import RunJob
 from holdfast.core.events import Event, JobDone
+from holdfast.core.versions import Line
 from holdfast.runtime.jobs import JobReport, Jobs, activate
 from holdfast.spark.chains import Handle, Workshop
 from holdfast.spark.engine import Bucket, Engine
@@ -58,10 +59,10 @@ class CopyJobs(Jobs):
         activate(self._workshop.network().spark)
         return engine
 
-    def _carry_out(self, job: RunJob) -> JobDone:
+    def _carry_out(self, job: RunJob, line: Line) -> JobDone:
         self._engine = self._open()
         handle: Handle = job.state  # type: ignore[assignment]
-        return super()._carry_out(replace(job, state=self._workshop.state(handle)))
+        return super()._carry_out(replace(job, state=self._workshop.state(handle)), line)
 
 
 def sample(schema: pa.Schema) -> pa.Table:

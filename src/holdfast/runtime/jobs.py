@@ -25,9 +25,13 @@ from pyspark.sql import SparkSession
 from holdfast.blocks import Block, one_batch
 from holdfast.core.effects import InputSlice, RunJob
 from holdfast.core.events import Event, JobDone, JobFailed, OutputBlock
+from holdfast.core.versions import Line
 from holdfast.frames import SEQ
+from holdfast.runtime.kept_windows import KeptWindows
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.state import State
+
+_Order = tuple[RunJob, Line] | Callable[[], None] | None
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class JobReport:
     tuples_out: int
     start: int
     stop: int
+    # How long the job stood still for continuous checkpoints.
+    pause_seconds: float = 0.0
 
 
 class Jobs:
@@ -52,26 +58,29 @@ class Jobs:
         post: Callable[[Event], None],
         markers: bool,
         on_report: Callable[[JobReport], None] = lambda report: None,
+        windows: KeptWindows | None = None,
     ) -> None:
         """``markers``: find the oldest contributing input after each job (undo needs it).
 
-        Otherwise states are kept, and need no input older than themselves.
+        Otherwise states are kept, and need no input older than themselves. ``windows``: they
+        are kept window by window.
         """
         self._engine = engine
         self._initial = initial
         self._post = post
         self._markers = markers
         self._on_report = on_report
+        self._windows = windows
         self._spark = spark
-        self._queue: queue.SimpleQueue[RunJob | Callable[[], None] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Order] = queue.SimpleQueue()
         self._cancelled: set[int] = set()
         self._thread = threading.Thread(target=self._run, name="holdfast-jobs", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, job: RunJob) -> None:
-        self._queue.put(job)
+    def submit(self, job: RunJob, line: Line = Line.LIVE) -> None:
+        self._queue.put((job, line))
 
     def call(self, work: Callable[[], None]) -> None:
         """Run something else between two jobs, in their thread."""
@@ -93,48 +102,51 @@ class Jobs:
     def _run(self) -> None:
         self._prepare()
         while True:
-            job = self._queue.get()
-            if job is None:
+            ordered = self._queue.get()
+            if ordered is None:
                 return
-            if not isinstance(job, RunJob):
-                job()
+            if not isinstance(ordered, tuple):
+                ordered()
                 continue
+            job, line = ordered
             if job.job in self._cancelled:
                 self._cancelled.discard(job.job)
                 continue
             try:
-                done = self._carry_out(job)
+                done = self._carry_out(job, line)
             except Exception as error:
                 self._post(JobFailed(job.job, f"{type(error).__name__}: {error}"))
             else:
                 self._post(done)
 
-    def _carry_out(self, job: RunJob) -> JobDone:
+    def _carry_out(self, job: RunJob, line: Line) -> JobDone:
         started = time.monotonic()
         engine = self._engine
         assert engine is not None
         state = self._initial if job.state is None else job.state
         assert isinstance(state, State)
         tables = input_tables(job.slices, engine.input_schemas)
+        if self._windows is not None and line is Line.REBUILD:
+            return self._windows.rebuild(job, tables)
         bucket = Bucket(max(job.start, state.boundary), job.stop, tables)
-        advance = engine.advance(state, [bucket], job.stop)
+        keeps = self._windows if line is Line.STABLE else None
+        advance = engine.advance(state, [bucket], job.stop, windows=keeps is not None)
         emit_from = dict(job.emit_from)
         blocks = [
             output_block(stream, table, emit_from[stream])
             for stream, table in advance.outputs.items()
         ]
         marker = engine.oldest_contributing(advance.state) if self._markers else job.stop
-        self._on_report(
-            JobReport(
-                time.monotonic() - started,
-                sum(table.num_rows for table in tables.values()),
-                sum(block.count for block in blocks),
-                job.start,
-                job.stop,
-            )
-        )
+        taken = sum(table.num_rows for table in tables.values())
         wanted = tuple(block for block in blocks if block.count or block.skipped)
-        return JobDone(job.job, advance.state, max(0, min(marker, job.stop)), wanted)
+        done = JobDone(job.job, advance.state, max(0, min(marker, job.stop)), wanted)
+        begun = time.monotonic()
+        if keeps is not None:
+            done = keeps.keep(job, done, advance, taken, begun - started)
+        emitted = sum(block.count for block in blocks)
+        now = time.monotonic()
+        self._on_report(JobReport(now - started, taken, emitted, job.start, job.stop, now - begun))
+        return done
 
 
 def activate(spark: SparkSession) -> None:

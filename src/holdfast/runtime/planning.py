@@ -207,6 +207,7 @@ class Topology:
             spec.while_failed,
             spec.while_stabilizing,
             spec.reconcile,
+            continuous=spec.continuous,
         )
 
     def client(self, name: str, next_id: int = 0) -> ClientSettings:

@@ -6,7 +6,8 @@ the boundary: what it depends on is in the packed state. So a replica that resta
 state and reads its inputs from the boundary on, and producers may trim what came before.
 
 With ``reconcile = undo`` no state is kept. The record then names the oldest input that still
-contributes, and a restart computes from there.
+contributes, and a restart computes from there. With continuous checkpoints the state is in the
+output log (``kept_windows``), and only the record is written here.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from holdfast.fragments import stream_schema_of
 from holdfast.log import Durability, LogOptions
 from holdfast.network import Network
 from holdfast.runtime.jobs import JobReport, Jobs
+from holdfast.runtime.kept_windows import KeptWindows
 from holdfast.runtime.loop import Driver
 from holdfast.runtime.node import Node, Place
 from holdfast.runtime.run import check_network, describe_network
@@ -67,7 +69,8 @@ class ReplicaNode(Node):
         consumers = {one.stream: one.consumers for one in settings.outputs}
         super().__init__(settings.address, place, schemas, consumers, directory, on_fatal)
         self._network = network
-        self._keeps_state = settings.reconcile is Reconcile.CHECKPOINT
+        self._kept = _how_kept(settings)
+        self._keeps_state = self._kept == "state"
         self._directory = StateDirectory(directory / "state")
         record = self._read_record()
         self._engine = Engine(network, self._directory.engine)
@@ -81,6 +84,11 @@ class ReplicaNode(Node):
         )
         if record is not None:
             self.store.check_reaches(dict(record.outputs), self._directory.path)
+        self.windows = self._keep_windows(settings)
+        if self.windows is not None and record is not None:
+            record, initial = self.windows.restart(record)
+            for moment, lsn in self.windows.window_places:
+                self.store.note_window(settings.outputs[0].stream, moment, lsn)
         logged = tuple(self.store.logged(stream, complete=False) for stream in schemas)
         self.replica = Replica(settings, record, logged)
         self.loop = self.make_loop(_Watched(self))
@@ -89,9 +97,17 @@ class ReplicaNode(Node):
             self._engine,
             initial,
             self._post,
-            not self._keeps_state,
+            self._kept == "nothing",
             self._report,
+            self.windows,
         )
+
+    def _keep_windows(self, settings: ReplicaSettings) -> KeptWindows | None:
+        if settings.continuous is None:
+            return None
+        output = settings.outputs[0].stream
+        log = self.store.logs[output]
+        return KeptWindows(self._engine, settings.continuous, self.name, log, output)
 
     def start(self) -> None:
         self.jobs.start()
@@ -100,6 +116,8 @@ class ReplicaNode(Node):
     def stop(self) -> None:
         super().stop()
         self.jobs.close()
+        if self.windows is not None:
+            self.windows.close()
         self._engine.close()
         self._directory.close()
 
@@ -119,6 +137,7 @@ class ReplicaNode(Node):
                 for stream, one in replica.consumer.upstreams.items()
             },
             "outputs": {stream: one.next_id for stream, one in replica.soutputs.items()},
+            **({} if self.windows is None else {"checkpoint": self.windows.status()}),
         }
 
     def took(self, block: Block) -> None:
@@ -128,9 +147,10 @@ class ReplicaNode(Node):
         match effect:
             case RunJob():
                 running = self.replica.versions.job
-                if running is not None and running[1].line is not Line.LIVE:
+                line = Line.LIVE if running is None else running[1].line
+                if line is not Line.LIVE:
                     self._stable_jobs.add(effect.job)
-                self.jobs.submit(effect)
+                self.jobs.submit(effect, line)
             case CancelJob(job):
                 self.jobs.cancel(job)
             case DropState():
@@ -167,16 +187,18 @@ class ReplicaNode(Node):
             return None
         check_network(self._directory, self._network)
         found = manifest["record"]
-        if found["kept"] != self._keeps_state:
+        if found["kept"] != self._kept:
             raise StateError(
-                f"{self._directory.path} was written with another way to reconcile; use the one "
-                f"it was written with, or a new data directory"
+                f"{self._directory.path} was written with another way to reconcile or to "
+                f"checkpoint, which kept {found['kept']}; this one keeps {self._kept}. Use the "
+                f"one it was written with, or a new data directory"
             )
         return RecoveryRecord(
             int(found["boundary"]),
             int(found["marker"]),
             tuple((stream, int(number)) for stream, number in found["inputs"]),
             tuple((stream, int(number)) for stream, number in found["outputs"]),
+            int(found["extent"]),
         )
 
     def _read_state(self) -> State:
@@ -199,12 +221,19 @@ class ReplicaNode(Node):
         self._directory.write_manifest(
             {
                 "network": describe_network(self._network),
-                "record": {**dataclasses.asdict(record), "kept": self._keeps_state},
+                "record": {**dataclasses.asdict(record), "kept": self._kept},
             }
         )
         for boundary in list(self._stable_states):
             if boundary < record.boundary:
                 self._stable_states.pop(boundary, None)
+
+
+def _how_kept(settings: ReplicaSettings) -> str:
+    """What there is on disk beside the record."""
+    if settings.continuous is not None:
+        return "windows"
+    return "state" if settings.reconcile is Reconcile.CHECKPOINT else "nothing"
 
 
 class _Watched:

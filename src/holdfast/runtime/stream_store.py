@@ -7,12 +7,15 @@ A log that was cut short by a crash may end with tuples after its last boundary.
 count from the last boundary. An entry point's log is completed with a boundary that promises
 nothing new: those tuples have their ids for good. A replica computes the same tuples again,
 under the same ids; the ones the log has are not written twice.
+
+Window states (``core.cec``) lie between the tuples. What a record needs of them is not trimmed.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -28,6 +31,7 @@ from holdfast.core.messages import StreamFrame
 from holdfast.errors import StateError
 from holdfast.frames import Frame, data_frame
 from holdfast.log import LogOptions, OutOfOrder, StreamLog
+from holdfast.log.payload import is_window
 
 KEPT_BYTES = 128 << 20
 
@@ -55,6 +59,7 @@ class StreamStore:
         self._save_record = save_record
         self._before_append = before_append
         self._memory = Memory(KEPT_BYTES)
+        self._window_places: dict[str, deque[tuple[int, int]]] = {}
         self._queue: queue.SimpleQueue[Append | TrimLog | TruncateLog | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="holdfast-disk", daemon=True)
 
@@ -137,7 +142,9 @@ class StreamStore:
                     self._append(order)
                 case TrimLog(stream, below_id):
                     log = self.logs[stream]
-                    log.trim(min(below_id, log.stable_next_id))
+                    places = self._window_places.get(stream)
+                    keep = places[0][1] if places else None
+                    log.trim(min(below_id, log.stable_next_id), keep_from_lsn=keep)
                 case TruncateLog():
                     pass  # see above: what is there is right, or completed
 
@@ -152,6 +159,7 @@ class StreamStore:
             # 3: the record
             if append.record is not None and self._save_record is not None:
                 self._save_record(append.record)
+                self._forget_windows(append.record.extent)
         except Exception as error:
             self._post(AppendFailed(append.append, f"{type(error).__name__}: {error}"))
             return
@@ -173,16 +181,35 @@ class StreamStore:
                     continue
                 fresh.append(_from(frame, next_id))
                 next_id = header.next_id
+            elif is_window(header.kind):
+                assert isinstance(frame.block, Block)
+                fresh.append(Frame(header, frame.block.batch()))
             elif header.first_id == next_id:
                 fresh.append(Frame(header))
         if not fresh:
             return log.next_lsn
-        return log.append(fresh).next_lsn
+        written = log.append(fresh)
+        for place, one in enumerate(fresh):
+            if is_window(one.kind):
+                self.note_window(stream, one.header.stime_min, written.first_lsn + place)
+        return written.next_lsn
+
+    def note_window(self, stream: str, time: int, lsn: int) -> None:
+        """The log has window states of this time, from this place on."""
+        places = self._window_places.setdefault(stream, deque())
+        if not places or places[-1][0] != time:
+            places.append((time, lsn))
+
+    def _forget_windows(self, extent: int) -> None:
+        """The record on disk needs no window states older than ``extent``."""
+        for places in self._window_places.values():
+            while places and places[0][0] < extent:
+                places.popleft()
 
     def _settle(self, stream: str, frames: tuple[StreamFrame, ...]) -> None:
         """The log has these tuples: their memory may go when it is needed."""
         for frame in frames:
-            if isinstance(frame.block, Block):
+            if isinstance(frame.block, Block) and frame.header.kind.is_data:
                 frame.block.can_load(self._load(stream, frame.header))
                 self._memory.add(frame.block)
 

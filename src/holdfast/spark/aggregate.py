@@ -15,7 +15,7 @@ from holdfast.spark.aggregate_state import GroupState
 from holdfast.spark.count_aggregate import WINDOW, CountAggregate
 from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.runs import SLOT
-from holdfast.spark.session_aggregate import DEADLINES, SessionAggregate
+from holdfast.spark.session_aggregate import DEADLINES, SESSIONS, SessionAggregate, deadlines
 from holdfast.spark.state import State
 from holdfast.spark.stateful import TIMES, Layout, Stateful, attach, prepare, times
 from holdfast.spark.task import FOREVER, Handler
@@ -84,6 +84,14 @@ class Aggregate(Stateful):
         if isinstance(self.window, CountWindow) and family == FAMILY:
             return (*keys, WINDOW)
         return keys
+
+    def replays(self) -> bool:
+        return True
+
+    def derived(self, family: str, rows: pa.Table) -> dict[str, pa.Table]:
+        if not isinstance(self.window, SessionWindow) or family != SESSIONS:
+            return {}
+        return {DEADLINES: deadlines(rows, self.window.gap, self._group_state().key_names)}
 
     def first_open(self, boundary: int) -> dict[str, int]:
         if isinstance(self.window, TimeWindow):

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from holdfast.spark.aggregate_state import TMAX, GroupState, emit
 from holdfast.spark.groups import Groups, group, keys_of
+from holdfast.spark.replay import since, unseen
 from holdfast.spark.runs import DEAD, HASH, SLOT, Bools, Int64s, Keys, lookup, mix, numbers
 from holdfast.spark.task import Step
 from holdfast.windows import CountWindow
@@ -34,38 +35,71 @@ class CountAggregate:
     def __call__(self, step: Step, rows: pa.Table) -> pa.Table:
         if rows.num_rows == 0:
             return pa.table({})
+        if step.replay and self._tumbling:
+            rows = self._unseen(step, rows)
+            if rows.num_rows == 0:
+                return pa.table({})
         groups = group(rows, self.state.key_names)
         keys = keys_of(rows, groups, self.state.key_names)
-        numbered = self._number(step, groups, keys)
+        numbered = self._number(step, rows, groups, keys)
         expanded = self._expand(rows, numbered, groups.codes, keys.hash)
+        if step.replay and not self._tumbling and expanded.num_rows:
+            names = (*self.state.key_names, WINDOW)
+            windows = group(expanded, names)
+            at = keys_of(expanded, windows, names)
+            expanded = unseen(step, FAMILY, expanded, windows, at, names)
         if expanded.num_rows == 0:
             return pa.table({})
         return self._fold(step, expanded, keys.hash)
 
-    def _number(self, step: Step, groups: Groups, keys: Keys) -> Int64s:
+    @property
+    def _tumbling(self) -> bool:
+        return self.window.size == self.window.advance
+
+    def _unseen(self, step: Step, rows: pa.Table) -> pa.Table:
+        """In a replay: the tuples that their group's open window has not counted yet."""
+        names = self.state.key_names
+        groups = group(rows, names)
+        keys = keys_of(rows, groups, names)
+        first = Keys(keys.slot, mix(keys.hash, 0), keys.columns)
+        return unseen(step, FAMILY, rows, groups, first, names)
+
+    def _number(self, step: Step, rows: pa.Table, groups: Groups, keys: Keys) -> Int64s:
         """The number of each tuple within its group, from the group's first tuple on."""
         order = np.argsort(groups.codes, kind="stable")
         counts = np.bincount(groups.codes, minlength=groups.count)
         starts = np.cumsum(counts) - counts
         within = np.empty(len(order), dtype=np.int64)
         within[order] = np.arange(len(order)) - starts[groups.codes[order]]
-        base = self._positions(step, keys, counts)
+        if self._tumbling:
+            first = Keys(keys.slot, mix(keys.hash, 0), keys.columns)
+            base, _ = self._filled(step, FAMILY, first)
+        else:
+            base = self._positions(step, rows, groups, keys, counts)
         return base[groups.codes] + within
 
-    def _positions(self, step: Step, keys: Keys, counts: Int64s) -> Int64s:
-        tumbling = self.window.size == self.window.advance
-        family = FAMILY if tumbling else POSITIONS
-        wanted = Keys(keys.slot, mix(keys.hash, 0), keys.columns) if tumbling else keys
-        names = self.state.key_names
-        found, old = lookup(step.read(family), wanted, names)
-        base = np.zeros(len(keys.hash), dtype=np.int64)
+    def _filled(self, step: Step, family: str, keys: Keys) -> tuple[Int64s, Bools]:
+        found, old = lookup(step.read(family), keys, self.state.key_names)
+        filled = np.zeros(len(keys.hash), dtype=np.int64)
         if old is not None:
-            base[found] = numbers(old[FILLED])
-        if not tumbling:
-            columns = {SLOT: keys.slot, HASH: keys.hash, FILLED: base + counts}
-            arrays = {name: pa.array(column) for name, column in columns.items()}
-            arrays.update(zip(names, keys.columns, strict=True))
-            step.write(POSITIONS, pa.table(arrays), names)
+            filled[found] = numbers(old[FILLED])
+        return filled, found
+
+    def _positions(
+        self, step: Step, rows: pa.Table, groups: Groups, keys: Keys, counts: Int64s
+    ) -> Int64s:
+        """Each group's number for its first tuple here; notes the number after its last."""
+        names = self.state.key_names
+        base, found = self._filled(step, POSITIONS, keys)
+        if step.replay:
+            # Tuples older than the position have been numbered before: count back from it.
+            times = since(step, POSITIONS, keys, names)
+            old = numbers(rows["stime"]) < times[groups.codes]
+            base -= np.bincount(groups.codes[old], minlength=groups.count)
+        columns = {SLOT: keys.slot, HASH: keys.hash, FILLED: base + counts}
+        arrays = {name: pa.array(column) for name, column in columns.items()}
+        arrays.update(zip(names, keys.columns, strict=True))
+        step.write(POSITIONS, pa.table(arrays), names, opened=~found)
         return base
 
     def _expand(self, rows: pa.Table, number: Int64s, codes: Int64s, hashes: Int64s) -> pa.Table:
@@ -112,14 +146,16 @@ class CountAggregate:
     ) -> None:
         """Write what is open; a window found in the state and now full is marked dead there."""
         keep = ~full | found
-        if self.window.size == self.window.advance:
+        step.ended(FAMILY, int((full & found).sum()))
+        if self._tumbling:
             # A finished window leaves nothing behind, so a group's open window is always number
             # 0 in the state, and takes the place of the finished one.
             number = np.where(full, numbers(touched[WINDOW]), 0).astype(np.int64)
             touched = _replace(touched, WINDOW, number)
             touched = _replace(touched, HASH, mix(hashes, number))
             keep = ~full | (found & ~np.isin(code, code[~full]))
-        step.write(FAMILY, touched.filter(pa.array(keep)), (*self.state.key_names, WINDOW))
+        names = (*self.state.key_names, WINDOW)
+        step.write(FAMILY, touched.filter(pa.array(keep)), names, opened=(~full & ~found)[keep])
 
 
 def _replace(table: pa.Table, name: str, values: Int64s) -> pa.Table:

@@ -45,6 +45,9 @@ class Distinct(Stateful):
     def row_keys(self, family: str) -> tuple[str, ...]:
         return tuple(f"k{i}" for i in range(len(self.keys)))
 
+    def counts(self, family: str) -> bool:
+        return False  # what a window has seen is forgotten with the window, silently
+
     def first_open(self, boundary: int) -> dict[str, int]:
         return {FAMILY: first_open_slot(self.window, boundary)}
 

@@ -23,19 +23,20 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import HoldfastError
-from holdfast.operators import Operator, SourceOperator, StatefulOperator
+from holdfast.operators import Operator, SourceOperator, StatefulOperator, upstream
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.stages import Wave, full_schema, plan_waves
-from holdfast.spark.state import State, collect_runs
+from holdfast.spark.state import State, collect_runs, without_times
 from holdfast.spark.stateful import Layout
-from holdfast.spark.task import FOREVER, PROPERTY
+from holdfast.spark.task import EAGER, FOREVER, LAZY, PROPERTY
+from holdfast.spark.window_files import FamilyNews, collect_news
 
 if TYPE_CHECKING:
     from holdfast.network import Network
@@ -60,10 +61,14 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Advance:
-    """What an advance gives: the new state, and each output's tuples in order."""
+    """What an advance gives: the new state, and each output's tuples in order.
+
+    ``windows``, if asked for: the window states to be kept, and how many opened and ended.
+    """
 
     state: State
     outputs: Mapping[str, pa.Table]
+    windows: tuple[FamilyNews, ...] = ()
 
 
 class Engine:
@@ -79,6 +84,7 @@ class Engine:
             op.name: input_schema(op) for op in network.operators if isinstance(op, SourceOperator)
         }
         self._stateful = [op for op in network.operators if isinstance(op, StatefulOperator)]
+        self.keeps = {op.name: _how_to_keep(op) for op in self._stateful}
         # Absolute, because the JVM and the workers may have another working directory.
         made = (directory or Path(tempfile.mkdtemp(prefix="holdfast-"))).absolute()
         made.mkdir(parents=True, exist_ok=True)
@@ -115,7 +121,8 @@ class Engine:
             self._last_step += 1
             return self._last_step
 
-    def _next_version(self, state: State) -> int:
+    def next_version(self, state: State) -> int:
+        """A version newer than ``state`` and all earlier ones."""
         with self._lock:
             self._newest_version = max(self._newest_version, state.version) + 1
             return self._newest_version
@@ -130,32 +137,51 @@ class Engine:
         self._clean()
 
     def advance(
-        self, state: State, buckets: Sequence[Bucket], boundary: int | None = None
+        self,
+        state: State,
+        buckets: Sequence[Bucket],
+        boundary: int | None = None,
+        windows: bool = False,
     ) -> Advance:
         """Process ``buckets`` and everything that closes up to ``boundary``.
 
-        ``boundary`` defaults to the end of the last bucket.
+        ``boundary`` defaults to the end of the last bucket. ``windows``: also give the states
+        of the windows that opened, for continuous checkpoints.
         """
         boundary = _checked_boundary(state, buckets, boundary)
         inputs = self._merge_inputs(buckets)
         number = self.next_step()
-        version = self._next_version(state)
+        version = self.next_version(state)
         if not self._anything_to_do(state, inputs, boundary):
             return Advance(State(version, boundary, state.runs), self._nothing())
+        told = {"keeps": self.keeps if windows else {}}
         directory = self._directory / f"step-{number}"
-        directory.mkdir()
-        try:
-            streams = self._run_waves(state, version, boundary, inputs, directory)
-        except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
-            raise
-        first_open = self.first_open(boundary)
-        runs = collect_runs(state, directory, self.partitions, first_open)
+        streams = self._run_waves(state, version, boundary, inputs, directory, told)
+        news = collect_news(directory)
+        runs = collect_runs(state, directory, self.partitions, self.first_open(boundary))
         outputs = {
             name: streams[operator.name].cast(input_schema(operator))
             for name, operator in self._outputs.items()
         }
-        return Advance(State(version, boundary, runs), outputs)
+        return Advance(State(version, boundary, runs), outputs, news)
+
+    def replay(self, partial: State, buckets: Sequence[Bucket], boundary: int) -> Advance:
+        """The state at ``boundary`` from window states of different ages; emits nothing.
+
+        ``partial`` has, beside every family, since when its windows count tuples (``replay``).
+        The buckets are the input from the boundary of ``partial`` on.
+        """
+        boundary = _checked_boundary(partial, buckets, boundary)
+        inputs = self._merge_inputs(buckets)
+        directory = self._directory / f"step-{self.next_step()}"
+        version = self.next_version(partial)
+        lazy = sorted(name for name, how in self.keeps.items() if how == LAZY)
+        told = {"keeps": dict.fromkeys(lazy, LAZY), "replay": lazy}
+        self._run_waves(partial, version, boundary, inputs, directory, told)
+        news = collect_news(directory)
+        base = State(version, boundary, without_times(partial.runs))
+        runs = collect_runs(base, directory, self.partitions, self.first_open(boundary))
+        return Advance(State(version, boundary, runs), self._nothing(), news)
 
     def oldest_producible(self, state: State) -> Mapping[str, int]:
         """For each output, the oldest tuple time it can still emit after ``state``."""
@@ -240,12 +266,18 @@ class Engine:
         boundary: int,
         inputs: Mapping[str, pa.Table],
         directory: Path,
+        told: Mapping[str, Any],
     ) -> dict[str, pa.Table]:
         streams = dict(inputs)
-        with self._job_property(state, version, boundary, directory):
-            for wave in self._waves:
-                for name, rows in self._run_wave(wave, streams).items():
-                    streams[name] = in_stream_order(rows) if rows.num_rows > 1 else rows
+        directory.mkdir()
+        try:
+            with self._job_property(state, version, boundary, directory, told):
+                for wave in self._waves:
+                    for name, rows in self._run_wave(wave, streams).items():
+                        streams[name] = in_stream_order(rows) if rows.num_rows > 1 else rows
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
         return streams
 
     def _run_wave(self, wave: Wave, streams: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
@@ -268,7 +300,7 @@ class Engine:
 
     @contextlib.contextmanager
     def _job_property(
-        self, state: State, version: int, boundary: int, directory: Path
+        self, state: State, version: int, boundary: int, directory: Path, more: Mapping[str, Any]
     ) -> Iterator[None]:
         """Tell the tasks of this thread's jobs where the state is; see ``task``."""
         runs = {
@@ -287,6 +319,7 @@ class Engine:
             "root": str(self._directory),
             "directory": str(directory),
             "runs": runs,
+            **more,
         }
         context = self._spark.sparkContext
         context.setLocalProperty(PROPERTY, json.dumps(told))
@@ -299,6 +332,13 @@ class Engine:
 def input_schema(operator: Operator) -> pa.Schema:
     """The schema of a stream's tables inside the engine."""
     return arrow_schema(full_schema(operator))
+
+
+def _how_to_keep(operator: StatefulOperator) -> str:
+    """Only what comes from the inputs alone can be replayed: nobody logs what lies between."""
+    above = upstream(list(operator.inputs))
+    chained = any(isinstance(each, StatefulOperator) for each in above)
+    return LAZY if operator.stateful.replays() and not chained else EAGER
 
 
 def _check_times(bucket: Bucket, name: str, table: pa.Table) -> None:

@@ -145,6 +145,13 @@ class Join(Stateful):
             if operator == name and side in reach
         )
 
+    def replays(self) -> bool:
+        return True
+
+    def replay_from(self, boundary: int) -> int:
+        """What a join remembers is its input: it is taken from the producers again."""
+        return self._step().first_open_slot(boundary)
+
     def reach_back(self) -> int:
         # A tuple without a partner is emitted ``after`` its time, and one from ``before`` it
         # would have been a partner.

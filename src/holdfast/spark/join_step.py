@@ -68,6 +68,9 @@ class JoinStep:
         rows = with_slots(rows, slot)
         side = numbers(rows["side"])
         fresh = [sort_rows(self._side(rows.filter(pa.array(side == i)), i)) for i in (0, 1)]
+        if step.replay:
+            self._keep(step, fresh)
+            return pa.table({})
         old = [[run.drop_columns([VERSION]) for run in step.read(name)] for name in SIDES]
         results = [
             *(self._pairs(fresh[0], run, PAIR) for run in (*old[1], fresh[1])),
@@ -76,12 +79,15 @@ class JoinStep:
         for i in (0, 1):
             if self.outer[i]:
                 results += self._expired(i, step, [*old[i], fresh[i]], [*old[1 - i], fresh[1 - i]])
-        keep_from = self.first_open_slot(step.boundary)
-        for i, name in enumerate(SIDES):
-            live = fresh[i].filter(pa.array(numbers(fresh[i][SLOT]) >= keep_from))
-            step.write(name, live, None, keep_from)
+        self._keep(step, fresh)
         found = [each for each in results if each.num_rows]
         return pa.concat_tables(found, promote_options="default") if found else pa.table({})
+
+    def _keep(self, step: Step, fresh: list[pa.Table]) -> None:
+        keep_from = self.first_open_slot(step.boundary)
+        for rows, name in zip(fresh, SIDES, strict=True):
+            live = rows.filter(pa.array(numbers(rows[SLOT]) >= keep_from))
+            step.write(name, live, None, keep_from)
 
     def _side(self, rows: pa.Table, side: int) -> pa.Table:
         return rows.select([SLOT, HASH, *_SYSTEM, *self.key_names, *self.columns[side]])

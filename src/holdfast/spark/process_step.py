@@ -146,8 +146,10 @@ class ProcessStep:
         columns.update(zip(self.key_names, keys.columns, strict=True))
         columns[STATE] = pa.array(states, self.state_type)
         columns[LAST], columns[DEAD] = pa.array(last), pa.array(gone)
-        kept = pa.table(columns).filter(pa.array(~gone | found))
-        step.write(FAMILY, kept, self.key_names)
+        keep = ~gone | found
+        kept = pa.table(columns).filter(pa.array(keep))
+        step.ended(FAMILY, int((gone & found).sum()))
+        step.write(FAMILY, kept, self.key_names, opened=(~gone & ~found)[keep])
 
 
 def _place(stime: Int64s) -> Int64s:

@@ -225,13 +225,13 @@ def merge(
     order = order[slot[order] >= first_open_slot]
     rows = rows.take(pa.array(order))
     if key_names is not None and len(order) > 1:
-        rows = rows.filter(pa.array(_newest(rows, slot[order], hashes[order], key_names)))
+        rows = rows.filter(pa.array(newest_rows(rows, slot[order], hashes[order], key_names)))
     if whole and DEAD in rows.column_names:
         rows = rows.filter(pc.invert(rows[DEAD]))
     return rows
 
 
-def _newest(
+def newest_rows(
     rows: pa.Table,
     slot: npt.NDArray[Any],
     hashes: npt.NDArray[Any],

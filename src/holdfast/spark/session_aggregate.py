@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from holdfast.spark.aggregate_state import TMAX, GroupState, emit
 from holdfast.spark.groups import Groups, group, keys_of
+from holdfast.spark.replay import unseen
 from holdfast.spark.runs import DEAD, HASH, SLOT, Bools, Int64s, Keys, lookup, mix, numbers
 from holdfast.spark.task import FOREVER, Step
 
@@ -33,14 +34,21 @@ class SessionAggregate:
     def __call__(self, step: Step, rows: pa.Table) -> pa.Table:
         pieces: list[pa.Table] = []
         kept: list[pa.Table] = []
+        opened: list[Bools] = []
         touched = None
+        if step.replay and rows.num_rows:
+            groups = group(rows, self.state.key_names)
+            touched = keys_of(rows, groups, self.state.key_names)
+            rows = unseen(step, SESSIONS, rows, groups, touched, self.state.key_names)
+            touched = None
         if rows.num_rows:
             groups = group(rows, self.state.key_names)
             touched = keys_of(rows, groups, self.state.key_names)
-            self._touch(step, rows, groups, touched, pieces, kept)
+            opened.append(self._touch(step, rows, groups, touched, pieces, kept))
         self._pass_deadlines(step, touched, pieces, kept)
         if kept:
-            self._write(step, pa.concat_tables(kept))
+            rest = sum(table.num_rows for table in kept[len(opened) :])
+            self._write(step, pa.concat_tables(kept), np.append(opened or [], [False] * rest))
         if not pieces:
             return pa.table({})
         closed = pa.concat_tables(pieces)
@@ -58,8 +66,11 @@ class SessionAggregate:
         keys: Keys,
         pieces: list[pa.Table],
         kept: list[pa.Table],
-    ) -> None:
-        """Fold the tuples into sessions, the first of each group into its open one if it can."""
+    ) -> Bools:
+        """Fold the tuples into sessions, the first of each group into its open one if it can.
+
+        Returns which of the kept sessions are new.
+        """
         found, old = lookup(step.read(SESSIONS), keys, self.state.key_names)
         last_seen = np.full(groups.count, -FOREVER)
         if old is not None:
@@ -85,13 +96,18 @@ class SessionAggregate:
         table = pa.table(columns)
         if closed.any():
             pieces.append(table.filter(pa.array(closed)))
+        ended = int((closed & continues).sum())
         if old is not None:
             left_behind = ~np.isin(np.flatnonzero(found), code[continues])
+            ended += int(left_behind.sum())
             if left_behind.any():
                 pieces.append(old.filter(pa.array(left_behind)).select(table.column_names))
         # Only the last session of a group can be open; its row also ends an older one's.
         newest = np.append(code[1:] != code[:-1], True)
-        kept.append(table.filter(pa.array(newest & (~closed | found[code]))))
+        keep = newest & (~closed | found[code])
+        kept.append(table.filter(pa.array(keep)))
+        step.ended(SESSIONS, ended)
+        return (~closed & ~continues)[keep]
 
     def _sessions(
         self, rows: pa.Table, groups: Groups, last_seen: Int64s
@@ -129,6 +145,7 @@ class SessionAggregate:
             names = [name for name in closed.column_names if name != "version"]
             closed = closed.select(names)
             pieces.append(closed)
+            step.ended(SESSIONS, closed.num_rows)
             gone = pa.array(np.ones(closed.num_rows, dtype=np.bool_))
             kept.append(closed.set_column(names.index(DEAD), DEAD, gone))
 
@@ -144,10 +161,14 @@ class SessionAggregate:
         fresh = np.setdiff1d(groups.codes[count:], groups.codes[:count])
         return keys_of(due, Groups(groups.codes, groups.first_row[fresh]), self.state.key_names)
 
-    def _write(self, step: Step, rows: pa.Table) -> None:
+    def _write(self, step: Step, rows: pa.Table, opened: Bools) -> None:
         keys = self.state.key_names
-        step.write(SESSIONS, rows, keys)
+        step.write(SESSIONS, rows, keys, opened=opened.astype(np.bool_))
         still_open = rows.filter(pa.array(~numbers(rows[DEAD]).astype(np.bool_)))
-        ends = numbers(still_open[LAST]).astype(np.int64) + self.gap
-        deadlines = still_open.select([SLOT, HASH, *keys]).set_column(0, SLOT, pa.array(ends))
-        step.write(DEADLINES, deadlines, None, step.boundary + 1)
+        step.write(DEADLINES, deadlines(still_open, self.gap, keys), None, step.boundary + 1)
+
+
+def deadlines(sessions: pa.Table, gap: int, keys: tuple[str, ...]) -> pa.Table:
+    """The rows of the family of deadlines for these open sessions."""
+    ends = numbers(sessions[LAST]).astype(np.int64) + gap
+    return sessions.select([SLOT, HASH, *keys]).set_column(0, SLOT, pa.array(ends))

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from holdfast.spark.replay import TIMES_MARK
 from holdfast.spark.task import FOREVER
 
 
@@ -97,6 +98,14 @@ def collect_runs(
             family: tuple(_still_needed(part, first_open.get((operator, family))) for part in parts)
             for family, parts in families.items()
         }
+        for operator, families in runs.items()
+    }
+
+
+def without_times(runs: Runs) -> Runs:
+    """The runs of a recovered state without the families that say how old its windows are."""
+    return {
+        operator: {family: parts for family, parts in families.items() if family[-1] != TIMES_MARK}
         for operator, families in runs.items()
     }
 

@@ -80,6 +80,25 @@ class Stateful(ABC):
                 oldest = value if oldest is None else min(oldest, value)
         return oldest
 
+    def replays(self) -> bool:
+        """Whether the state can be computed again from window states of different ages.
+
+        If not, continuous checkpoints keep every state that changes.
+        """
+        return False
+
+    def replay_from(self, boundary: int) -> int:
+        """The oldest input a replay up to ``boundary`` needs beside the window states."""
+        return boundary
+
+    def counts(self, family: str) -> bool:
+        """Whether the family's rows are windows that tell when they end."""
+        return self.row_keys(family) is not None
+
+    def derived(self, family: str, rows: pa.Table) -> dict[str, pa.Table]:
+        """Families made from the rows of a recovered family, which nobody keeps."""
+        return {}
+
     @abstractmethod
     def row_keys(self, family: str) -> tuple[str, ...] | None:
         """The columns that make a state row unique, or None if rows only ever accumulate."""

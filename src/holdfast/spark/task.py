@@ -6,7 +6,11 @@ the new ones. A task handles one partition of the state, or all of them when the
 small enough for a job without a shuffle.
 
 What a task did to the state is told by the names of the files it leaves in the step's
-directory; a task that Spark runs again writes the same files again.
+directory; a task that Spark runs again writes the same files again. With continuous
+checkpoints it also leaves the states of the windows that opened (see ``window_states``).
+
+A *replay* brings back a state from window states of different ages: steps take input they may
+have seen before, ignore what they have, and emit nothing (see ``replay``).
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from holdfast.spark.runs import (
     HASH,
     SLOT,
     VERSION,
+    Bools,
     how_many_to_merge,
     merge,
     numbers,
@@ -36,9 +41,15 @@ from holdfast.spark.runs import (
     sort_rows,
     write_run,
 )
+from holdfast.spark.window_files import Told, write_told
 
 PROPERTY = "holdfast.step"
 FOREVER = 2**62
+# How an operator's window states are kept: written when a window opens and now and then, and
+# computed again from there; or written whenever they change.
+LAZY, EAGER = "lazy", "eager"
+# Families that can be made from others, so that nobody keeps them.
+DERIVED = ("deadlines",)
 
 
 @dataclass
@@ -52,7 +63,10 @@ class Step:
     directory: str
     runs: dict[str, list[str]]
     operator: str
+    keeps: str | None = None
+    replay: bool = False
     _open: dict[str, list[pa.Table]] = field(default_factory=dict)
+    _told: dict[str, Told] = field(default_factory=dict)
 
     def read(self, family: str) -> list[pa.Table]:
         """The runs of one of the operator's state families, oldest first."""
@@ -66,13 +80,16 @@ class Step:
         rows: pa.Table,
         keys: Sequence[str] | None,
         first_open_slot: int = -FOREVER,
+        opened: Bools | None = None,
     ) -> None:
         """Add ``rows`` to a family as a new run, swallowing small neighbours.
 
         ``keys`` None means the family only ever grows: rows do not replace each other.
+        ``opened`` says which rows are windows that were not open before.
         """
         if rows.num_rows == 0:
             return
+        self._tell_rows(family, rows, opened)
         rows = rows.append_column(VERSION, pa.array(np.full(rows.num_rows, self.version)))
         rows = sort_rows(rows)
         runs = self.read(family)
@@ -87,6 +104,27 @@ class Step:
         path = Path(self.directory, name)
         write_run(f"{path}.part", rows)
         Path(f"{path}.part").rename(path)
+
+    def ended(self, family: str, count: int) -> None:
+        """So many windows that were open before the step are not open after it."""
+        if self.keeps is not None and count:
+            self._told.setdefault(family, Told()).ended += int(count)
+
+    def finish(self) -> None:
+        """Leave what is to be told of window states, after the handler has run."""
+        for family, told in self._told.items():
+            write_told(self.directory, self.operator, family, self.partition, told)
+
+    def _tell_rows(self, family: str, rows: pa.Table, opened: Bools | None) -> None:
+        if self.keeps is None or family in DERIVED:
+            return
+        told = self._told.setdefault(family, Told())
+        if opened is not None:
+            told.opened += int(opened.sum())
+        if self.keeps == EAGER:
+            told.rows = rows
+        elif opened is not None and opened.any():
+            told.rows = rows.filter(pa.array(opened))
 
 
 Handler = Callable[[Step, pa.Table], pa.Table]
@@ -130,12 +168,18 @@ def stateful(
         context = TaskContext.get()
         assert context is not None, "stateful operators run inside Spark tasks"
         told: dict[str, Any] = json.loads(context.getLocalProperty(PROPERTY) or "{}")
+        replay = told.get("replay")
+        if replay is not None and operator not in replay:
+            return  # its state is whole, and nothing reaches it
         parts = [_marked(table)] if sharded else _by_partition(table, partitions)
         for partition, rows in parts:
             ordered = rows if any_order or rows.num_rows < 2 else in_stream_order(rows)
             ordered = ordered.append_column(SLOT, pa.array(np.zeros(rows.num_rows, np.int64)))
-            result = handler(_step(told, operator, partition), ordered)
-            yield from _conform(result, schemas[1]).combine_chunks().to_batches()
+            step = _step(told, operator, partition)
+            result = handler(step, ordered)
+            step.finish()
+            if replay is None:
+                yield from _conform(result, schemas[1]).combine_chunks().to_batches()
 
     return run
 
@@ -175,4 +219,6 @@ def _step(told: dict[str, Any], operator: str, partition: int) -> Step:
         told["directory"],
         runs,
         operator,
+        told["keeps"].get(operator),
+        told.get("replay") is not None,
     )

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from holdfast.spark.aggregate_state import TMAX, GroupState, emit
 from holdfast.spark.groups import group, keys_of, with_slots
+from holdfast.spark.replay import unseen
 from holdfast.spark.runs import HASH, SLOT, VERSION, lookup, merge, mix, numbers, sort_rows
 from holdfast.spark.task import FOREVER, Step
 from holdfast.windows import TimeWindow
@@ -37,15 +38,26 @@ class TimeAggregate:
         key_names = self.state.key_names
         after = first_open_slot(self.window, step.boundary)
         touched = None
+        rows = self._into_windows(rows) if rows.num_rows else rows
+        if step.replay and rows.num_rows:
+            groups = group(rows, key_names)
+            keys = keys_of(rows, groups, key_names)
+            rows = unseen(step, FAMILY, rows, groups, keys, key_names)
+        came_and_went = 0
         if rows.num_rows:
-            rows = self._into_windows(rows)
             groups = group(rows, key_names)
             keys = keys_of(rows, groups, key_names)
             found, old = lookup(step.read(FAMILY), keys, key_names)
             touched = pa.table(self.state.advance(rows, groups, keys, found, old))
-            still_open = touched.filter(pa.array(keys.slot >= after))
-            step.write(FAMILY, still_open, key_names, after)
-        return self._close(step, touched, after)
+            is_open = keys.slot >= after
+            still_open = touched.filter(pa.array(is_open))
+            step.write(FAMILY, still_open, key_names, after, ~found[is_open])
+            came_and_went = int((~found & ~is_open).sum())
+        closed = self._closing(step, touched, after)
+        if closed is None:
+            return pa.table({})
+        step.ended(FAMILY, closed.num_rows - came_and_went)
+        return self._results(closed)
 
     def _into_windows(self, rows: pa.Table) -> pa.Table:
         """Each tuple once for every window it belongs to, in stream order."""
@@ -60,7 +72,8 @@ class TimeAggregate:
         step = np.arange(len(source)) - np.repeat(np.cumsum(copies) - copies, copies)
         return with_slots(rows.take(pa.array(source)), oldest[source] + step * advance)
 
-    def _close(self, step: Step, touched: pa.Table | None, after: int) -> pa.Table:
+    def _closing(self, step: Step, touched: pa.Table | None, after: int) -> pa.Table | None:
+        """The windows that the boundary has passed, each as it was last."""
         before = max(first_open_slot(self.window, step.before), -FOREVER)
         pieces = []
         for run in step.read(FAMILY):
@@ -72,13 +85,12 @@ class TimeAggregate:
             if closing.num_rows:
                 pieces.append(sort_rows(closing))
         if not pieces:
-            return self.empty()
+            return None
         names = pieces[0].column_names
-        closed = merge([each.select(names) for each in pieces], self.state.key_names, before, False)
+        return merge([each.select(names) for each in pieces], self.state.key_names, before, False)
+
+    def _results(self, closed: pa.Table) -> pa.Table:
         slot, hashes = numbers(closed[SLOT]).astype(np.int64), numbers(closed[HASH])
         stime = slot + self.window.size - 1
         columns = {SLOT: pa.array(slot), **self.state.results(closed)}
         return emit(columns, stime, closed[TMAX], mix(hashes.astype(np.int64), slot))
-
-    def empty(self) -> pa.Table:
-        return pa.table({})

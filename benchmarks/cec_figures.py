@@ -1,0 +1,63 @@
+"""The paper's figures 5 to 9 with ours; where the paper's text has numbers, they are grey."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+OURS, PAPER = "#1f6f8b", "#b0b0b0"
+# From the paper's text: extent in frames, EC-load in seconds, replay in megabytes.
+PAPER_Q: dict[str, dict[int, float]] = {
+    "extent": {1: 120_000, 2: 180_000, 8: 500_000},
+    "ec_load_s": {1: 3.5, 2: 5.0, 4: 14.0, 8: 27.0},
+    "replay_mb": {1: 25.0, 2: 50.0, 8: 200.0},
+}
+PAPER_U: dict[str, dict[int, float]] = {
+    "extent": {125_000: 120_000, 1_000_000: 230_000},
+    "ec_load_s": {125_000: 2.5, 1_000_000: 6.7},
+    "replay_mb": {125_000: 20.0, 1_000_000: 90.0},
+}
+PAPER_RESPONSE_S: dict[int, float] = {25: 32.5, 50: 21.5, 100: 18.5, 250: 16.5}
+LABELS = {
+    "checks": "states checked",
+    "extent": "extent (frames)",
+    "ec_load_s": "EC-load (s)",
+    "replay_mb": "replayed (MB)",
+}
+
+
+def draw(figure: Figure, told: dict[str, Any]) -> None:
+    """Three rows: figures 5, 8 and 9; figure 6; figure 7."""
+    figure.set_size_inches(12, 9)
+    axes = figure.subplots(3, 4)
+    found = told["figures"]
+    for at, name in enumerate(("slow", "items")):
+        _throughput(axes[0][at], name, found["5"][name])
+    periods = found["8 and 9"]
+    _line(axes[0][2], periods, "response_s", PAPER_RESPONSE_S)
+    axes[0][2].set(title="8: response time", xlabel="CP (ms)", ylabel="seconds")
+    _line(axes[0][3], periods, "extent", {})
+    axes[0][3].set(title="9: extent", xlabel="CP (ms)", ylabel="frames")
+    for at, key in enumerate(LABELS):
+        _line(axes[1][at], found["6"], key, PAPER_Q.get(key, {}))
+        axes[1][at].set(title=f"6: {LABELS[key]}", xlabel="Q / open windows")
+        _line(axes[2][at], found["7"], key, PAPER_U.get(key, {}))
+        axes[2][at].set(title=f"7: {LABELS[key]}", xlabel="U (tuples)")
+
+
+def _throughput(axes: Axes, name: str, modes: dict[str, Any]) -> None:
+    values = [each["results_s"] for each in modes.values()]
+    axes.bar(list(modes), values, color=OURS)
+    axes.set(title=f"5: {name} windows", ylabel="results/s")
+    axes.tick_params("x", labelrotation=30, labelsize=7)
+
+
+def _line(axes: Axes, found: dict[str, Any], key: str, paper: dict[int, float]) -> None:
+    places = [int(each) for each in found]
+    axes.plot(places, [each[key] for each in found.values()], "o-", color=OURS, label="Holdfast")
+    if paper:
+        axes.plot(list(paper), list(paper.values()), "s--", color=PAPER, label="paper")
+        axes.legend(fontsize=7)
+    axes.set_ylim(bottom=0)

@@ -1,0 +1,221 @@
+"""One fragment with its logs, as a replica runs it, without the network around it.
+
+The paper's query: the average price of each item over a count of its sales. Tuples have 100
+bytes. The input lies in a log, as a filter in front of the aggregate would keep it; results and
+window states go into the output log.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from holdfast import Network, count_window
+from holdfast.core.frame import Kind
+from holdfast.core.settings import Continuous
+from holdfast.frames import SEQ, TIME, Frame, boundary_frame, data_frame
+from holdfast.log import Durability, LogOptions, StreamLog
+from holdfast.runtime.continuous import ContinuousCheckpoints
+from holdfast.spark.engine import Bucket, Engine
+from holdfast.spark.eventual import load, read_extent
+from holdfast.spark.session import get_session
+from holdfast.spark.state import EMPTY, State
+from holdfast.spark.window_states import WindowBatch
+
+TUPLE_BYTES = 100
+PAD = "x" * 56
+STIME_US = 10  # between two tuples
+SCHEMA = "item bigint, price int, pad string"
+OPTIONS = LogOptions(durability=Durability.INTERVAL, sync_interval_ms=20.0, preallocate_bytes=0)
+
+
+def make_engine(size: int) -> Engine:
+    """The average price of every ``size`` sales of an item."""
+    spark = get_session("local[2]", {"spark.driver.memory": "4g"})
+    network = Network(f"prices{size}", bucket="200 ms", partitions=2, spark=spark)
+    sales = network.source("sales", SCHEMA)
+    mean = F.avg("price").alias("price")
+    sales.groupBy(count_window(size), "item").agg(mean).output("prices")
+    return Engine(network)
+
+
+class Sales:
+    """Buckets of sales of random items."""
+
+    def __init__(self, engine: Engine, items: int, bucket: int, seed: int = 1) -> None:
+        self._schema = engine.input_schemas["sales"]
+        self._items = items
+        self._bucket = bucket
+        self._random = np.random.default_rng(seed)
+        self._next = 0
+
+    def opening(self, size: int) -> list[Bucket]:
+        """As many sales of each item as it has in its open window at a random moment."""
+        sold = np.repeat(np.arange(self._items), self._random.integers(0, size, self._items))
+        mixed = self._random.permutation(sold)
+        starts = range(0, len(mixed), self._bucket)
+        return [self._make(mixed[start : start + self._bucket]) for start in starts]
+
+    def next(self) -> Bucket:
+        return self._make(self._random.integers(0, self._items, self._bucket))
+
+    def _make(self, items: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Bucket:
+        count, first = len(items), self._next
+        self._next += count
+        numbers = np.arange(first, first + count)
+        times = pa.array(numbers * STIME_US, TIME)
+        prices = pa.array(self._random.integers(1, 1_000, count), pa.int32())
+        pads = pa.array([PAD]).take(pa.array(np.zeros(count, dtype=np.int64)))
+        columns = [times, times, pa.array(numbers), pa.array(items), prices, pads]
+        table = pa.Table.from_arrays(columns, schema=self._schema)
+        return Bucket(first * STIME_US, (first + count) * STIME_US, {"sales": table})
+
+
+@dataclass
+class Steps:
+    """What the steps of a pipeline took and gave."""
+
+    seconds: list[float] = field(default_factory=list)
+    pauses: list[float] = field(default_factory=list)
+    results: list[int] = field(default_factory=list)
+    windows: list[int] = field(default_factory=list)
+    extents: list[int] = field(default_factory=list)
+    checks: int = 0
+
+
+class Pipeline:
+    """A fragment that is fed buckets."""
+
+    def __init__(
+        self, engine: Engine, directory: Path, settings: Continuous | None, persist: bool = True
+    ) -> None:
+        """Without ``settings`` nothing is checkpointed; ``persist`` writes window states."""
+        self.engine = engine
+        self.directory = directory
+        self.settings = settings
+        self.state: State = EMPTY
+        self.steps = Steps()
+        self._persist = persist
+        self._executor = ThreadPoolExecutor(1)
+        own = engine.advance(EMPTY, [], 0).outputs["prices"].drop_columns([SEQ.name])
+        self.log = StreamLog.open(directory / "prices", own.schema, options=OPTIONS)
+        given = engine.input_schemas["sales"]
+        self.upstream = StreamLog.open(
+            directory / "sales", given.remove(given.get_field_index(SEQ.name)), options=OPTIONS
+        )
+        self.checkpoints: ContinuousCheckpoints | None = None
+        if settings is not None:
+            self.checkpoints = self._new_checkpoints(settings)
+
+    def _new_checkpoints(self, settings: Continuous) -> ContinuousCheckpoints:
+        return ContinuousCheckpoints(self.engine, settings, "bench", self._executor)
+
+    def close(self) -> None:
+        self.finish_round()
+        self._executor.shutdown()
+        self.log.close()
+        self.upstream.close()
+
+    def feed(self, bucket: Bucket, log_input: bool = False) -> None:
+        """One bucket: a job, its results, its window states."""
+        table = bucket.tables["sales"]
+        if log_input:
+            batch = table.drop_columns([SEQ.name]).combine_chunks().to_batches()[0]
+            self.upstream.append(data_frame(Kind.STABLE, self.upstream.next_id, batch))
+        begun = time.perf_counter()
+        advance = self.engine.advance(
+            self.state, [bucket], bucket.end, windows=self.checkpoints is not None
+        )
+        computed = time.perf_counter()
+        start, self.state = self.state.boundary, advance.state
+        results = advance.outputs["prices"]
+        before: list[WindowBatch] = []
+        after: list[WindowBatch] = []
+        if self.checkpoints is not None:
+            before = self.checkpoints.finish_round()
+            self.checkpoints.measured(replay_us=(computed - begun) * 1e6 / table.num_rows)
+            after = self.checkpoints.advanced(start, advance, table.num_rows, results.num_rows)
+        paused = time.perf_counter()
+        self._append(before)
+        if results.num_rows:
+            batch = results.drop_columns([SEQ.name]).combine_chunks().to_batches()[0]
+            self.log.append(data_frame(Kind.STABLE, self.log.next_id, batch))
+        self.log.append(boundary_frame(self.log.next_id, bucket.end))
+        self._append(after)
+        self.steps.seconds.append(time.perf_counter() - begun)
+        self.steps.pauses.append(paused - computed)
+        self.steps.results.append(results.num_rows)
+        self.steps.windows.append(sum(each.rows.num_rows for each in (*before, *after)))
+        self.steps.checks += sum(each.rows.num_rows for each in before)
+        if self.checkpoints is not None:
+            self.steps.extents.append(self.checkpoints.machine.extent)
+
+    def finish_round(self) -> float:
+        """Wait for the round beside the last job; how long that took, in seconds."""
+        begun = time.perf_counter()
+        if self.checkpoints is not None:
+            batches = self.checkpoints.finish_round()
+            self._append(batches)
+            self.steps.checks += sum(each.rows.num_rows for each in batches)
+        return time.perf_counter() - begun
+
+    def _append(self, batches: list[WindowBatch]) -> None:
+        if not batches or not self._persist:
+            return
+        assert self.checkpoints is not None
+        told = self.checkpoints.told()
+        at = self.log.next_id
+        self.log.append([Frame(each.header(at), each.batch(told)) for each in batches])
+
+    def crash(self) -> Recovery:
+        """Lose everything but the logs, and recover in this warm process."""
+        assert self.checkpoints is not None
+        assert self.settings is not None
+        self.finish_round()
+        machine = self.checkpoints.machine
+        boundary, extent_from = self.state.boundary, machine.extent_from
+        expected = machine.recovery_us / 1e6
+        self.log.close()
+        self.log = StreamLog.open(self.directory / "prices", options=OPTIONS)
+        self.checkpoints = self._new_checkpoints(self.settings)
+        self.state = EMPTY
+        begun = time.perf_counter()
+        extent = read_extent(self.log, boundary, extent_from)
+        recovered = load(self.engine, extent, boundary)
+        loaded = time.perf_counter()
+        bucket = self._replayed(recovered.state.boundary, boundary)
+        self.state = self.checkpoints.recover(recovered, [bucket])
+        done = time.perf_counter()
+        tuples = bucket.tables["sales"].num_rows
+        return Recovery(extent.frames, loaded - begun, tuples, done - loaded, expected)
+
+    def _replayed(self, start: int, stop: int) -> Bucket:
+        """The input from ``start`` on, read from the log in front of the fragment."""
+        schema = self.engine.input_schemas["sales"]
+        pieces, first_id = [], None
+        with self.upstream.replay(from_stime=start) as reader:
+            for _, frame in reader:
+                if frame.kind is Kind.STABLE:
+                    first_id = frame.header.first_id if first_id is None else first_id
+                    pieces.append(frame.batch)
+        table = pa.Table.from_batches(pieces, schema=self.upstream.schema)
+        ids = np.arange(first_id or 0, (first_id or 0) + table.num_rows)
+        table = table.add_column(2, SEQ, pa.array(ids))
+        return Bucket(start, stop, {"sales": table.select(schema.names).cast(schema)})
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """A recovery: what was read and replayed, and what each took, in seconds."""
+
+    extent: int
+    load_s: float
+    replay: int
+    replay_s: float
+    expected_s: float

@@ -1,0 +1,140 @@
+"""A replica whose state is kept window by window in its output log.
+
+Beside the log there is only the small recovery record. A restart
+
+1. reads the window states that the record needs back from the log,
+2. makes a partial state of them,
+3. asks the producers for the input since the oldest of them (that is the record's marker), and
+4. computes the state at the record's boundary in one job, which emits nothing.
+
+A crash in any of these steps changes nothing on disk: the next restart does the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.blocks import Block
+from holdfast.core.effects import RunJob
+from holdfast.core.events import JobDone, RecoveryRecord, WindowBlock
+from holdfast.core.settings import Continuous
+from holdfast.errors import StateError
+from holdfast.log import LogError, StreamLog
+from holdfast.runtime.continuous import ContinuousCheckpoints
+from holdfast.spark.engine import Advance, Bucket, Engine
+from holdfast.spark.eventual import Recovered, load, read_extent
+from holdfast.spark.state import EMPTY, State
+from holdfast.spark.window_states import WindowBatch
+
+# What loading a window state takes is measured when the log has so many, and again each time
+# it has four times as many.
+_MEASURE_FROM = 2_000
+
+
+class KeptWindows:
+    """Continuous checkpoints of one replica; its jobs' thread calls it."""
+
+    def __init__(
+        self, engine: Engine, settings: Continuous, owner: str, log: StreamLog, output: str
+    ) -> None:
+        """``log`` is that of ``output``, the output that keeps the window states."""
+        self._engine = engine
+        self._log = log
+        self._output = output
+        self._executor = ThreadPoolExecutor(1, f"holdfast-windows-{owner}")
+        self._checkpoints = ContinuousCheckpoints(engine, settings, owner, self._executor)
+        self._recovered: Recovered | None = None
+        self._measure_at = _MEASURE_FROM
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True)
+
+    # -- restarting ---------------------------------------------------------------------
+
+    def restart(self, record: RecoveryRecord) -> tuple[RecoveryRecord, State]:
+        """Steps 1 and 2; where to go on from, and the state there if it needs no replay."""
+        begun = time.monotonic()
+        extent = read_extent(self._log, record.boundary, record.extent)
+        recovered = load(self._engine, extent, record.boundary)
+        if extent.frames > _MEASURE_FROM:
+            spent = time.monotonic() - begun
+            self._checkpoints.measured(load_us=spent * 1e6 / extent.frames)
+        if max(0, recovered.state.boundary) < record.marker:
+            raise StateError(
+                f"{self._log.directory}: its window states need input from "
+                f"{recovered.state.boundary} on, the record beside it has {record.marker}; one "
+                f"of them was replaced or lost: put it back"
+            )
+        marker = min(recovered.state.boundary, record.boundary)
+        record = replace(record, marker=max(record.marker, marker))
+        self._recovered = recovered
+        state = EMPTY
+        if record.marker >= record.boundary:
+            state = self._checkpoints.recover(recovered, [])
+        return record, state
+
+    @property
+    def window_places(self) -> list[tuple[int, int]]:
+        """Time and place in the log of what was read, oldest first."""
+        return [] if self._recovered is None else self._recovered.extent.places()
+
+    def rebuild(self, job: RunJob, tables: Mapping[str, pa.Table]) -> JobDone:
+        """Step 4."""
+        assert self._recovered is not None, "a restart comes before a rebuild"
+        buckets = [Bucket(job.start, job.stop, tables)]
+        state = self._checkpoints.recover(self._recovered, buckets)
+        cost = self._checkpoints.cost
+        return JobDone(job.job, state, _within(cost.replay_from, job), (), (), cost.extent_from)
+
+    # -- running ------------------------------------------------------------------------
+
+    def keep(
+        self, job: RunJob, done: JobDone, advance: Advance, taken: int, seconds: float
+    ) -> JobDone:
+        """Add to a stable job's result the window states that go with it."""
+        checkpoints = self._checkpoints
+        results = advance.outputs[self._output].num_rows
+        windows = _blocks(checkpoints.finish_round(), checkpoints.told())
+        if taken > 1_000:
+            checkpoints.measured(replay_us=seconds * 1e6 / taken)
+        opened = checkpoints.advanced(job.start, advance, taken, results)
+        cost = checkpoints.cost
+        windows += _blocks(opened, checkpoints.told())
+        if cost.extent >= self._measure_at:
+            self._measure_at = 4 * cost.extent
+            checkpoints.also(lambda: self._load_once(job.stop, cost.extent_from))
+        marker = _within(cost.replay_from, job)
+        return replace(done, marker=marker, windows=windows, extent=cost.extent_from)
+
+    def _load_once(self, boundary: int, extent_from: int) -> None:
+        """Load the extent as a recovery would, beside the next job, to learn what it takes."""
+        begun = time.monotonic()
+        try:
+            extent = read_extent(self._log, boundary, extent_from)
+        except LogError:
+            return  # trimmed meanwhile; there will be another time
+        load(self._engine, extent, boundary)
+        if extent.frames:
+            spent = time.monotonic() - begun
+            self._checkpoints.measured(load_us=spent * 1e6 / extent.frames)
+
+    def status(self) -> dict[str, Any]:
+        """What a recovery would cost now."""
+        return self._checkpoints.told()
+
+
+def _blocks(batches: Sequence[WindowBatch], told: Mapping[str, int]) -> tuple[WindowBlock, ...]:
+    return tuple(
+        WindowBlock(each.kind, each.rows.num_rows, each.time, Block(each.batch(told)))
+        for each in batches
+    )
+
+
+def _within(time: int, job: RunJob) -> int:
+    return max(0, min(time, job.stop))
