@@ -85,6 +85,18 @@ def figures(summary: LogSummary) -> dict[str, Any]:
         "stime_max": contents.stime_max,
         "dropped_frames": contents.dropped_frames,
     }
+    windows = summary.windows
+    if windows is not None:
+        # What a recovery from the window states would read and compute again, and how long.
+        found |= {
+            "window_states": windows.states,
+            "open_windows": windows.open_windows,
+            "extent": windows.extent,
+            "extent_from": windows.extent_from,
+            "replay": windows.replay,
+            "replay_from": windows.replay_from,
+            "recovery_seconds": windows.recovery_s,
+        }
     if summary.torn_tail is not None:
         found["torn_tail_bytes"] = summary.torn_tail.dropped_bytes
     return found
@@ -113,7 +125,7 @@ def _plain(summary: LogSummary) -> dict[str, Any]:
 
 def _told(summary: LogSummary) -> str:
     lines = [f"{summary.directory}: {'intact' if summary.is_intact else 'DAMAGED'}"]
-    times = ("boundary", "stime_min", "stime_max")
+    times = ("boundary", "stime_min", "stime_max", "extent_from", "replay_from")
     for name, value in figures(summary).items():
         if value is not None:
             shown = _time(value) if name in times else f"{value:,}"
