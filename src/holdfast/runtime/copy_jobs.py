@@ -29,9 +29,12 @@ class CopyJobs(Jobs):
         workshop: Workshop,
         post: Callable[[Event], None],
         on_report: Callable[[JobReport], None],
+        on_begin: Callable[[], None] = lambda: None,
     ) -> None:
+        """``on_begin`` is called when a job begins, with Spark up and its state unpacked."""
         super().__init__(None, None, EMPTY, post, False, on_report)
         self._workshop = workshop
+        self._on_begin = on_begin
 
     def time_set(self) -> int:
         """How long the standard set takes, in microseconds."""
@@ -62,7 +65,9 @@ class CopyJobs(Jobs):
     def _carry_out(self, job: RunJob, line: Line) -> JobDone:
         self._engine = self._open()
         handle: Handle = job.state  # type: ignore[assignment]
-        return super()._carry_out(replace(job, state=self._workshop.state(handle)), line)
+        state = self._workshop.state(handle)
+        self._on_begin()
+        return super()._carry_out(replace(job, state=state), line)
 
 
 def sample(schema: pa.Schema) -> pa.Table:

@@ -1,7 +1,8 @@
-"""How busy this machine's processors are, as Linux counts it."""
+"""How busy the processors are that this process may run on, as Linux counts it."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -24,10 +25,15 @@ class CpuLoad:
 
     @staticmethod
     def _read() -> tuple[int, int]:
-        first = _STAT.read_text().split("\n", 1)[0].split()[1:]
-        ticks = [int(each) for each in first]
-        idle = ticks[3] + (ticks[4] if len(ticks) > 4 else 0)
-        return sum(ticks[:8]) - idle, sum(ticks[:8])
+        mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        busy = total = 0
+        for line in _STAT.read_text().splitlines():
+            name, *counted = line.split()
+            if name in mine:
+                ticks = [int(each) for each in counted[:8]]
+                total += sum(ticks)
+                busy += sum(ticks) - sum(ticks[3:5])  # idle, and waiting for a disk
+        return busy, total
 
 
 class LoadWatch:

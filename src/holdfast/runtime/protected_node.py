@@ -93,7 +93,7 @@ class ProtectedNode(Node):
         else:
             self.copy = ProtectedReplica(settings, pair, found.record, found.queues, found.state)
         self.loop = self.make_loop(_Watched(self))
-        self.jobs = CopyJobs(self.workshop, self._post, self._report)
+        self.jobs = CopyJobs(self.workshop, self._post, self._report, self._job_begins)
         partner = self.copy.partner
         self.shipper = Shipper(
             self.name,
@@ -255,9 +255,6 @@ class ProtectedNode(Node):
     def carry_out(self, effect: Effect) -> None:
         match effect:
             case RunJob():
-                if self._awaits_job:
-                    self._awaits_job = False
-                    self.journal.write("first job")
                 self.jobs.submit(effect)
             case CancelJob(job):
                 self.jobs.cancel(job)
@@ -284,6 +281,11 @@ class ProtectedNode(Node):
             assert record == append.record, (record, append.record)
             state = newest  # type: ignore[assignment]
         self.keeper.keep(OwnCheckpoint(append, state, self.copy.queues()))
+
+    def _job_begins(self) -> None:
+        if self._awaits_job:
+            self._awaits_job = False
+            self.journal.write("first job")
 
     def _report(self, report: JobReport) -> None:
         self.metrics.job_seconds.observe(report.seconds)
