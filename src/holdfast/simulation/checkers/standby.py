@@ -42,6 +42,7 @@ class StandbyChecks:
 
     def crashed(self, process: ProtectedProcess) -> None:
         """A copy is gone; was it the last that knew?"""
+        self._state.pop(process.address, None)  # a start is no going to sleep
         if process.pair.persist:
             return
         other = self._other(process)
