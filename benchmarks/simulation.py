@@ -68,34 +68,38 @@ def long_run(seed: int, seconds: int) -> Scenario:
     return Scenario(seed, spec, server_of, Schedule(tuple(faults), end))
 
 
-def timed(seed_and_seconds: tuple[int, int]) -> Result:
+def timed(seed_and_seconds: tuple[int, int]) -> tuple[Result, float]:
+    began = time.process_time()
     with collected_afterwards():
-        return run(long_run(*seed_and_seconds))
+        result = run(long_run(*seed_and_seconds))
+    return result, time.process_time() - began
 
 
-def measure_speed(seconds: int, workers: int) -> float:
-    """Simulated seconds per second of all workers together."""
+def measure_speed(seconds: int, workers: int) -> tuple[float, float]:
+    """Simulated seconds per second of all workers together, and per second of a processor."""
     with ProcessPoolExecutor(workers) as pool:
         list(pool.map(timed, [(seed, 60) for seed in range(workers)]))  # start the workers
         began = time.monotonic()
         results = list(pool.map(timed, [(seed, seconds) for seed in range(2 * workers)]))
         elapsed_s = time.monotonic() - began
-    for result in results:
+    for result, _ in results:
         if result.verdict is not Verdict.FINE:
             raise SystemExit(f"seed {result.seed}: {result.reason}")
-    return sum(result.simulated_s for result in results) / elapsed_s
+    simulated_s = sum(result.simulated_s for result, _ in results)
+    return simulated_s / elapsed_s, simulated_s / sum(cpu_s for _, cpu_s in results)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="100 seeds")
+    parser.add_argument("--seeds", type=int, default=2_000, help="how many, in full")
     options = parser.parse_args()
     workers = os.cpu_count() or 1
-    speed = measure_speed(300 if options.quick else 2_000, workers)
-    print(f"ten replicas: {speed:.0f} simulated seconds per second on {workers} cores")
+    speed, per_cpu = measure_speed(300 if options.quick else 1_000, workers)
+    print(f"ten replicas: {speed:.0f} simulated seconds per second on {workers} cores", flush=True)
 
     coverage = Coverage()
-    seeds = 100 if options.quick else 2_000
+    seeds = 100 if options.quick else options.seeds
     violations = 0
     simulated_s = 0.0
     for result in simulate(range(seeds), workers):
@@ -103,11 +107,14 @@ def main() -> None:
         simulated_s += result.simulated_s
         if result.verdict is not Verdict.FINE:
             violations += 1
-            print(f"seed {result.seed}: {result.verdict.name} {result.reason}")
+            print(f"seed {result.seed}: {result.verdict.name} {result.reason}", flush=True)
+        if result.seed % 100 == 99:
+            print(f"{result.seed + 1} seeds, {violations} violations", flush=True)
     for transition in coverage.never_taken:
         print(f"never taken: {transition}")
     result_line = {
         "simulated_seconds_per_second": round(speed, 1),
+        "simulated_seconds_per_cpu_second": round(per_cpu, 1),
         "seeds": seeds,
         "violations": violations,
         "transitions_covered": round(coverage.share, 4),
