@@ -2,6 +2,7 @@
 
     make bench BENCH=kill               500 kills, some 20 minutes
     make bench BENCH=kill ARGS=--quick  40 kills
+    make bench BENCH=kill ARGS='--quick --protection hybrid'   with a second copy of every fragment
 
 The example deployment runs as real processes; entry point, replicas and client are killed with
 SIGKILL at random moments, restarted by the supervisor, while a producer goes on sending. Then
@@ -42,11 +43,23 @@ def readings(first: int, count: int) -> pa.Table:
     )
 
 
+def deployment_text(protection: str | None) -> str:
+    """The example's deployment; protected, its second copies are in a process of their own."""
+    # The oracle needs every tuple.
+    text = (EXAMPLE / "deployment.toml").read_text()
+    text = text.replace("[sources.load]", "[sources.load]\nkeep = true")
+    if protection is not None:
+        apart = f'protection = "{protection}"\ncolocate = ["worker", "spare"]'
+        text = text.replace('colocate = "worker"', apart)
+    return text
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="40 kills")
     parser.add_argument("--kills", type=int, default=None)
     parser.add_argument("--pauses", type=int, default=None, help="SIGSTOP for a while, as well")
+    parser.add_argument("--protection", choices=["active", "passive", "hybrid"], default=None)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="leave the directory behind")
     options = parser.parse_args(arguments)
@@ -58,12 +71,11 @@ def main(arguments: list[str] | None = None) -> int:
         "entry-load": (kills - replica) // 2,
         "recorder": kills - replica - (kills - replica) // 2,
     }
+    if options.protection is not None:
+        times |= {"worker": replica - replica // 2, "spare": replica // 2}
     directory = Path(tempfile.mkdtemp(prefix="holdfast-kill-"))
     shutil.copy(EXAMPLE / "network.py", directory / "network.py")
-    # The oracle needs every tuple.
-    text = (EXAMPLE / "deployment.toml").read_text()
-    text = text.replace("[sources.load]", "[sources.load]\nkeep = true")
-    (directory / "deployment.toml").write_text(text)
+    (directory / "deployment.toml").write_text(deployment_text(options.protection))
     deployment = load_deployment(directory / "deployment.toml")
     started = time.monotonic()
 
@@ -91,6 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
         tell(f"see {directory}")
     figures = {
         "bench": "kill",
+        "protection": options.protection or "none",
         "kills": kills,
         "killed": times,
         "pauses": pauses,

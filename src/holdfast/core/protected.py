@@ -16,6 +16,7 @@ the slower of the two needs, can serve either.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from holdfast.core import detector, standby, sweeping
@@ -58,6 +59,7 @@ from holdfast.core.messages import (
     CopyRequest,
     CopyState,
     FeedFrames,
+    HeartbeatReply,
     HeartbeatRequest,
     Message,
     Refusal,
@@ -68,7 +70,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.provider import Provider
 from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
-from holdfast.core.replica import EMPTY_RECORD, Beginning, Replica, serve, whole_frames
+from holdfast.core.replica import EMPTY_RECORD, Beginning, Replica, serve
 from holdfast.core.settings import ReplicaSettings, StandbySettings
 from holdfast.core.standby import ReadState, Sleep, StandbySwitch, Wake
 from holdfast.core.stream_copy import FAR_FUTURE
@@ -101,12 +103,11 @@ class ProtectedReplica:
         self.held: tuple[RecoveryRecord, object] | None = None if not record else (record, state)
         self.base: int | None = None
         self.acks: dict[str, int] = dict(record.inputs) if record else {}
-        found = {one.stream: whole_frames(one) for one in queues}
-        self.served = {
-            one.stream: serve(settings, one, found.get(one.stream)) for one in settings.outputs
-        }
+        self.served = {one.stream: serve(settings, one) for one in settings.outputs}
         for stream in self.served.values():
             stream.suspended = True
+        for queue in queues:
+            self.served[queue.stream].extend(queue)
         self._provider = Provider(self.served, lambda stream: StreamState.SUSPENDED)
         timing = settings.timing
         self.switch = StandbySwitch(settings.address, pair, 2 * timing.bucket_us)
@@ -123,6 +124,7 @@ class ProtectedReplica:
         self._next_ids: dict[int, dict[str, int]] = {}
         self._read_at = -FAR_FUTURE
         self._numbers = (1, 1)
+        self._replies: dict[str, tuple[int, HeartbeatReply]] = {}
         self._keep_at = 0
         self._replica_timer = FAR_FUTURE
         self._timer_at = FAR_FUTURE
@@ -203,6 +205,8 @@ class ProtectedReplica:
     def _asleep(self, sender: str, message: Message, now: int, effects: list[Effect]) -> None:
         if isinstance(message, FeedFrames):
             effects.append(Send(sender, Unsubscribe(message.feed)))
+        elif isinstance(message, HeartbeatReply):
+            self._replies[sender] = (now, message)
         elif isinstance(message, HeartbeatRequest | Subscribe | Unsubscribe):
             effects += self._provider.handle(sender, message, now)
 
@@ -255,7 +259,7 @@ class ProtectedReplica:
     def _wake(self, now: int, effects: list[Effect]) -> None:
         record, state = self.held or (EMPTY_RECORD, None)
         first_job, first_append = self._numbers
-        begin = Beginning(state, self.served, first_job, first_append)
+        begin = Beginning(state, self.served, first_job, first_append, open=True)
         self.replica = Replica(self.settings, record, (), begin)
         # What is held may not be on disk: only what was acknowledged before still counts.
         for stream in self.replica.consumer.acks:
@@ -263,6 +267,11 @@ class ProtectedReplica:
         for served in self.served.values():
             effects += served.wake()
         self._drive(Started(), now, effects)
+        # What the producers said a moment ago saves asking them first.
+        for producer, (heard_at, reply) in self._replies.items():
+            if now - heard_at <= 2 * self.settings.timing.heartbeat_interval_us:
+                self._drive(MessageArrived(producer, reply), now, effects)
+        self._replies.clear()
 
     def _sleep(self, now: int, effects: list[Effect]) -> None:
         replica = self.replica
@@ -287,6 +296,7 @@ class ProtectedReplica:
         if reason is not None:
             self._tell(CheckpointRefused(checkpoint.number, reason), effects)
             return
+        checkpoint = replace(checkpoint, record=self._raised(checkpoint.record))
         self._applying = checkpoint
         if self.replica is not None:
             effects.append(ApplyCheckpoint(checkpoint, checkpoint.queues))
@@ -294,6 +304,16 @@ class ProtectedReplica:
         # Stable frames are right whoever has them, so they need not wait for the state.
         self._extend(checkpoint, effects)
         effects.append(ApplyCheckpoint(checkpoint, self.queues()))
+
+    def _raised(self, record: RecoveryRecord) -> RecoveryRecord:
+        """The record, asking for nothing that this copy has acknowledged already.
+
+        Which id a time begins with is known only to the frame, and frames differ between copies:
+        the other's later record may begin before what an earlier one of ours allowed to trim.
+        """
+        acks = self.acks if self.replica is None else self.replica.consumer.acks
+        inputs = tuple((name, max(first, acks.get(name, 0))) for name, first in record.inputs)
+        return replace(record, inputs=inputs)
 
     def _extend(self, checkpoint: Checkpoint, effects: list[Effect]) -> None:
         for queue in checkpoint.queues:

@@ -75,12 +75,15 @@ class Beginning:
     state         the state at the record's boundary; None for the one the runtime knows.
     served        the streams it serves, with their feeds.
     first_job     numbers that no earlier job and append has had.
+    open          accept subscribers before it has caught up: it has its state, and is no more
+                  than a stable replica that is behind.
     """
 
     state: object = None
     served: Mapping[str, ServedStream] = field(default_factory=dict)
     first_job: int = 1
     first_append: int = 1
+    open: bool = False
 
 
 def serve(
@@ -125,6 +128,7 @@ class Replica:
         # The stable state at the newest record: what a checkpoint takes.
         self.newest = (record, begin.state)
         self.pauses = False
+        self._open = begin.open
         self._at_start: list[Effect] = []
         self._reached_by = {one.stream: one.reached_by for one in settings.outputs}
         logs = {one.stream: whole_frames(one) for one in logged}
@@ -132,7 +136,7 @@ class Replica:
         served = {}
         for one in settings.outputs:
             stream = begin.served.get(one.stream) or serve(settings, one, logs.get(one.stream))
-            stream.open = False
+            stream.open = begin.open
             served[one.stream] = stream
             base_id = dict(record.outputs).get(one.stream, 0)
             self.soutputs[one.stream] = SOutput(
@@ -438,7 +442,7 @@ class Replica:
     # -- what others are told, and when to look again -----------------------------------
 
     def _state_of(self, stream: str) -> StreamState:
-        if self.manager.state is NodeState.RECOVERING:
+        if self.manager.state is NodeState.RECOVERING and not self._open:
             return StreamState.RECOVERING
         output = self.soutputs[stream]
         stuck = self.sunion.release is sunion.Release.SUSPEND

@@ -94,6 +94,12 @@ class ProtectedProcess(ReplicaProcess):
     def replica(self) -> Replica | None:
         return self.copy.replica if self.up else None
 
+    def wants_feed(self, feed: int) -> bool:
+        """Whether the replica that runs here now has asked for this feed."""
+        replica = self.replica
+        upstreams = [] if replica is None else list(replica.consumer.upstreams.values())
+        return any(one.id == feed for upstream in upstreams for one in upstream.feeds())
+
     def make_driver(self) -> None:
         self._stable_states = {}
         self._shipped, self._bases = {}, {}
@@ -199,7 +205,7 @@ class ProtectedProcess(ReplicaProcess):
 
     def _keep(self, kept: OnDisk) -> None:
         # One thread writes in order, so an older record never replaces a newer one.
-        if self.kept is None or kept.record.boundary > self.kept.record.boundary:
+        if self.kept is None or kept.record.boundary >= self.kept.record.boundary:
             self.kept = kept
 
     # -- checkpoints --------------------------------------------------------------------

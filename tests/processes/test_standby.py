@@ -1,0 +1,235 @@
+"""Copies that stand by, as real nodes over Flight: lost, back, lost again, wrong alarms.
+
+All nodes are in this process, so that one SparkSession does; a node that is stopped is gone with
+its memory. What the client holds in the end is compared with an undisturbed run.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from holdfast.client import Client, View
+from holdfast.deployment import load_deployment
+from holdfast.producer import Producer
+from holdfast.runtime.addresses import Addresses
+from holdfast.runtime.networks import load_network
+from holdfast.runtime.planning import plan_of, write_plan
+from holdfast.runtime.process_main import ProcessHost
+from holdfast.runtime.protected_node import ProtectedNode
+from holdfast.testing.undisturbed import logged_tuples, undisturbed
+
+NETWORK = """
+from pyspark.sql import functions as F
+from holdfast import Network, window
+
+network = Network("standby", bucket="200 ms")
+load = network.source("load", "k bigint, v double")
+sums = load.groupBy(window("1 second"), "k").agg(F.sum("v").alias("v"), F.count("*").alias("c"))
+best = sums.fragment("best").groupBy(window("2 seconds")).agg(F.max("v").alias("v"))
+best.output("best")
+"""
+DEPLOYMENT = """
+network = "network.py"
+[timing]
+delay = "4 seconds"
+heartbeat = "100 ms"
+[sources.load]
+keep = true
+[clients.reader]
+output = "best"
+[fragments.main]
+protection = "{main}"
+[fragments.main.standby]
+promote_after = "1500 ms"
+persist = {persist}
+[fragments.best]
+protection = "{best}"
+[fragments.best.standby]
+promote_after = "1500 ms"
+persist = {persist}
+"""
+COPIES = ("main-1", "main-2", "best-1", "best-2")
+
+
+class World:
+    """An entry point, two fragments with two copies each, a client, and somebody who sends."""
+
+    def __init__(self, spark: SparkSession, directory: Path, **how: str) -> None:
+        (directory / "network.py").write_text(NETWORK)
+        (directory / "deployment.toml").write_text(DEPLOYMENT.format(**how))
+        self.deployment = load_deployment(directory / "deployment.toml")
+        self.network = load_network(self.deployment.network, "local[2]", {})
+        write_plan(self.deployment, plan_of(self.network))
+        addresses = Addresses.choose(self.deployment)
+        self.failures: list[BaseException] = []
+        self.copies: dict[str, ProtectedNode] = {}
+        self.entry = self._host("entry-load")._entry("entry-load")
+        self.entry.start()
+        for name in COPIES:
+            self.start(name)
+        book = addresses.book(self.deployment.security.read())
+        self.producer = Producer("load", book["entry-load"], name="test")
+        self.client = Client.of(self.deployment.path, "best", name="reader")
+        self.view = View()
+        self._stopping = threading.Event()
+        self._sender = threading.Thread(target=self._send, daemon=True)
+        self._sender.start()
+
+    def _host(self, process: str) -> ProcessHost:
+        host = ProcessHost(self.deployment, process)
+        host.fatal = self.failures.append  # type: ignore[method-assign,assignment]
+        return host
+
+    def start(self, *names: str) -> None:
+        for name in names:
+            (node,) = self._host(name)._replicas([name])
+            assert isinstance(node, ProtectedNode)
+            self.copies[name] = node
+            node.start()
+
+    def stop(self, *names: str) -> None:
+        for name in names:
+            self.copies.pop(name).stop()
+
+    def cut(self, one: str, other: str) -> None:
+        """The copies hear nothing of each other."""
+        self.copies[one].links.cut(other)
+        self.copies[other].links.cut(one)
+
+    def heal(self, one: str, other: str) -> None:
+        self.copies[one].links.heal(other)
+        self.copies[other].links.heal(one)
+
+    def _send(self) -> None:
+        random = np.random.default_rng(5)
+        while not self._stopping.wait(0.02):
+            if self.producer.pending < 30:
+                rows = {"k": random.integers(0, 3, 10), "v": random.random(10)}
+                self.producer.send(pa.table(rows))
+
+    def read(self, until: Callable[[], bool], seconds: float = 40.0) -> None:
+        """Take what the client gets until something holds."""
+        deadline = time.monotonic() + seconds
+        while not until():
+            assert time.monotonic() < deadline, self.story()
+            assert not self.failures
+            event = self.client.read(0.05)
+            if event is not None:
+                self.view.apply(event)
+
+    def go_on(self) -> None:
+        """New stable results come."""
+        had = self.view.stable_until
+        self.read(lambda: self.view.stable_until > had + 400_000)
+
+    def is_in(self, name: str, *copy: str) -> Callable[[], bool]:
+        return lambda: self.copies[name].status()["copy"] in copy
+
+    def is_protected(self, *names: str) -> Callable[[], bool]:
+        """The copies sleep and hold checkpoints that are not old."""
+
+        def protected() -> bool:
+            for name in names:
+                status = self.copies[name].status()
+                recent = status["boundary"] / 1e6 > time.time() - 3.0
+                if status["copy"] != "suspended" or not recent:
+                    return False
+            return True
+
+        return protected
+
+    def finish(self) -> None:
+        """Stop sending; the client ends with exactly what an undisturbed run gives."""
+        self._stopping.set()
+        self._sender.join()
+        self.producer.close(30.0)
+        newest = int(time.time() * 1e6)
+        self.read(lambda: self.view.stable_until > newest)
+        log = self.deployment.data / "processes" / "entry-load" / "streams" / "load"
+        expected = undisturbed(self.network, {"load": logged_tuples(log)}, self.view.stable_until)
+        found = self.view.stable
+        assert found is not None
+        assert found.combine_chunks().equals(expected["best"].combine_chunks())
+        assert not self.failures
+
+    def story(self) -> str:
+        return "\n".join(str(node.status()) for node in self.copies.values())
+
+    def close(self) -> None:
+        self._stopping.set()
+        self.client.close()
+        self.stop(*list(self.copies))
+        self.entry.stop()
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    made = World(spark, tmp_path, **request.param)
+    try:
+        made.read(lambda: made.view.stable is not None)
+        made.read(made.is_protected("main-2", "best-2"))
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize(
+    "world", [{"main": "hybrid", "best": "passive", "persist": "true"}], indirect=True
+)
+def test_copies_lost_in_every_order_leave_no_trace(world: World) -> None:
+    # A wrong alarm: both run, and the second goes back to sleep.
+    world.cut("main-1", "main-2")
+    world.read(world.is_in("main-2", "awake", "primary"))
+    world.heal("main-1", "main-2")
+    world.read(lambda: any(world.is_protected(name)() for name in ("main-1", "main-2")))
+    # The secondary is lost while it sleeps.
+    sleeper = next(name for name in ("main-1", "main-2") if world.is_protected(name)())
+    world.stop(sleeper)
+    world.go_on()
+    world.start(sleeper)
+    world.read(world.is_protected(sleeper))
+    # Two fragments in a row lose their primaries at once.
+    (primary,) = {"main-1", "main-2"} - {sleeper}
+    world.stop(primary, "best-1")
+    world.read(world.is_in(sleeper, "primary"))
+    world.read(world.is_in("best-2", "primary"))
+    world.go_on()
+    world.start(primary, "best-1")
+    world.read(world.is_protected(primary, "best-1"))
+    # Then those that took over.
+    world.stop(sleeper, "best-2")
+    world.go_on()
+    world.start(sleeper, "best-2")
+    world.read(world.is_protected(sleeper, "best-2"))
+    # Both copies of both fragments at once.
+    world.stop(*COPIES)
+    world.start(*COPIES)
+    world.go_on()
+    world.finish()
+
+
+@pytest.mark.parametrize(
+    "world", [{"main": "passive", "best": "hybrid", "persist": "false"}], indirect=True
+)
+def test_one_copy_in_memory_is_enough(world: World) -> None:
+    # Lost and back again before the other has replaced it: it reads the other's state.
+    world.stop("best-1")
+    world.read(world.is_in("best-2", "awake"))
+    world.start("best-1")
+    world.read(lambda: any(world.is_protected(name)() for name in ("best-1", "best-2")))
+    world.go_on()
+    # The passive one, and the secondary while it is awake.
+    world.stop("main-1")
+    world.read(world.is_in("main-2", "primary"))
+    world.go_on()
+    world.start("main-1")
+    world.read(world.is_protected("main-1"))
+    world.finish()
