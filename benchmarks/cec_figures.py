@@ -37,6 +37,8 @@ def draw(figure: Figure, told: dict[str, Any]) -> None:
         _throughput(axes[0][at], name, found["5"][name])
     periods = found["8 and 9"]
     _line(axes[0][2], periods, "response_s", PAPER_RESPONSE_S)
+    without = found["response_s without checkpoints"]
+    axes[0][2].axhline(without, color=OURS, linestyle=":", linewidth=1)
     axes[0][2].set(title="8: response time", xlabel="CP (ms)", ylabel="seconds")
     _line(axes[0][3], periods, "extent", {})
     axes[0][3].set(title="9: extent", xlabel="CP (ms)", ylabel="frames")
