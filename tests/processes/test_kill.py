@@ -17,7 +17,7 @@ from holdfast.testing.deployed import Killer, Load, expected_file, supervised, w
 from holdfast.testing.undisturbed import logged_tuples
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "deployment"
-CONTINUOUS = 'checkpoint = "continuous"\nextent = 40\nperiod = "20 ms"'
+CONTINUOUS = 'checkpoint = "continuous"\nextent = 40\ninterval = "5 ms"\nperiod = "20 ms"'
 KILLS = {"entry-load": 9, "recorder": 9, "worker": 2}
 
 
