@@ -280,7 +280,7 @@ class SUnion(Machine[SUnionState, Trigger]):
         )
         start = max(self._floor(oldest), self.stable_position)
         buckets = self._timing.redo_buckets
-        if self.live_position is None:
+        if self.live_position is None or self.release is Release.SUSPEND:
             buckets *= ALONE
         return min(target, start + buckets * self._bucket_us)
 

@@ -18,6 +18,7 @@ from holdfast.core.consistency import NodeState
 from holdfast.core.entry import EntrySettings
 from holdfast.core.replica import Replica
 from holdfast.core.settings import Policy
+from holdfast.core.sunion import Release
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.executor import Operator
 from holdfast.simulation.processes import ClientProcess, ReplicaProcess
@@ -185,5 +186,7 @@ class Availability:
 def takes_tuples(driver: Replica) -> bool:
     """Whether a replica takes new tuples in its state, and not only corrected ones."""
     if driver.state is NodeState.STABILIZATION:
-        return driver.versions.live_position is not None
+        # A partner that agreed takes them instead: the live version is kept, but stands still.
+        waits = driver.sunion.release is Release.SUSPEND
+        return driver.versions.live_position is not None and not waits
     return driver.state is not NodeState.RECOVERING
