@@ -17,13 +17,21 @@ from matplotlib.figure import Figure
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 
 
-def record(summary: dict[str, Any], command: str, draw: Callable[[Figure], None]) -> None:
-    """Write the summary with the command that gave it, and draw its picture."""
+def record(
+    summary: dict[str, Any],
+    command: str,
+    draw: Callable[[Figure], None],
+    page: str | None = None,
+    size: tuple[float, float] = (9, 3.4),
+) -> None:
+    """Write the summary with the command that gave it, draw its picture and write its page."""
     mpl.use("Agg")
     RESULTS.mkdir(parents=True, exist_ok=True)
     name = summary["bench"]
     told = {"command": command, **summary}
     (RESULTS / f"{name}.json").write_text(json.dumps(told, indent=2) + "\n")
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    figure = Figure(figsize=size, layout="constrained")
     draw(figure)
     figure.savefig(RESULTS / f"{name}.png", dpi=110)
+    if page is not None:
+        (RESULTS / f"{name}.md").write_text(page)
