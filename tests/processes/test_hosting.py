@@ -18,10 +18,17 @@ from holdfast.producer import Producer
 from holdfast.runtime import server
 from holdfast.runtime.addresses import Addresses, free_ports
 from holdfast.runtime.chaos import disturb
+from holdfast.runtime.children import Children
 from holdfast.runtime.disturbances import Disturbance
 from holdfast.runtime.remote import RemoteServer, ServerError
 from holdfast.runtime.server import Server
-from holdfast.runtime.supervisor import node_status, read_state, send_signal
+from holdfast.runtime.supervisor import (
+    Supervisor,
+    SupervisorError,
+    node_status,
+    read_state,
+    send_signal,
+)
 from tests.flight.nodes import numbers
 from tests.processes.planned import NETWORK, planned
 
@@ -112,6 +119,29 @@ def test_a_server_runs_what_it_is_given_until_it_is_told_to_stop(deployment: Dep
         time.sleep(0.1)
         with pytest.raises(ServerError, match="runs here"):
             remote.states()
+
+
+def test_a_server_that_is_gone_holds_nobody_up(deployment: Deployment) -> None:
+    with serving(deployment):
+        deployed(deployment)
+    told: list[str] = []
+    supervisor = Supervisor(deployment, told.append)
+    supervisor._children = Children(deployment, [], told.append)  # no Spark here
+    supervisor.start()
+    try:
+        assert any("server east at" in each and "asking again" in each for each in told), told
+        with pytest.raises(SupervisorError, match=r"main-1 did not come up within 0\.2 s"):
+            supervisor.wait_ready(0.2)
+        with serving(deployment):
+            wait(lambda: _watched(supervisor, told, "server east runs entry-load"))
+            supervisor.stop()
+    finally:
+        supervisor.stop()
+
+
+def _watched(supervisor: Supervisor, told: list[str], text: str) -> bool:
+    supervisor.watch()
+    return text in told
 
 
 def test_a_server_may_run_its_own_networks_only(deployment: Deployment, tmp_path: Path) -> None:

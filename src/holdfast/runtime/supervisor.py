@@ -133,21 +133,28 @@ class Supervisor:
             time.sleep(0.05)
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Wait until every node that listens answers, telling which do."""
-        waiting = set(self.deployment.endpoints)
+        """Wait until every node answers, telling which do; not for servers that cannot be
+        reached."""
+        endpoints = self.deployment.endpoints
+        up: set[str] = set()
+
+        def missing() -> list[str]:
+            reached = [name for name, each in endpoints.items() if each.server not in self._waiting]
+            return sorted(set(reached) - up)
+
         deadline = time.monotonic() + timeout_s
-        while waiting and time.monotonic() < deadline and not self._stopping:
+        while missing() and time.monotonic() < deadline and not self._stopping:
             self.watch()
-            found = node_status(self.deployment, sorted(waiting))
-            for name in sorted(waiting):
-                if "error" not in found[name]:
-                    waiting.discard(name)
-                    self._tell(f"{name}: up ({found[name].get('state', 'running')})")
+            found = node_status(self.deployment, missing())
+            for name, said in found.items():
+                if "error" not in said:
+                    up.add(name)
+                    self._tell(f"{name}: up ({said.get('state', 'running')})")
             time.sleep(0.1)
-        if waiting and not self._stopping:
+        if missing() and not self._stopping:
             raise SupervisorError(
-                f"{', '.join(sorted(waiting))} did not come up within {timeout_s:g} s; look at "
-                f"{self.deployment.data / 'logs'}"
+                f"{', '.join(missing())} did not come up within {timeout_s:g} s; look at "
+                f"{self.deployment.data / 'logs'}, or at holdfast logs"
             )
 
     def pid(self, name: str) -> int | None:
