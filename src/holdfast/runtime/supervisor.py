@@ -20,6 +20,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -50,6 +51,7 @@ class Supervisor:
         # Servers that do not run their part yet, and when to ask them again.
         self._waiting: dict[str, float] = {}
         self._said: dict[str, str] = {}
+        self._asking: dict[str, threading.Thread] = {}
         self._lock_fd: int | None = None
         self._stopping = False
 
@@ -69,22 +71,30 @@ class Supervisor:
         )
         self._children.start()
         self._waiting = dict.fromkeys(self._servers, 0.0)
-        self._ask_servers()
+        for name in self._servers:
+            self._ask(name)
 
-    def _ask_servers(self) -> None:
+    def _ask(self, name: str) -> None:
+        """Have a server run its part."""
+        try:
+            self._servers[name].deploy()
+        except ServerError as error:
+            self._waiting[name] = time.monotonic() + _ASK_AGAIN_SECONDS
+            if self._said.get(name) != str(error):
+                self._tell(f"{error}; asking again")
+            self._said[name] = str(error)
+        else:
+            self._tell(f"server {name} runs {', '.join(self.deployment.hosted_by(name))}")
+            del self._waiting[name]
+
+    def _ask_again(self) -> None:
+        """In threads: a server that is off may take a minute not to answer."""
         for name, due in list(self._waiting.items()):
-            if time.monotonic() < due:
-                continue
-            try:
-                self._servers[name].deploy()
-            except ServerError as error:
-                self._waiting[name] = time.monotonic() + _ASK_AGAIN_SECONDS
-                if self._said.get(name) != str(error):
-                    self._tell(f"{error}; asking again")
-                self._said[name] = str(error)
-            else:
-                self._tell(f"server {name} runs {', '.join(self.deployment.hosted_by(name))}")
-                del self._waiting[name]
+            asking = self._asking.get(name)
+            if time.monotonic() >= due and (asking is None or not asking.is_alive()):
+                thread = threading.Thread(target=self._ask, args=(name,), daemon=True)
+                self._asking[name] = thread
+                thread.start()
 
     def _take_lock(self) -> None:
         path = self.deployment.data / "supervisor.pid"
@@ -124,7 +134,7 @@ class Supervisor:
         """Look after the processes once; call it again and again."""
         if not self._stopping:
             self._children.watch()
-            self._ask_servers()
+            self._ask_again()
 
     def run(self) -> None:
         """Watch until told to stop, or interrupted."""
@@ -193,6 +203,8 @@ class Supervisor:
     def stop(self) -> None:
         """Stop every process, politely at first."""
         self._stopping = True
+        for asking in self._asking.values():
+            asking.join(5.0)
         for name, server in self._servers.items():
             if name not in self._waiting:
                 try:
