@@ -46,11 +46,12 @@ NOTES = """
 - Delay is from the making of a tuple at the producer to the first result of it at the client, so
   it includes the entry point's log, the wire and Spark; the paper's is that of the node alone.
 - The paper's two replicas had a machine each. Here entry points, both replicas (one process, one
-  JVM), producers and client share two cores, and a bucket's job costs about 0.1 s of processor
-  time, so combinations that delay until αX and have 0.3 s left (`delay & ...`) are the first to
-  suffer when the partner's redo runs at the same time.
-- Reconciliation is short because redo runs many buckets in one job, so even *suspend* holds X for
-  failures that broke it in the paper.
+  JVM), producers and client share two cores, and of the 0.3 s that X leaves after αX most is the
+  Spark job of the first tentative bucket, which both replicas run at the same moment.
+- *Suspend* adds the reconciliation to the wait. Redo runs many buckets in one job, so it breaks X
+  by little where the paper saw it grow with the failure.
+- A combination goes through its failures one after the other in one deployment, and its client
+  must hold every tuple once, stable, at the end; else there is no figure.
 - `switch_ms` is the median time from a replica's decision to read from another upstream replica
   to the first frames from it; to notice that the old one is gone is not in it, `notice_ms` is
   the time from the kill to that decision.
