@@ -45,7 +45,7 @@ class Run:
 
 
 def measure(quick: bool, tell: Tell) -> Outcome:
-    waits = [0.5, 1.5, 2.7, 6.0] if quick else [0.5, 1.0, 1.5, 2.0, 2.7, 3.5, 4.0, 4.5, 5.0, 6.0]
+    waits = [0.5, 1.5, 2.7, 5.5] if quick else [0.5, 1.0, 1.5, 2.0, 2.7, 3.5, 4.0, 4.5, 5.5, 6.0]
     runs = []
     with Hosts() as hosts:
         hosts.schemas(Setting())

@@ -67,7 +67,7 @@ class Run:
 
 
 def settings(quick: bool) -> list[tuple[str, Setting]]:
-    states = [100, 10_000] if quick else [100, 1_000, 5_000, 10_000, 20_000]
+    states = [100, 5_000] if quick else [100, 1_000, 5_000, 10_000, 20_000]
     rates = [1_000, 4_500] if quick else [1_000, 2_000, 3_000, 4_500, 6_000]
     base = Setting(replicas=1, delay_s=1.0 / 0.9, while_stabilizing="suspend")
     plain = base.as_json()
@@ -96,7 +96,7 @@ def measure(quick: bool, tell: Tell) -> Outcome:
             failure_s = FAILURE_S
             if part == "redo":
                 failure_s = 20.0 if quick else 60.0
-            repeat = 2 if part == "state" or not quick else 1
+            repeat = 1 if quick else 3
             with World(hosts, setting) as world:
                 # The state must be full before it is lost.
                 world.settle(max(1.5, setting.state_tuples / setting.rate))
