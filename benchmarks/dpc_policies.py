@@ -50,6 +50,8 @@ NOTES = """
   Spark job of the first tentative bucket, which both replicas run at the same moment.
 - *Suspend* adds the reconciliation to the wait. Redo runs many buckets in one job, so it breaks X
   by little where the paper saw it grow with the failure.
+- Combinations that delay run on the verge of X, as in the paper; here they cross it by some
+  hundredths of a second when the partner's redo takes part of the cores.
 - A combination goes through its failures one after the other in one deployment, and its client
   must hold every tuple once, stable, at the end; else there is no figure.
 - `switch_ms` is the median time from a replica's decision to read from another upstream replica
