@@ -2,8 +2,8 @@
 
 One input of three is cut off for a while, at 4,500 tuples a second and X = 3 s, under every
 combination of policies for the time of the failure and the time of the stabilization. One
-deployment for each combination goes through failures of growing length. At the end a replica is
-killed under a reader, to time how long a replica takes to change its upstream.
+deployment for each combination goes through failures of growing length. At the end the replica
+that others read from is stopped, to time how long a replica takes to change its upstream.
 
     make bench BENCH=dpc-policies
     make bench BENCH=dpc-policies ARGS=--quick
@@ -48,15 +48,16 @@ NOTES = """
 - The paper's two replicas had a machine each. Here entry points, both replicas (one process, one
   JVM), producers and client share two cores, and of the 0.3 s that X leaves after αX most is the
   Spark job of the first tentative bucket, which both replicas run at the same moment.
-- *Suspend* adds the reconciliation to the wait. Redo runs many buckets in one job, so it breaks X
-  by little where the paper saw it grow with the failure.
+- *Suspend* adds the reconciliation to the wait. Redo runs many buckets in one job, so it comes to
+  X and a little over, where the paper saw it grow with the failure.
 - Combinations that delay run on the verge of X, as in the paper; here they cross it by some
   hundredths of a second when the partner's redo takes part of the cores.
 - A combination goes through its failures one after the other in one deployment, and its client
   must hold every tuple once, stable, at the end; else there is no figure.
 - `switch_ms` is the median time from a replica's decision to read from another upstream replica
-  to the first frames from it; to notice that the old one is gone is not in it, `notice_ms` is
-  the time from the kill to that decision.
+  to the first frames from it. `notice_ms` is the time before that, from the moment the old one is
+  stopped: its connections close, as those of a killed process do. A silent one takes three
+  heartbeats to notice.
 """
 
 
