@@ -155,6 +155,19 @@ def test_reconciliation_corrects_and_sends_nothing_twice() -> None:
     assert bench.replica.state is NodeState.STABLE
 
 
+def test_reconciliation_ends_though_new_buckets_keep_coming() -> None:
+    """Where a job takes as long as a bucket, there is always one more to do."""
+    bench = Bench()
+    fail_and_take_one_bucket(bench)
+    bench.feed("y", stable(0, 40), boundary(1, 100))
+    redo = bench.the(RunJob)
+    for stream, next_id in (("x", 1), ("y", 1)):
+        bench.feed(stream, boundary(next_id, 200))
+    bench.finish(redo, "S1", 0, block("o", 30, 40), block("p", skipped=1))
+    assert bench.replica.state is NodeState.STABLE
+    assert bench.the(RunJob).stop == 200
+
+
 def test_undo_redo_rebuilds_first() -> None:
     bench = Bench(Reconcile.UNDO)
     bench.subscribe()

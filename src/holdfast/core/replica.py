@@ -346,7 +346,7 @@ class Replica:
                     if self.manager.state is NodeState.RECOVERING and self._has_caught_up():
                         self._manage(consistency.CaughtUp(healed=True), now, effects)
                 case NodeState.STABILIZATION:
-                    if self._begin_redo(now, effects):
+                    if not self._has_reconciled() and self._begin_redo(now, effects):
                         return
                     live = self.versions.live_position
                     outstanding = any(one.outstanding for one in self.soutputs.values())
@@ -438,6 +438,18 @@ class Replica:
             and one.newest_boundary - one.copy.boundary <= self.timing.alpha_x_us
             for one in self.consumer.upstreams.values()
         )
+
+    def _has_reconciled(self) -> bool:
+        """Whether nothing tentative is left and the rest is what a STABLE replica may be behind.
+
+        Not whether nothing is left to do: where a job takes as long as a bucket, there always is.
+        """
+        if not self.versions.rebuilt or self.versions.live_position is not None:
+            return False
+        if any(one.outstanding for one in self.soutputs.values()):
+            return False
+        behind_us = self.sunion.stable_target() - self.versions.stable_position
+        return behind_us <= self.timing.alpha_x_us
 
     # -- what others are told, and when to look again -----------------------------------
 

@@ -138,6 +138,9 @@ class ReplicaNode(Node):
             },
             "outputs": {stream: one.next_id for stream, one in replica.soutputs.items()},
             **({} if self.windows is None else {"checkpoint": self.windows.status()}),
+            "trimmed_below": {
+                stream: one.first_id for stream, one in replica.provider.streams.items()
+            },
         }
 
     def took(self, block: Block) -> None:
