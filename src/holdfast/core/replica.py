@@ -338,13 +338,13 @@ class Replica:
         while self.versions.job is None and now >= self._retry_job_at:
             before = self.manager.state
             match before:
+                case NodeState.RECOVERING if self._has_caught_up():
+                    self._manage(consistency.CaughtUp(healed=True), now, effects)
                 case NodeState.RECOVERING | NodeState.STABLE:
                     if self._begin_stable(now, effects):
                         return
                     if self.versions.rebuilt:
                         self._look(now, effects)
-                    if self.manager.state is NodeState.RECOVERING and self._has_caught_up():
-                        self._manage(consistency.CaughtUp(healed=True), now, effects)
                 case NodeState.STABILIZATION:
                     if not self._has_reconciled() and self._begin_redo(now, effects):
                         return
@@ -431,25 +431,24 @@ class Replica:
 
     def _has_caught_up(self) -> bool:
         """Whether the rebuilt state is about where the producers are, for every input."""
-        if not self.versions.rebuilt:
-            return False
-        return all(
+        return self._is_near() and all(
             one.main is not None
             and one.newest_boundary - one.copy.boundary <= self.timing.alpha_x_us
             for one in self.consumer.upstreams.values()
         )
 
     def _has_reconciled(self) -> bool:
-        """Whether nothing tentative is left and the rest is what a STABLE replica may be behind.
+        """Whether nothing tentative is left."""
+        outstanding = any(one.outstanding for one in self.soutputs.values())
+        return self._is_near() and self.versions.live_position is None and not outstanding
 
-        Not whether nothing is left to do: where a job takes as long as a bucket, there always is.
+    def _is_near(self) -> bool:
+        """Whether what is left to do is no more than a STABLE replica may be behind.
+
+        Not whether nothing is left: where a job takes as long as a bucket, something always is.
         """
-        if not self.versions.rebuilt or self.versions.live_position is not None:
-            return False
-        if any(one.outstanding for one in self.soutputs.values()):
-            return False
         behind_us = self.sunion.stable_target() - self.versions.stable_position
-        return behind_us <= self.timing.alpha_x_us
+        return self.versions.rebuilt and behind_us <= self.timing.alpha_x_us
 
     # -- what others are told, and when to look again -----------------------------------
 
