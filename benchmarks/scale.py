@@ -113,7 +113,7 @@ def page(summary: dict[str, Any], points: list[Point], at: Setup, lessons: str) 
     machine = summary["machine"]
     return f"""# Scale, on paper
 
-`make bench BENCH=scale`: the machines of `core/`, unchanged, in the simulator. Times are simulated;
+`{summary["command"]}`: the machines of `core/`, unchanged, in the simulator. Times are simulated;
 on {machine["cores"]} cores of an {machine["cpu"]} the largest run took {summary["largest_cpu_s"]:,}
 seconds of processor time ({machine["date"]}). What the deployments are and what happens to them is
 in `benchmarks/scale_run.py`; after each run every client's stable stream equalled the oracle's and
@@ -143,14 +143,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small deployments only")
     parser.add_argument("--record", action="store_true", help="write docs/results/scale.*")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10, 100, 1_000], metavar="SERVERS")
+    parser.add_argument("--at", type=int, default=100, help="the size at which settings vary")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     if options.quick:
         at = Setup(30)
         setups = [Setup(10), at, replace(at, heartbeat_ms=250), replace(at, replicas=3)]
     else:
-        at = Setup(100)
-        setups = sweep([10, 100, 1_000], at)
+        at = Setup(options.at)
+        setups = sweep(options.sizes, at)
     points = measure(setups, options.workers)
     largest = max(points, key=lambda one: one["all_replicas"])
     summary = {
@@ -169,7 +171,10 @@ def main() -> None:
         "points": points,
     }
     if options.record:
-        record(summary, "make bench BENCH=scale", lambda figure: draw(figure, points, at))
+        sizes = " ".join(map(str, options.sizes))
+        command = f"make bench BENCH=scale ARGS='--record --sizes {sizes} --at {options.at}'"
+        summary["command"] = command
+        record(summary, command, lambda figure: draw(figure, points, at))
         written = RESULTS / "scale.md"
         # What the figures teach is written by hand, under a heading of its own, and kept.
         old = written.read_text() if written.exists() else ""
