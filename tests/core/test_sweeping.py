@@ -8,6 +8,7 @@ from holdfast.core.sweeping import (
     PATIENCE_US,
     PAUSE_US,
     CheckpointerState,
+    Grown,
     Look,
     PartnerAnew,
     Refused,
@@ -45,6 +46,16 @@ def test_trims_closer_than_the_interval_share_a_checkpoint() -> None:
     assert made.handle(Look(20), 200) == []
     assert made.deadline == INTERVAL_US
     assert len(made.handle(Look(20), INTERVAL_US)) == 1
+
+
+def test_a_checkpoint_waits_until_new_results_are_trimmed() -> None:
+    made, first = make()
+    made.handle(Taken(first.number), 10)
+    made.handle(Trimmed(), 200)
+    made.handle(Grown(), INTERVAL_US)
+    assert made.handle(Look(20), INTERVAL_US) == []
+    made.handle(Trimmed(), INTERVAL_US + 100)
+    assert len(made.handle(Look(20), INTERVAL_US + 100)) == 1
 
 
 def test_without_trims_it_waits_twice_as_long() -> None:

@@ -193,6 +193,7 @@ class ProtectedReplica:
         """Let the replica take an event, if there is one."""
         if self.replica is None:
             return
+        next_ids = [one.next_id for one in self.served.values()]
         for effect in self.replica.handle(event, now):
             if isinstance(effect, SetTimer):
                 self._replica_timer = effect.at
@@ -201,6 +202,8 @@ class ProtectedReplica:
                 effects.append(effect)
             elif not isinstance(effect, TruncateLog):
                 effects.append(effect)
+        if [one.next_id for one in self.served.values()] != next_ids:
+            self.checkpointer.handle(sweeping.Grown(), now)
 
     def _asleep(self, sender: str, message: Message, now: int, effects: list[Effect]) -> None:
         if isinstance(message, FeedFrames):

@@ -8,9 +8,11 @@ queue is as short as it will be: that is the moment for its own checkpoint (SWEE
 lets the producers before it trim in turn. So checkpoints sweep through a network from its
 clients to its sources, each with next to nothing in its queue.
 
-Trims closer together than the interval share a checkpoint. If no trim comes for two intervals
-(nothing is produced, or nobody acknowledges) a checkpoint goes out all the same: the state
-has moved, and the producers wait.
+Trims closer together than the interval share a checkpoint. New results make the queue longer, so
+the checkpoint then waits for them to be trimmed: otherwise, where a bucket is as long as the
+interval, every checkpoint would go out just after a result and have all of it in its queue. If
+no trim comes for two intervals (nothing is produced, or nobody acknowledges) a checkpoint goes
+out all the same: the state has moved, and the producers wait.
 
 For comparison: INDIVIDUAL checkpoints go by the clock alone; SYNCHRONOUS ones too, and nothing
 is processed from when one is taken until it is held by the other copy, or until it is clear
@@ -66,6 +68,11 @@ class Trimmed:
 
 
 @dataclass(frozen=True, slots=True)
+class Grown:
+    """New results are in the output queue."""
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """May a checkpoint go out now? The newest one there could be reaches ``boundary``."""
 
@@ -88,7 +95,7 @@ class PartnerAnew:
     """The other copy, or this one's part, has changed: it holds nothing we know of."""
 
 
-CheckpointerEvent: TypeAlias = Trimmed | Look | Taken | Refused | PartnerAnew
+CheckpointerEvent: TypeAlias = Trimmed | Grown | Look | Taken | Refused | PartnerAnew
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +139,8 @@ class SweepingCheckpointer(Machine[CheckpointerState, Trigger]):
         match event:
             case Trimmed():
                 self._trimmed = True
+            case Grown():
+                self._trimmed = False
             case Look(boundary):
                 return self._look(boundary, now)
             case Taken(number):
