@@ -353,6 +353,7 @@ class ProtectedReplica:
             self.base = number
             for stream, first_needed in checkpoint.record.inputs:
                 self.acks[stream] = max(first_needed, self.acks.get(stream, 0))
+            self._keep_at = now  # the producers may trim, and the sooner the shorter their queues
         self._tell(CheckpointTaken(number), effects)
         self._read_at = -FAR_FUTURE
         if jumps:

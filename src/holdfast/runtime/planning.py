@@ -190,7 +190,9 @@ class Topology:
         if spec.standby is not None:
             # The other copy sleeps, and cannot be asked to go on while this one reconciles.
             partners = ()
-            timing = replace(timing, record_interval_us=spec.standby.checkpoint_interval_us)
+            # In memory, a record costs nothing, and lets the producers trim.
+            interval_us = spec.standby.checkpoint_interval_us if spec.standby.persist else 0
+            timing = replace(timing, record_interval_us=interval_us)
         return ReplicaSettings(
             process,
             # Replicas start at different producers, to spread the load.

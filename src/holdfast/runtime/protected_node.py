@@ -10,6 +10,8 @@ Where checkpoints are persisted, ``state/`` holds the last one: its own or the o
 from __future__ import annotations
 
 import hashlib
+import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -82,7 +84,9 @@ class ProtectedNode(Node):
         self.spill = Spill(directory / "received")
         self._queued = Spill(directory / "queued")
         self._state_directory = StateDirectory(directory / "state") if pair.persist else None
-        self.workshop = Workshop(load, (directory / "engine").absolute())
+        engine = (directory / "engine").absolute()
+        shutil.rmtree(engine, ignore_errors=True)  # worthless once the process has ended
+        self.workshop = Workshop(load, engine)
         self.keeper = Keeper(
             self.workshop, self._state_directory, identity_of(plan, schemas), self._post
         )
@@ -104,6 +108,7 @@ class ProtectedNode(Node):
             self.workshop,
             self._post,
             self._peer_problem,
+            self.hybrid,
         )
         self._watch = (
             LoadWatch(LOOK_US / 1e6, lambda load: self.loop.post(LoadMeasured(load)))
@@ -164,6 +169,10 @@ class ProtectedNode(Node):
             "term": copy.switch.term,
             "why": copy.switch.reason,
             "overloaded": copy.overloaded,
+            "changes": {f"{state}: {why}": n for (state, why), n in copy.switch.visits.items()},
+            "benchmark": dict(
+                Counter(why for (_, why), n in copy.benchmark.visits.items() for _ in range(n))
+            ),
             "boundary": max(0, report.boundary),
             "received_bytes": self.spill.memory_bytes,
             "inputs": {

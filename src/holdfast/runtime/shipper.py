@@ -53,7 +53,10 @@ class Shipper:
         workshop: Workshop,
         post: Callable[[Event], None],
         on_problem: Callable[[str, str], None],
+        receiver_merges: bool,
     ) -> None:
+        """``receiver_merges``: the other copy has an engine, and makes one state of changes."""
+        self._receiver_merges = receiver_merges
         self.total = Shipped()
         self._partner = partner
         self._location = location
@@ -138,5 +141,7 @@ class Shipper:
 
     def _is_long(self) -> bool:
         """Whether a whole state costs its receiver less than one more set of changes."""
+        if self._receiver_merges:
+            return False
         much = self._changed_bytes > max(_SMALL_BYTES, 2 * self._whole_bytes)
         return much or self._changes >= LONGEST_CHAIN

@@ -78,6 +78,7 @@ class ProtectedProcess(ReplicaProcess):
         self._writing: OnDisk | None = None
         self._shipped: dict[int, object] = {}
         self._bases: dict[int, object] = {}
+        self._held: set[int] = set()
         self.orders |= {
             ApplyCheckpoint: self._apply,
             TrimLog: lambda order: None,  # the queue on disk is that of the last record
@@ -102,7 +103,7 @@ class ProtectedProcess(ReplicaProcess):
 
     def make_driver(self) -> None:
         self._stable_states = {}
-        self._shipped, self._bases = {}, {}
+        self._shipped, self._bases, self._held = {}, {}, set()
         self.disk_state = None
         self._cold = self.pair.protection is Protection.PASSIVE
         kept = self.kept
@@ -123,6 +124,8 @@ class ProtectedProcess(ReplicaProcess):
             self.world.standby.crashed(self)
 
     def receive(self, event: Event) -> None:
+        if isinstance(event, CheckpointApplied):
+            self._held.add(event.number)
         super().receive(event)
         if self.up:
             self.world.standby.after(self)
@@ -219,6 +222,8 @@ class ProtectedProcess(ReplicaProcess):
             packed = replace(sent, state=Packed(base, sent.state))
             send = Send(send.to, CheckpointShipped(packed))
         elif isinstance(message, CheckpointTaken):
+            if message.number not in self._held:
+                raise Violation("standby", f"{self.address} confirms what it does not hold")
             self.world.standby.confirmed(self)
         super()._send(send)
 

@@ -17,7 +17,7 @@ def acknowledge_a_checkpoint_before_it_is_held(original: Any) -> Any:
     def broken(self: ProtectedReplica, checkpoint: Any, now: int, effects: list[Any]) -> None:
         original(self, checkpoint, now, effects)
         applying: Any = self._applying
-        if applying is checkpoint:
+        if applying is not None and applying.number == checkpoint.number:
             self._tell(CheckpointTaken(checkpoint.number), effects)
             self.acks |= dict(checkpoint.record.inputs)
 

@@ -17,6 +17,9 @@ from holdfast.spark.engine import Engine
 from holdfast.spark.packing import PackedState, pack, unpack
 from holdfast.spark.state import EMPTY, State
 
+# A state that only takes changes is merged when one of its lists has more runs.
+MOST_RUNS = 32
+
 Chain: TypeAlias = tuple[PackedState, ...]
 Handle: TypeAlias = State | Chain | None
 
@@ -82,7 +85,19 @@ class Workshop:
         state = EMPTY if whole else self.state(base)
         for packed in chain:
             state = unpack(self.engine(), packed, state)
-        return state
+        return self._merged(state)
+
+    def _merged(self, state: State) -> State:
+        """The same state in fewer runs, if changes have piled up: no advance merges them here."""
+        lists = [
+            runs
+            for families in state.runs.values()
+            for partitions in families.values()
+            for runs in partitions
+        ]
+        if max(map(len, lists), default=0) <= MOST_RUNS:
+            return state
+        return unpack(self.engine(), pack(self.engine(), state))
 
     def pack(self, handle: Handle, since: Handle, whole: bool) -> Chain:
         """A state for the wire or the disk: whole, or what changed since an earlier one."""

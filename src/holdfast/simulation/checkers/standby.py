@@ -95,9 +95,10 @@ class StandbyChecks:
 
     def _check_sleep(self, process: ProtectedProcess) -> None:
         other = self._other(process)
-        if not other.up:
+        # What the primary said was true a moment ago; one that was hit since may be elsewhere.
+        if not other.up or self._world.clock.now - other.disturbed_at < SECOND_US:
             return
-        slack_us = self._world.spec.timing.delay_us
+        slack_us = 2 * self._world.spec.timing.bucket_us + SECOND_US
         mine, theirs = process.copy.report().boundary, other.copy.report().boundary
         if theirs + slack_us < mine:
             raise Violation(
