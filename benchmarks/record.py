@@ -35,3 +35,10 @@ def record(
     figure.savefig(RESULTS / f"{name}.png", dpi=110)
     if page is not None:
         (RESULTS / f"{name}.md").write_text(page)
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """What an earlier run left, if one did."""
+    path = RESULTS / f"{name}.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found

@@ -1,0 +1,155 @@
+"""Standby: the experiments of the paper on hybrid standby, on a chain of real processes.
+
+    make bench BENCH=standby
+    make bench BENCH=standby ARGS=--quick
+
+standby_chain.py says what the chain is, standby_delay.py, standby_recovery.py, standby_traffic.py
+and standby_detectors.py what is measured and how, standby_report.py shows it beside the paper.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchmarks import standby_detectors
+from benchmarks import standby_plans as plans
+from benchmarks.machine import describe_machine
+from benchmarks.record import record, recorded
+from benchmarks.standby_chain import Chain, Workshop
+from benchmarks.standby_delay import under_failures
+from benchmarks.standby_page import page
+from benchmarks.standby_recovery import medians, stand_still
+from benchmarks.standby_report import draw, summary
+from benchmarks.standby_traffic import by_rate, measure
+
+WARM_SECONDS = 5.0
+
+Tell = Callable[[str], None]
+Found = dict[str, Any]
+
+
+def modes(workshop: Workshop, quick: bool, tell: Tell) -> Found:
+    """Fig. 4, 6, 9, 10: the four modes side by side."""
+    chain = _start(workshop.deployment(plans.modes()), 1_000, tell)
+    rates = (1_000, 10_000) if quick else (1_000, 5_000, 10_000, 15_000, 20_000, 25_000)
+    found: Found = {"traffic": by_rate(chain, rates, 5.0 if quick else 20.0)}
+    tell(f"traffic {json.dumps(found['traffic'])}")
+    found["switching"] = {}
+    for rate in (1_000, 7_000) if quick else (1_000, 3_000, 5_000, 7_000):
+        for seconds in (5.0,) if quick else (5.0, 10.0):
+            chain.elements.rate = rate
+            one = stand_still(chain, "first", seconds, ("passive", "hybrid"), 2)
+            # The passive copies have changed places: back again. They have their engines now,
+            # so only the first time were they deployed.
+            stand_still(chain, "second", 2.0, ("passive",), 1)
+            found["switching"][f"{rate} {seconds:g} s"] = one
+            tell(f"{rate}/s, {seconds:g} s: {json.dumps(one)}")
+    chain.elements.rate = 3_000 if quick else 10_000
+    fractions = (0.3, 0.8) if quick else (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+    found["delay"] = under_failures(chain, ("first", "second"), fractions, 15.0 if quick else 100.0)
+    tell(f"delay {json.dumps(found['delay'])}")
+    found["wrong"] = chain.stop()
+    return found
+
+
+def variants(workshop: Workshop, quick: bool, tell: Tell) -> Found:
+    """Fig. 7, 8, 11 and the ways to take checkpoints."""
+    found: Found = {"about": {}, "traffic": {}, "recovery": {}, "wrong": {}}
+    for plan, about in plans.variants(quick):
+        chain = _start(workshop.deployment(plan), 1_000, tell)
+        found["about"] |= about
+        found["traffic"] |= measure(chain, 5.0 if quick else 20.0)
+        tell(f"traffic {json.dumps(found['traffic'])}")
+        passive = [name for name, one in about.items() if one["protection"] == "passive"]
+        rounds = []
+        for _ in range(1 if quick else 5):
+            rounds.append(stand_still(chain, "first", 4.0, about, 2))
+            # The passive copies have changed places, and have their engines now: only the
+            # first time did they have to be deployed.
+            about = {name: one for name, one in about.items() if name not in passive}
+        found["recovery"] |= medians(rounds)
+        tell(f"recovery {json.dumps(found['recovery'])}")
+        found["wrong"] |= chain.stop()
+    return found
+
+
+def shared(workshop: Workshop, quick: bool, tell: Tell) -> Found:
+    """Fig. 5: three primaries with one secondary."""
+    found: Found = {}
+    fractions = (0.0, 0.1, 0.3) if quick else (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
+    machines = ("first-1", "first-2", "first-3")
+    for name in ("shared",) if quick else ("shared", "dedicated"):
+        chain = _start(workshop.deployment(plans.shared(name == "dedicated")), 1_000, tell)
+        delays = under_failures(chain, machines, fractions, 10.0 if quick else 100.0)
+        found[name] = delays["last"]
+        tell(f"{name}: {json.dumps(found[name])}")
+        found[f"{name}_wrong"] = chain.stop()
+    return found
+
+
+def detectors(workshop: Workshop, quick: bool, tell: Tell) -> Found:
+    """Fig. 12, 13: who notices that a machine is overloaded."""
+    chain = _start(workshop.deployment(standby_detectors.plan()), 1_000, tell)
+    Level = standby_detectors.Level
+    levels = [Level(1, 0.6), Level(16, 1.0)]
+    if not quick:
+        levels = [Level(1, share) for share in (0.6, 0.7, 0.8, 0.9, 0.95)]
+        levels += [Level(burners, 1.0) for burners in (4, 16)]
+    found: Found = {"levels": standby_detectors.measure(chain, levels, 4 if quick else 30)}
+    tell(f"detectors {json.dumps(found['levels'])}")
+    found["wrong"] = chain.stop()
+    return found
+
+
+def _start(deployment: Any, rate: int, tell: Tell) -> Chain:
+    chain = Chain(deployment, rate)
+    chain.wait_flowing()
+    time.sleep(WARM_SECONDS)
+    chain.wait_flowing()
+    tell(f"{', '.join(chain.branches)}: running")
+    return chain
+
+
+EXPERIMENTS = {"modes": modes, "variants": variants, "shared": shared, "detectors": detectors}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="few points, four minutes")
+    parser.add_argument("--record", action="store_true", help="keep the result in docs/results")
+    parser.add_argument("--only", action="append", choices=list(EXPERIMENTS))
+    options = parser.parse_args(arguments)
+    started = time.monotonic()
+
+    def tell(said: str) -> None:
+        print(f"{time.monotonic() - started:6.1f} s  {said}", file=sys.stderr, flush=True)
+
+    workshop = Workshop()
+    found: Found = {}
+    for name in options.only or EXPERIMENTS:
+        found[name] = EXPERIMENTS[name](workshop, options.quick, tell)
+    workshop.close()
+    told = _told(found)
+    told |= {"seconds": round(time.monotonic() - started, 1), "machine": describe_machine()}
+    print(json.dumps(told))
+    if options.record:
+        command = f"make bench BENCH=standby{' ARGS=--quick' if options.quick else ''}"
+        kept = recorded("standby") if options.only else {}
+        # Experiments that were left out stay as the run before had them.
+        known = {name: kept[name] for name in EXPERIMENTS if name in kept} | found
+        told |= _told(known)
+        record(told, command, lambda figure: draw(figure, told), page(told, command), (16, 7))
+    return 0 if told["wrong"] == 0 else 1
+
+
+def _told(found: Found) -> Found:
+    return {"bench": "standby", **summary(found), **found}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

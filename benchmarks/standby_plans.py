@@ -1,0 +1,83 @@
+"""The chains of benchmark standby: which fragments run where, and how they are protected."""
+
+from __future__ import annotations
+
+from benchmarks.standby_chain import Plan
+
+About = dict[str, dict[str, str]]
+
+MODES = ("none", "passive", "active", "hybrid")
+# A copy is never replaced for good: every failure here passes.
+MOST_BRANCHES = 9
+PLACES = ("first", "second")
+PROMOTE_AFTER = "60 seconds"
+
+
+def standby(protection: str, places: tuple[str, str] = PLACES, **knobs: str) -> str:
+    """The table of a fragment whose second copy stands by."""
+    settings = {
+        "heartbeat": "100 ms",
+        "checkpoint_interval": "500 ms",
+        "promote_after": PROMOTE_AFTER,
+        **knobs,
+    }
+    lines = [f'protection = "{protection}"', f"colocate = {list(places)}", "[{name}.standby]"]
+    lines += ["persist = false", *(f'{key} = "{value}"' for key, value in settings.items())]
+    return "\n".join(lines)
+
+
+def modes() -> Plan:
+    """The last fragment in each of the four modes."""
+    fragments = {
+        "none": 'colocate = "first"',
+        "active": 'replicas = 2\ncolocate = ["first", "second"]',
+        "passive": standby("passive"),
+        "hybrid": standby("hybrid"),
+    }
+    return Plan(dict.fromkeys(MODES, 2), fragments)
+
+
+def variants(quick: bool) -> list[tuple[Plan, About]]:
+    """Hybrid and passive with other intervals, checkpointings and numbers of operators.
+
+    As many in one deployment as two cores can run.
+    """
+    heartbeats = (100, 500) if quick else (100, 200, 300, 400, 500)
+    checkpoints = (900,) if quick else (100, 300, 700, 900)
+    operators: dict[str, int] = {}
+    fragments: dict[str, str] = {}
+    about: About = {}
+
+    def add(name: str, protection: str, count: int = 2, **knobs: str) -> None:
+        operators[name] = count
+        fragments[name] = standby(protection, PLACES, **knobs)
+        about[name] = {"protection": protection, "operators": str(count), **knobs}
+
+    for protection in ("passive", "hybrid"):
+        for each in heartbeats:
+            add(f"{protection}-heartbeat-{each}", protection, heartbeat=f"{each} ms")
+        for each in checkpoints:
+            add(f"{protection}-checkpoint-{each}", protection, checkpoint_interval=f"{each} ms")
+    for checkpointing in ("individual", "synchronous"):
+        add(checkpointing, "hybrid", checkpoint=checkpointing)
+    for count in (6,) if quick else (4, 6, 8):
+        add(f"operators-{count}", "hybrid", count)
+    names = list(about)
+    return [
+        (
+            Plan(
+                {name: operators[name] for name in some}, {name: fragments[name] for name in some}
+            ),
+            {name: about[name] for name in some},
+        )
+        for some in (names[at : at + MOST_BRANCHES] for at in range(0, len(names), MOST_BRANCHES))
+    ]
+
+
+def shared(dedicated: bool) -> Plan:
+    """Three fragments on machines of their own; one secondary for all, or one for each."""
+    fragments: dict[str, str] = {}
+    for number, name in enumerate(("subjob-2", "subjob-3", "last"), 1):
+        second = f"second-{number}" if dedicated else "second"
+        fragments[name] = standby("hybrid", (f"first-{number}", second))
+    return Plan({"last": 2}, fragments)
