@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.failover_holdfast import FRAGMENTS, Holdfast, Workshop
 from benchmarks.failover_spark import StructuredStreaming
-from benchmarks.machine import describe_machine
+from benchmarks.machine import describe_machine, machine_text
 from benchmarks.record import record
 
 WARM_SECONDS = 8.0
@@ -117,7 +117,7 @@ def text(told: Found, command: str) -> str:
         "",
         "![Gaps of every system, and the parts of the hybrid one](failover.png)",
         "",
-        f"`{command}`, {_machine(told)}, as printed ([all of it](failover.json)):",
+        f"`{command}`, {machine_text(told['machine'])}, as printed ([all of it](failover.json)):",
         "",
         "| | gap, median ms | each | lost | doubled |",
         "|---|---|---|---|---|",
@@ -142,14 +142,6 @@ def _parts(told: Found) -> str:
         ("resend", "until the client has the result"),
     ]
     return ", ".join(f"{told.get(f'hybrid_{key}_ms', 0):,.0f} ms {what}" for key, what in parts)
-
-
-def _machine(told: Found) -> str:
-    machine = told["machine"]
-    return (
-        f"{machine['cores']} cores of an {machine['cpu']}, {machine['memory_gib']} GiB, "
-        f"{machine['date']}"
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -163,7 +163,8 @@ def run_driver(port: int, directory: str, checkpoint: str) -> None:
         client.sendall(struct.pack("<q", found.num_rows) + b"".join(columns))
 
     query = unique.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint).start()
-    while query.isActive:
+    parent = os.getppid()
+    while query.isActive and os.getppid() == parent:
         time.sleep(0.2)
     raise SystemExit(str(query.exception()))
 

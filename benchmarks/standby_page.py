@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from benchmarks.machine import machine_text
 from benchmarks.standby_report import by_knob, checkpointings, operators
 
 Found = dict[str, Any]
@@ -30,11 +31,9 @@ Compare modes with each other, not milliseconds with the paper's.
 
 def page(told: Found, command: str) -> str:
     """Everything that was measured, as a page."""
-    machine = told["machine"]
     lines = [
         HEAD,
-        f"`{command}`, {machine['cores']} cores of an {machine['cpu']}, {machine['memory_gib']} "
-        f"GiB, {machine['date']}, as printed ([all of it](standby.json)).",
+        f"`{command}`, {machine_text(told['machine'])}, as printed ([all of it](standby.json)).",
     ]
     for name, section in SECTIONS.items():
         if name in told:
