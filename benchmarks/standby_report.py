@@ -22,20 +22,27 @@ def summary(found: Found) -> Found:
                 ratios = [one[mode][f"{unit}_over_none"] for one in modes["traffic"].values()]
                 suffix = "" if unit == "tuples" else "_bytes"
                 told[f"traffic_{mode}_over_none{suffix}"] = max(ratios)
+            if mode != "active":
+                told[f"checkpoints_{mode}_over_none"] = max(
+                    round(one[mode]["checkpoint_tuples_s"] / one["none"]["tuples_s"], 4)
+                    for one in modes["traffic"].values()
+                )
         for mode, points in modes["delay"].items():
             told[f"delay_{mode}_mean_ms"] = {key: one["mean_ms"] for key, one in points.items()}
         switched = list(modes["switching"].values())
-        # A passive copy is deployed once; from then on it has its engine.
-        for mode, some in (("passive", switched[:1]), ("hybrid", switched)):
-            for part in ("recovery", "detect", "resume", "resend"):
-                values = [one[mode][f"{part}_ms"] for one in some]
-                told[f"{mode}_{part}_ms"] = round(statistics.median(values), 1)
-        told["hybrid_over_passive_recovery"] = round(
-            told["hybrid_recovery_ms"] / told["passive_recovery_ms"], 3
-        )
-        told["hybrid_rollback_ms"] = round(
-            statistics.median(one["hybrid"]["rollback_ms"] for one in switched), 1
-        )
+        for mode in ("passive", "hybrid"):
+            # Without parts it was not the copy on the stopped machine that ran.
+            some = [one[mode] for one in switched if "detect_ms" in one[mode]]
+            # A passive copy is deployed once; from then on it has its engine.
+            for part in ("recovery", "detect", "resume", "resend", "rollback"):
+                key = f"{part}_ms"
+                values = [one[key] for one in some if key in one]
+                if values:
+                    first = values[:1] if mode == "passive" else values
+                    told[f"{mode}_{key}"] = round(statistics.median(first), 1)
+        if {"hybrid_recovery_ms", "passive_recovery_ms"} <= set(told):
+            ratio = told["hybrid_recovery_ms"] / told["passive_recovery_ms"]
+            told["hybrid_over_passive_recovery"] = round(ratio, 3)
     told["wrong"] = sum(
         sum(value.values())
         for one in found.values()
@@ -123,8 +130,9 @@ def by_knob(variants: Found, knob: str) -> dict[int, dict[str, str]]:
 
 def _switching(axes: Axes, switching: Found) -> None:
     labels = list(switching)
-    switch = [one["hybrid"]["resume_ms"] + one["hybrid"]["resend_ms"] for one in switching.values()]
-    back = [one["hybrid"]["rollback_ms"] for one in switching.values()]
+    ours = [one["hybrid"] for one in switching.values()]
+    switch = [one.get("resume_ms", 0.0) + one.get("resend_ms", 0.0) for one in ours]
+    back = [one.get("rollback_ms", 0.0) for one in ours]
     axes.bar(range(len(labels)), switch, label="switch")
     axes.bar(range(len(labels)), back, bottom=switch, label="roll back")
     axes.set_xticks(range(len(labels)), [label.replace(" ", "/s\n", 1) for label in labels])
