@@ -180,6 +180,7 @@ class Pipeline:
         self.finish_round()
         machine = self.checkpoints.machine
         boundary, extent_from = self.state.boundary, machine.extent_from
+        replay_from = machine.replay_from
         expected = machine.recovery_us / 1e6
         self.log.close()
         self.log = StreamLog.open(self.directory / "prices", options=OPTIONS)
@@ -187,7 +188,7 @@ class Pipeline:
         self.state = EMPTY
         begun = time.perf_counter()
         extent = read_extent(self.log, boundary, extent_from)
-        recovered = load(self.engine, extent, boundary)
+        recovered = load(self.engine, extent, boundary, replay_from)
         loaded = time.perf_counter()
         bucket = self._replayed(recovered.state.boundary, boundary)
         self.state = self.checkpoints.recover(recovered, [bucket])

@@ -114,7 +114,7 @@ class Fragment:
         if record is None:
             return EMPTY.boundary
         extent = read_extent(self.log, record.boundary, record.extent_from)
-        recovered = load(self.engine, extent, record.boundary)
+        recovered = load(self.engine, extent, record.boundary, record.replay_from)
         assert recovered.state.boundary >= record.replay_from
         if half:
             return self.crash(record)

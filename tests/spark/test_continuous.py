@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -102,6 +102,16 @@ def run_and_crash(
 
 @settings(SPARK, max_examples=2 * SPARK.max_examples)
 @given(nodes=networks(), case=cases(), chosen=knobs())
+@example(  # a closed count window, its state still in the extent for the join's sake
+    nodes=[
+        Node("count", (1,), 500, 1),
+        Node("join", (0, 2), 1000, 2),
+        Node("explode", (3,), 1000, 0),
+        Node("union", (2, 1), 300, 1),
+    ],
+    case=Case(273, -7_000_000, (2_000_000,), (2, 1)),
+    chosen=Continuous(recover_within_us=60_000, interval_us=1, period_us=1),
+)
 def test_any_network_goes_on_as_if_it_had_not_crashed(
     nodes: list[Node], case: Case, chosen: Continuous, spark: SparkSession
 ) -> None:

@@ -61,7 +61,7 @@ class KeptWindows:
         """Steps 1 and 2; where to go on from, and the state there if it needs no replay."""
         begun = time.monotonic()
         extent = read_extent(self._log, record.boundary, record.extent)
-        recovered = load(self._engine, extent, record.boundary)
+        recovered = load(self._engine, extent, record.boundary, record.marker)
         if extent.frames > _MEASURE_FROM:
             spent = time.monotonic() - begun
             self._checkpoints.measured(load_us=spent * 1e6 / extent.frames)
@@ -108,18 +108,18 @@ class KeptWindows:
         windows += _blocks(opened, checkpoints.told())
         if cost.extent >= self._measure_at:
             self._measure_at = 4 * cost.extent
-            checkpoints.also(lambda: self._load_once(job.stop, cost.extent_from))
+            checkpoints.also(lambda: self._load_once(job.stop, cost.extent_from, cost.replay_from))
         marker = _within(cost.replay_from, job)
         return replace(done, marker=marker, windows=windows, extent=cost.extent_from)
 
-    def _load_once(self, boundary: int, extent_from: int) -> None:
+    def _load_once(self, boundary: int, extent_from: int, replay_from: int) -> None:
         """Load the extent as a recovery would, beside the next job, to learn what it takes."""
         begun = time.monotonic()
         try:
             extent = read_extent(self._log, boundary, extent_from)
         except LogError:
             return  # trimmed meanwhile; there will be another time
-        load(self._engine, extent, boundary)
+        load(self._engine, extent, boundary, replay_from)
         if extent.frames:
             spent = time.monotonic() - begun
             self._checkpoints.measured(load_us=spent * 1e6 / extent.frames)

@@ -148,8 +148,12 @@ def _time(found: tuple[WindowBatch, int]) -> tuple[int, int]:
     return found[0].time, found[1]
 
 
-def load(engine: Engine, extent: Extent, boundary: int) -> Recovered:
-    """The partial state for ``boundary`` from the window states in ``extent``."""
+def load(engine: Engine, extent: Extent, boundary: int, replay_from: int) -> Recovered:
+    """The partial state for ``boundary`` from the window states in ``extent``.
+
+    ``replay_from`` is the oldest input that is needed: whatever window was last written before
+    it, and would have to be replayed, has closed.
+    """
     operators = {each.name: each.stateful for each in engine.stateful}
     families: dict[tuple[str, str], list[WindowBatch]] = {}
     for batch in extent.batches:
@@ -159,7 +163,7 @@ def load(engine: Engine, extent: Extent, boundary: int) -> Recovered:
                 f"does not have; it was written by another network or another version of it"
             )
         families.setdefault((batch.operator, batch.family), []).append(batch)
-    writer = _Writer(engine, boundary)
+    writer = _Writer(engine, boundary, replay_from)
     for (operator, family), batches in families.items():
         writer.write(operators[operator], operator, family, batches)
     return writer.result(extent, _replay_from(engine, boundary))
@@ -174,8 +178,9 @@ def _replay_from(engine: Engine, boundary: int) -> int:
 class _Writer:
     """Makes runs of window states."""
 
-    def __init__(self, engine: Engine, boundary: int) -> None:
+    def __init__(self, engine: Engine, boundary: int, replay_from: int) -> None:
         self._engine = engine
+        self._replay_from = replay_from
         self._version = engine.next_version(EMPTY)
         self._boundary = boundary
         self._first_open = engine.first_open(boundary)
@@ -192,11 +197,15 @@ class _Writer:
         open_from = self._first_open.get((operator, family), -FOREVER)
         live = numbers(rows[SLOT]) >= open_from
         rows, times = rows.filter(pa.array(live)), times[live]
+        lazy = self._engine.keeps[operator] == LAZY
         if keys is not None:
             rows, times = _newest(rows, times, keys)
+            if lazy:
+                # The slots of count windows do not tell which are open; their age does.
+                live = times >= self._replay_from
+                rows, times = rows.filter(pa.array(live)), times[live]
         if not len(times):
             return
-        lazy = self._engine.keeps[operator] == LAZY
         if lazy:
             self._oldest = min(self._oldest, int(times.min()))
         self._note(operator, family, rows, times)
