@@ -103,3 +103,28 @@ def test_a_partition_leaves_the_clients_with_one_replica(world: World) -> None:
     assert world.state("main-1") == "stable"
     chaos.heal(world.deployment)
     world.check()
+
+
+def test_both_replicas_fail_in_turn(world: World) -> None:
+    before = world.tentative()
+    first = world.readers["sums"].client.following
+    assert first is not None
+    (second,) = set(REPLICAS) - {first}
+    world.kill(first)
+    # The other one has everything: nobody notices.
+    world.until_following(second)
+    world.until_stable()
+    assert world.tentative() == before
+    # Alone, it answers and corrects at the same time.
+    world.cut("c")
+    world.until_tentative()
+    world.heal("c")
+    world.until_stable()
+    # Whoever comes back while he cannot catch up refuses clients.
+    world.cut("c")
+    world.until("a refusal", lambda: world.refusal(first) == "recovering", 120.0)
+    world.heal("c")
+    world.check()
+    world.kill(second)
+    world.until_following(first)
+    world.check()
