@@ -1,6 +1,15 @@
-"""One SparkSession for all tests of a process, and tests that start first."""
+"""One SparkSession for all tests of a process, tests that start first, and tests that run alone.
+
+Tests run in two processes. Those of real processes compare what happens with a bound on time, so
+while one of them runs, the other process waits: they take a lock for themselves that all other
+tests share.
+"""
 
 from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,12 +19,49 @@ from holdfast.spark.session import get_session
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: takes long, so its file starts first")
+    config.addinivalue_line("markers", "alone: no other test runs beside it")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take long start first, so that no process is left alone with one at the end."""
     long = {item.path for item in items if item.get_closest_marker("long") is not None}
     items.sort(key=lambda item: item.path not in long)
+
+
+@contextmanager
+def _machine(factory: pytest.TempPathFactory, how: int) -> Iterator[None]:
+    """Hold the lock; the parent of the temporary directories is common to all processes."""
+    with (factory.getbasetemp().parent / "machine.lock").open("w") as file:
+        fcntl.flock(file, how)
+        yield
+
+
+def _is_alone(node: pytest.Module) -> bool:
+    return node.path.parent.name == "processes"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _module_alone(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Tests of processes share what they start: their whole file runs alone."""
+    if not _is_alone(request.node):
+        yield
+        return
+    with _machine(tmp_path_factory, fcntl.LOCK_EX):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _test_alone_or_not(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    if _is_alone(request.node.getparent(pytest.Module)):
+        yield
+        return
+    alone = request.node.get_closest_marker("alone") is not None
+    with _machine(tmp_path_factory, fcntl.LOCK_EX if alone else fcntl.LOCK_SH):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -107,6 +107,7 @@ def test_a_file_without_a_network(here: Path, capsys: pytest.CaptureFixture[str]
     assert "'empty.py' defines no network; it needs a variable" in capsys.readouterr().err
 
 
+@pytest.mark.alone
 def test_the_demo_runs_without_a_terminal(tmp_path: Path) -> None:
     ran = holdfast(
         tmp_path, "demo", "--seconds", "12", "--servers", "6", "--spark-master", "local[2]"
