@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.machine import describe_machine
+from benchmarks.record import record
 from holdfast.deployment import load_deployment
 from holdfast.runtime.networks import load_network
 from holdfast.testing.deployed import Killer, Load, expected_file, supervised, wait_for_lines
@@ -62,6 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--protection", choices=["active", "passive", "hybrid"], default=None)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="leave the directory behind")
+    parser.add_argument("--record", action="store_true", help="keep the figures in docs/results")
     options = parser.parse_args(arguments)
     kills = options.kills or (40 if options.quick else 500)
     pauses = kills // 10 if options.pauses is None else options.pauses
@@ -102,7 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         tell(f"see {directory}")
     figures = {
-        "bench": "kill",
+        "bench": f"kill-{options.protection}" if options.protection else "kill",
         "protection": options.protection or "none",
         "kills": kills,
         "killed": times,
@@ -114,6 +116,9 @@ def main(arguments: list[str] | None = None) -> int:
         "seconds": round(time.monotonic() - started, 1),
         "machine": describe_machine(),
     }
+    if options.record:
+        options_told = " ".join(each for each in sys.argv[1:] if each != "--record")
+        record(figures, f"make bench BENCH=kill ARGS='{options_told}'")
     print(json.dumps(figures))
     return 0 if identical else 1
 

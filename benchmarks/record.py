@@ -20,19 +20,20 @@ RESULTS = Path(__file__).parent.parent / "docs" / "results"
 def record(
     summary: dict[str, Any],
     command: str,
-    draw: Callable[[Figure], None],
+    draw: Callable[[Figure], None] | None = None,
     page: str | None = None,
     size: tuple[float, float] = (9, 3.4),
 ) -> None:
-    """Write the summary with the command that gave it, draw its picture and write its page."""
+    """Write the summary with the command that gave it; draw its picture, write its page, if any."""
     mpl.use("Agg")
     RESULTS.mkdir(parents=True, exist_ok=True)
     name = summary["bench"]
     told = {"command": command, **summary}
     (RESULTS / f"{name}.json").write_text(json.dumps(told, indent=2) + "\n")
-    figure = Figure(figsize=size, layout="constrained")
-    draw(figure)
-    figure.savefig(RESULTS / f"{name}.png", dpi=110)
+    if draw is not None:
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure)
+        figure.savefig(RESULTS / f"{name}.png", dpi=110)
     if page is not None:
         (RESULTS / f"{name}.md").write_text(page)
 
