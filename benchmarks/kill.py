@@ -2,7 +2,8 @@
 
     make bench BENCH=kill               500 kills, some 20 minutes
     make bench BENCH=kill ARGS=--quick  40 kills
-    make bench BENCH=kill ARGS='--quick --protection hybrid'   with a second copy of every fragment
+    make bench BENCH=kill ARGS='--quick --protection hybrid'   with a second copy of every fragment,
+                                                               and blows at both (kill_copies.py)
 
 The example deployment runs as real processes; entry point, replicas and client are killed with
 SIGKILL at random moments, restarted by the supervisor, while a producer goes on sending. Then
@@ -17,12 +18,14 @@ import json
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.kill_copies import Blows
 from benchmarks.machine import describe_machine
 from benchmarks.record import record
 from holdfast.deployment import load_deployment
@@ -67,14 +70,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     kills = options.kills or (40 if options.quick else 500)
     pauses = kills // 10 if options.pauses is None else options.pauses
-    replica = max(1, kills // 10)
-    times = {
-        "worker": replica,
-        "entry-load": (kills - replica) // 2,
-        "recorder": kills - replica - (kills - replica) // 2,
-    }
-    if options.protection is not None:
-        times |= {"worker": replica - replica // 2, "spare": replica // 2}
+    blows = 0 if options.protection is None else kills // 2
+    replica = 0 if blows else max(1, kills // 10)
+    others = kills - blows - replica
+    times = {"worker": replica, "entry-load": others // 2, "recorder": others - others // 2}
     directory = Path(tempfile.mkdtemp(prefix="holdfast-kill-"))
     shutil.copy(EXAMPLE / "network.py", directory / "network.py")
     (directory / "deployment.toml").write_text(deployment_text(options.protection))
@@ -87,14 +86,23 @@ def main(arguments: list[str] | None = None) -> int:
     with supervised(deployment, tell) as supervisor:
         load = Load(deployment, "load", readings)
         killer = Killer(supervisor, options.seed)
-        killer.kill(times, (0.05, 3.0))
-        killer.pause(dict.fromkeys(times, -(-pauses // len(times))), (0.5, 2.0), (0.5, 6.0))
+        found = deployment.data / "busy.jsonl"
+        struck: dict[str, int] = {}
+        if blows:
+            copies = Blows(supervisor, ("worker", "spare"), found, options.seed, tell)
+            apart = threading.Thread(target=killer.kill, args=(times, (2.0, 8.0)), daemon=True)
+            apart.start()
+            struck = copies.strike(blows)
+            apart.join(600.0)
+            times["worker and spare"] = copies.kills
+        else:
+            killer.kill(times, (0.05, 3.0))
+            killer.pause(dict.fromkeys(times, -(-pauses // len(times))), (0.5, 2.0), (0.5, 6.0))
         sent = load.stop()
         killed_s = time.monotonic() - started
         tell(f"{kills} kills, {sent:,} tuples sent and durable")
         network = load_network(deployment.network, "local[2]", {})
         expected = expected_file(network, deployment, "busy")
-        found = deployment.data / "busy.jsonl"
         wait_for_lines(supervisor, found, expected.count("\n"), 600.0)
         time.sleep(1.0)
     identical = found.read_text() == expected
@@ -108,7 +116,8 @@ def main(arguments: list[str] | None = None) -> int:
         "protection": options.protection or "none",
         "kills": kills,
         "killed": times,
-        "pauses": pauses,
+        "pauses": 0 if blows else pauses,
+        "blows": struck,
         "tuples": sent,
         "results": expected.count("\n"),
         "identical": identical,

@@ -13,47 +13,60 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from benchmarks import standby_detectors
 from benchmarks import standby_plans as plans
 from benchmarks.machine import describe_machine
 from benchmarks.record import record, recorded
-from benchmarks.standby_chain import Chain, Workshop
-from benchmarks.standby_delay import under_failures
+from benchmarks.standby_chain import Chain, Plan, Workshop
+from benchmarks.standby_delay import CutOff, Stopped, under_failures
 from benchmarks.standby_page import page
-from benchmarks.standby_recovery import medians, stand_still
+from benchmarks.standby_recovery import cut_off, median, stand_still
 from benchmarks.standby_report import draw, summary
 from benchmarks.standby_traffic import by_rate, measure
 
-WARM_SECONDS = 5.0
+WARM_SECONDS = 3.0
+# The share of the time that each of three primaries is failed.
+PRIMARIES = ("subjob-2-1", "subjob-3-1", "hybrid-1")
+SHARED = {True: (0.0, 0.1, 0.3), False: (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)}
 
 Tell = Callable[[str], None]
 Found = dict[str, Any]
 
 
 def modes(workshop: Workshop, quick: bool, tell: Tell) -> Found:
-    """Fig. 4, 6, 9, 10: the four modes side by side."""
+    """Fig. 4, 5, 6, 9, 10: the four modes side by side, and three primaries on one secondary."""
     chain = _start(workshop.deployment(plans.modes()), 1_000, tell)
     rates = (1_000, 10_000) if quick else (1_000, 5_000, 10_000, 15_000, 20_000, 25_000)
     found: Found = {"traffic": by_rate(chain, rates, 5.0 if quick else 20.0)}
     tell(f"traffic {json.dumps(found['traffic'])}")
     found["switching"] = {}
     for rate in (1_000, 7_000) if quick else (1_000, 3_000, 5_000, 7_000):
-        for seconds in (5.0,) if quick else (5.0, 10.0):
+        for seconds in (3.0,) if quick else (5.0, 10.0):
             chain.elements.rate = rate
             one = stand_still(chain, "first", seconds, ("passive", "hybrid"), 2)
             # The passive copies have changed places: back again. They have their engines now,
             # so only the first time were they deployed.
-            stand_still(chain, "second", 2.0, ("passive",), 1)
+            stand_still(chain, "second", 1.0, ("passive",), 1)
             found["switching"][f"{rate} {seconds:g} s"] = one
             tell(f"{rate}/s, {seconds:g} s: {json.dumps(one)}")
+    chain.elements.rate = 1_000
+    seconds = 8.0 if quick else 100.0
+    found["shared"] = under_failures(chain, CutOff, PRIMARIES, SHARED[quick], seconds)["hybrid"]
+    tell(f"shared {json.dumps(found['shared'])}")
     chain.elements.rate = 3_000 if quick else 10_000
     fractions = (0.3, 0.8) if quick else (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-    found["delay"] = under_failures(chain, ("first", "second"), fractions, 15.0 if quick else 100.0)
+    found["delay"] = under_failures(chain, Stopped, ("first", "second"), fractions, seconds)
     tell(f"delay {json.dumps(found['delay'])}")
     found["wrong"] = chain.stop()
+    if not quick:
+        chain = _start(workshop.deployment(plans.dedicated()), 1_000, tell)
+        apart = under_failures(chain, CutOff, PRIMARIES, SHARED[quick], seconds)
+        found["dedicated"] = apart["hybrid"]
+        tell(f"dedicated {json.dumps(found['dedicated'])}")
+        found["dedicated_wrong"] = chain.stop()
     return found
 
 
@@ -65,30 +78,13 @@ def variants(workshop: Workshop, quick: bool, tell: Tell) -> Found:
         found["about"] |= about
         found["traffic"] |= measure(chain, 5.0 if quick else 20.0)
         tell(f"traffic {json.dumps(found['traffic'])}")
-        passive = [name for name, one in about.items() if one["protection"] == "passive"]
-        rounds = []
-        for _ in range(1 if quick else 5):
-            rounds.append(stand_still(chain, "first", 4.0, about, 2))
-            # The passive copies have changed places, and have their engines now: only the
-            # first time did they have to be deployed.
-            about = {name: one for name, one in about.items() if name not in passive}
-        found["recovery"] |= medians(rounds)
-        tell(f"recovery {json.dumps(found['recovery'])}")
+        for name, one in about.items():
+            # Passive copies change places for good, and keep their engines from then on: only
+            # the first time are they deployed.
+            rounds = 1 if one["protection"] == "passive" else 3 if quick else 5
+            found["recovery"][name] = median([cut_off(chain, name, 2) for _ in range(rounds)])
+            tell(f"recovery {name} {json.dumps(found['recovery'][name])}")
         found["wrong"] |= chain.stop()
-    return found
-
-
-def shared(workshop: Workshop, quick: bool, tell: Tell) -> Found:
-    """Fig. 5: three primaries with one secondary."""
-    found: Found = {}
-    fractions = (0.0, 0.1, 0.3) if quick else (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
-    machines = ("first-1", "first-2", "first-3")
-    for name in ("shared",) if quick else ("shared", "dedicated"):
-        chain = _start(workshop.deployment(plans.shared(name == "dedicated")), 1_000, tell)
-        delays = under_failures(chain, machines, fractions, 10.0 if quick else 100.0)
-        found[name] = delays["last"]
-        tell(f"{name}: {json.dumps(found[name])}")
-        found[f"{name}_wrong"] = chain.stop()
     return found
 
 
@@ -100,8 +96,10 @@ def detectors(workshop: Workshop, quick: bool, tell: Tell) -> Found:
     if not quick:
         levels = [Level(1, share) for share in (0.6, 0.7, 0.8, 0.9, 0.95)]
         levels += [Level(burners, 1.0) for burners in (4, 16)]
-    found: Found = {"levels": standby_detectors.measure(chain, levels, 4 if quick else 30)}
-    tell(f"detectors {json.dumps(found['levels'])}")
+    found: Found = {"levels": {}}
+    for level in levels:
+        found["levels"] |= standby_detectors.measure(chain, level, 8 if quick else 60)
+        tell(f"detectors {json.dumps(found['levels'][level.name])}")
     found["wrong"] = chain.stop()
     return found
 
@@ -115,7 +113,7 @@ def _start(deployment: Any, rate: int, tell: Tell) -> Chain:
     return chain
 
 
-EXPERIMENTS = {"modes": modes, "variants": variants, "shared": shared, "detectors": detectors}
+EXPERIMENTS = {"modes": modes, "variants": variants, "detectors": detectors}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -131,7 +129,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     workshop = Workshop()
     found: Found = {}
-    for name in options.only or EXPERIMENTS:
+    chosen = options.only or list(EXPERIMENTS)
+    workshop.plan_ahead(_plans(chosen, options.quick))
+    tell("planned")
+    for name in chosen:
         found[name] = EXPERIMENTS[name](workshop, options.quick, tell)
     workshop.close()
     told = _told(found)
@@ -145,6 +146,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told |= _told(known)
         record(told, command, lambda figure: draw(figure, told), page(told, command), (16, 7))
     return 0 if told["wrong"] == 0 else 1
+
+
+def _plans(experiments: Sequence[str], quick: bool) -> Iterator[Plan]:
+    """Every chain there will be."""
+    if "modes" in experiments:
+        yield plans.modes()
+        if not quick:
+            yield plans.dedicated()
+    if "variants" in experiments:
+        yield from (plan for plan, _ in plans.variants(quick))
+    if "detectors" in experiments:
+        yield standby_detectors.plan()
 
 
 def _told(found: Found) -> Found:

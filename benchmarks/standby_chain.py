@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,9 +33,11 @@ import pyarrow as pa
 
 from holdfast.client import Client, Tuples
 from holdfast.deployment import Deployment, load_deployment
+from holdfast.flight.peers import act, connect
 from holdfast.producer import Producer
 from holdfast.runtime.addresses import Addresses
-from holdfast.runtime.planning import plan_path
+from holdfast.runtime.networks import load_network
+from holdfast.runtime.planning import plan_of, plan_path, write_plan
 from holdfast.runtime.supervisor import node_status
 from holdfast.testing.deployed import supervised
 
@@ -118,6 +122,13 @@ class Workshop:
         self.path = Path(tempfile.mkdtemp(prefix="holdfast-standby-"))
         self._plans: dict[bytes, Path] = {}
         self._count = 0
+
+    def plan_ahead(self, plans: Iterable[Plan]) -> None:
+        """Plan networks in one process: it starts Spark once for all of them."""
+        ahead = [self.deployment(plan) for plan in plans]
+        command = [sys.executable, "-m", "benchmarks.standby_chain"]
+        command += [str(each.path) for each in ahead]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 
     def deployment(self, plan: Plan) -> Deployment:
         self._count += 1
@@ -275,6 +286,23 @@ class Chain:
         """What every node says of itself."""
         return node_status(self.deployment, list(self.deployment.endpoints))
 
+    def status_of(self, node: str) -> dict[str, Any]:
+        return node_status(self.deployment, [node])[node]
+
+    @contextlib.contextmanager
+    def cut_off(self, node: str) -> Iterator[None]:
+        """Nothing that a node sends arrives, and nothing that is sent to it."""
+        everyone = [*self.deployment.endpoints, *self.deployment.clients]
+        security = self.deployment.security.read()
+        location = Addresses.read(self.deployment).book(security)[node]
+        with connect(location, security) as client:
+            cut = {"cut": [name for name in everyone if name != node]}
+            act(client, security, "holdfast", "links", cut)
+            try:
+                yield
+            finally:
+                act(client, security, "holdfast", "links", {"heal": None})
+
     def stop(self) -> dict[str, int]:
         """Send no more, let the rest come out; how many elements are wrong on each branch."""
         self.elements.stop()
@@ -308,3 +336,15 @@ def _sent(text: str) -> Iterator[tuple[tuple[str, str, str], float, float]]:
 
 def now_us() -> int:
     return time.time_ns() // 1000
+
+
+def main(paths: list[str]) -> int:
+    """Plan the networks of these deployments."""
+    for path in paths:
+        deployment = load_deployment(path)
+        write_plan(deployment, plan_of(load_network(deployment.network, "local[2]", {})))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,16 +1,17 @@
 """Delay under transient failures: of each protection (Fig. 4), of a shared secondary (Fig. 5).
 
-A transient failure takes the CPU away from one process: it stands still (SIGSTOP) for bursts at
-random moments (Poisson). The paper runs a program that takes the CPU of a machine. With every
-machine of the experiment on two cores such a program would slow down all of them; stopping hits
-just one. It takes all of the CPU: a process to which a tenth is left still answers heartbeats
-here, and is then rightly not replaced.
+A transient failure makes one copy or machine unavailable for bursts at random moments (Poisson).
+The paper runs a program that takes the CPU of a machine. With every machine of the experiment on
+two cores such a program would slow down all of them. So here a machine stands still (SIGSTOP), or
+a copy is cut off from everyone. It is the whole of the machine that is away: one to which a tenth
+of the CPU is left still answers heartbeats here, and is then rightly not replaced.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -21,50 +22,54 @@ from benchmarks.standby_chain import Chain, now_us
 from holdfast.runtime.disturbances import Disturbance, carry_out
 from holdfast.runtime.supervisor import send_signal
 
-SHARE_LEFT = 0.0
 PERIOD_SECONDS = 5.0
 
 
-class Failures:
-    """Transient failures on some machines, each for itself, for a fraction of the time."""
+class Stopped(threading.Thread):
+    """A machine that stands still for a fraction of the time."""
 
-    def __init__(self, chain: Chain, machines: Sequence[str], fraction: float, seconds: float):
-        self._threads = [
-            threading.Thread(
-                target=carry_out,
-                args=(
-                    Disturbance(
-                        seconds,
-                        machine,
-                        share=SHARE_LEFT,
-                        fraction=fraction,
-                        period_s=PERIOD_SECONDS,
-                        arrivals="poisson",
-                        seed=seed,
-                    ),
-                    partial(send_signal, chain.deployment, machine),
-                ),
-                daemon=True,
-            )
-            for seed, machine in enumerate(machines)
-        ]
-        for thread in self._threads:
-            thread.start()
+    def __init__(self, chain: Chain, machine: str, bursts: Disturbance) -> None:
+        super().__init__(daemon=True)
+        self._bursts = bursts
+        self._signal = partial(send_signal, chain.deployment, machine)
 
-    def wait(self) -> None:
-        for thread in self._threads:
-            thread.join()
+    def run(self) -> None:
+        carry_out(self._bursts, self._signal)
+
+
+class CutOff(threading.Thread):
+    """A copy that is cut off for a fraction of the time."""
+
+    def __init__(self, chain: Chain, node: str, bursts: Disturbance) -> None:
+        super().__init__(daemon=True)
+        self._chain, self._node, self._bursts = chain, node, bursts
+
+    def run(self) -> None:
+        began = time.monotonic()
+        for start, end in self._bursts.bursts():
+            time.sleep(max(0.0, began + start - time.monotonic()))
+            with self._chain.cut_off(self._node):
+                time.sleep(max(0.0, began + end - time.monotonic()))
+        time.sleep(max(0.0, began + self._bursts.seconds - time.monotonic()))
 
 
 def under_failures(
-    chain: Chain, machines: Sequence[str], fractions: Sequence[float], seconds: float
+    chain: Chain,
+    failure: type[Stopped] | type[CutOff],
+    where: Sequence[str],
+    fractions: Sequence[float],
+    seconds: float,
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Branch -> fraction of the time -> the delays of the elements made in that time."""
     found: dict[str, dict[str, dict[str, float]]] = {name: {} for name in chain.branches}
     for fraction in fractions:
         start = now_us()
         if fraction:
-            Failures(chain, machines, fraction, seconds).wait()
+            failures = [failure(chain, each, _bursts(seconds, fraction, each)) for each in where]
+            for each in failures:
+                each.start()
+            for each in failures:
+                each.join()
         else:
             time.sleep(seconds)
         end = now_us()
@@ -72,6 +77,19 @@ def under_failures(
         for name, branch in chain.branches.items():
             found[name][f"{fraction:.2f}"] = describe(branch.delays_ms(start, end))
     return found
+
+
+def _bursts(seconds: float, fraction: float, where: str) -> Disturbance:
+    """Each place has its own, the same in every run."""
+    return Disturbance(
+        seconds,
+        where,
+        share=0.0,
+        fraction=fraction,
+        period_s=PERIOD_SECONDS,
+        arrivals="poisson",
+        seed=zlib.crc32(where.encode()),
+    )
 
 
 def describe(delays_ms: Any) -> dict[str, float]:

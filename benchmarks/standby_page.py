@@ -55,6 +55,8 @@ def _modes(told: Found) -> Iterator[str]:
     heads = [f"{100 * float(each):.0f} %" for each in fractions]
     yield from _table(["", *heads, "paper"], _delay_rows(modes["delay"]))
     yield ""
+    yield from _shared(modes)
+    yield ""
     yield "## Traffic (Fig. 6)"
     yield ""
     yield "Tuples sent to, by and between the copies, over those without protection (bytes)."
@@ -189,17 +191,16 @@ def _variants(told: Found) -> Iterator[str]:
     yield "only what changed since the last one travels."
 
 
-def _shared(told: Found) -> Iterator[str]:
+def _shared(modes: Found) -> Iterator[str]:
     yield "## Three primaries with one secondary (Fig. 5)"
     yield ""
     yield "Mean delay in ms, by the share of time each primary is failed."
     yield ""
-    shared = told["shared"]
-    heads = [f"{100 * float(each):.0f} %" for each in shared["shared"]]
+    heads = [f"{100 * float(each):.0f} %" for each in modes["shared"]]
     rows = [
-        [name, *(f"{one['mean_ms']:,.0f}" for one in shared[name].values())]
+        [name, *(f"{one['mean_ms']:,.0f}" for one in modes[name].values())]
         for name in ("shared", "dedicated")
-        if name in shared
+        if name in modes
     ]
     yield from _table(["secondary", *heads], rows)
     yield ""
@@ -234,4 +235,4 @@ def _table(heads: list[str], rows: list[list[str]]) -> Iterator[str]:
         yield "| " + " | ".join(row) + " |"
 
 
-SECTIONS = {"modes": _modes, "variants": _variants, "shared": _shared, "detectors": _detectors}
+SECTIONS = {"modes": _modes, "variants": _variants, "detectors": _detectors}

@@ -1,10 +1,11 @@
 """Recovery: how long until results go on, and what going back costs (Fig. 7, 8, 9, 10).
 
-A machine stands still for a few seconds (SIGSTOP) and comes back. The recovery time is from the
-stop to the first result about an element made after it. Its parts, from what the copies wrote
-down: *detect*, until the other copy wakes; *resume* (the paper's redeployment, for passive), until
-its first job begins; *resend*, until the client has the result. The rollback time is from the
-machine's return until the other copy sleeps again.
+A machine stands still for a few seconds (SIGSTOP) and comes back (Fig. 9, 10); or one copy after
+the other is cut off from everyone for a while, so that each recovers with the cores to itself
+(Fig. 7, 8). The recovery time is from then to the first result about an element made after it. Its
+parts, from what the copies wrote down: *detect*, until the other copy wakes; *resume* (the paper's
+redeployment, for passive), until its first job begins; *resend*, until the client has the result.
+The rollback time is from the copy's return until the other sleeps again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import signal
 import statistics
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from benchmarks.journals import copy_state_at, recovery_parts_ms
 from benchmarks.standby_chain import Chain, now_us
@@ -21,6 +21,7 @@ from benchmarks.standby_traffic import sent_by_branch
 from holdfast.runtime.supervisor import send_signal
 
 PATIENCE_SECONDS = 60.0
+FRESH_US = 4_000_000
 
 
 def stand_still(
@@ -64,6 +65,36 @@ def stand_still(
     return found
 
 
+def cut_off(chain: Chain, branch: str, copy: int) -> dict[str, float]:
+    """Cut the first copy of a branch off until the other, ``copy``, has given results."""
+    data, other = chain.deployment.data, f"{branch}-{copy}"
+    _wait_fresh(chain, other)
+    failed = now_us()
+    with chain.cut_off(f"{branch}-{3 - copy}"):
+        new = chain.branches[branch].wait_made(failed, PATIENCE_SECONDS)
+    healed = now_us()
+    found = {"recovery_ms": (new - failed) / 1000}
+    parts = recovery_parts_ms(data, other, failed, new)
+    found |= {f"{part}_ms": value for part, value in parts.items()}
+    if copy_state_at(data, other, {"primary"}, failed) is None:
+        asleep = _wait_suspended(chain, other, healed)
+        if asleep is not None:
+            found["rollback_ms"] = (asleep - healed) / 1000
+    return found
+
+
+def _wait_fresh(chain: Chain, node: str) -> None:
+    """Until a copy sleeps and holds a checkpoint that is not old."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        status = chain.status_of(node)
+        behind_us = now_us() - int(status.get("boundary", 0))
+        if status.get("copy") == "suspended" and behind_us < FRESH_US:
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"{node} does not stand by: {status}")
+
+
 def _wait_suspended(chain: Chain, node: str, since: int) -> int | None:
     """When a copy went to sleep, if it does in time."""
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -75,14 +106,9 @@ def _wait_suspended(chain: Chain, node: str, since: int) -> int | None:
     return None
 
 
-def medians(rounds: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
-    """Of several rounds: the median of each figure of each branch."""
-    found: dict[str, dict[str, Any]] = {}
-    for branch in rounds[0]:
-        figures = [one[branch] for one in rounds if branch in one]
-        keys = dict.fromkeys(key for one in figures for key in one)
-        found[branch] = {
-            key: round(statistics.median(one[key] for one in figures if key in one), 1)
-            for key in keys
-        }
-    return found
+def median(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Of several rounds: the median of each figure."""
+    keys = dict.fromkeys(key for one in rounds for key in one)
+    return {
+        key: round(statistics.median(one[key] for one in rounds if key in one), 1) for key in keys
+    }

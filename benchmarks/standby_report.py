@@ -57,10 +57,9 @@ def draw(figure: Figure, told: Found) -> None:
     axes = figure.subplots(2, 4).flatten()
     if "modes" in told:
         _delay(axes[0], told["modes"]["delay"])
+        _shared(axes[1], told["modes"])
         _traffic(axes[2], told["modes"]["traffic"])
         _switching(axes[5], told["modes"]["switching"])
-    if "shared" in told:
-        _shared(axes[1], told["shared"])
     if "variants" in told:
         _recovery(axes[3], told["variants"], "heartbeat", "Fig. 7: heartbeat interval, ms")
         _recovery(axes[4], told["variants"], "checkpoint_interval", "Fig. 8: checkpoints, ms")
@@ -77,13 +76,12 @@ def _delay(axes: Axes, delay: Found) -> None:
     axes.legend(fontsize=7)
 
 
-def _shared(axes: Axes, shared: Found) -> None:
+def _shared(axes: Axes, modes: Found) -> None:
     for name in ("shared", "dedicated"):
-        if name in shared:
-            fractions = [100 * float(each) for each in shared[name]]
-            axes.plot(
-                fractions, [one["mean_ms"] for one in shared[name].values()], "o-", label=name
-            )
+        if name in modes:
+            fractions = [100 * float(each) for each in modes[name]]
+            means = [one["mean_ms"] for one in modes[name].values()]
+            axes.plot(fractions, means, "o-", label=name)
     axes.set(title="Fig. 5: one secondary for three", xlabel="% of the time failed")
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=7)

@@ -11,7 +11,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.standby_chain import Chain
+from benchmarks.journals import entries
+from benchmarks.standby_chain import Chain, now_us
 
 Figures = dict[str, float]
 
@@ -59,11 +60,16 @@ def measure(chain: Chain, seconds: float) -> dict[str, Figures]:
     Nothing is under way at the beginning and at the end, so all have sent the same elements.
     """
     chain.settle()
-    before, started = sent_by_branch(chain), time.monotonic()
+    before, started, since = sent_by_branch(chain), time.monotonic(), now_us()
     time.sleep(seconds)
     chain.settle()
     after, lasted = sent_by_branch(chain), time.monotonic() - started
-    return {name: _rates(before[name], after[name], lasted) for name in chain.branches}
+    found = {name: _rates(before[name], after[name], lasted) for name in chain.branches}
+    for each in entries(chain.deployment.data, since):
+        name = each.node.rpartition("-")[0]
+        if name in found and each.fields.get("copy") == "awake":
+            found[name]["false_alarms"] += 1
+    return found
 
 
 def _rates(before: Counted, after: Counted, seconds: float) -> Figures:
@@ -78,6 +84,7 @@ def _rates(before: Counted, after: Counted, seconds: float) -> Figures:
         ),
         "checkpoint_bytes_s": round((after.checkpoint_bytes - before.checkpoint_bytes) / seconds),
         "checkpoint_ms": round(1000 * spent / taken, 1) if taken else 0.0,
+        "false_alarms": 0,
     }
 
 

@@ -67,3 +67,66 @@ def test_a_question_that_cannot_be_put_is_a_miss_at_once() -> None:
     assert detector.handle(TimePassed(), 200) == [AskPeer("b")]
     assert detector.handle(Unreachable(), 201) == [PeerLost("b")]
     detector.validate()
+
+
+def make_patient() -> FailureDetector:
+    """One miss is too often; the peer has answered."""
+    detector = FailureDetector("b", interval_us=100, misses_until_down=1, owner="a")
+    detector.handle(TimePassed(), 0)
+    detector.handle(Replied(), 2)
+    return detector
+
+
+def ask_and_answer(detector: FailureDetector, after_us: int, times: int) -> int:
+    """So many questions, each answered after a while; when the next is due."""
+    for _ in range(times):
+        now = detector.next_ask_at
+        assert detector.handle(TimePassed(), now) == [AskPeer("b")]
+        while now < detector.next_ask_at < now + after_us:
+            assert detector.handle(TimePassed(), detector.next_ask_at) == []
+        detector.handle(Replied(), now + after_us)
+    return detector.next_ask_at
+
+
+def test_a_quick_peer_is_missed_after_one_interval() -> None:
+    detector = make_patient()
+    now = ask_and_answer(detector, 5, 20)
+    assert detector.handle(TimePassed(), now) == [AskPeer("b")]
+    assert detector.handle(TimePassed(), now + 99) == []
+    assert detector.handle(TimePassed(), now + 100) == [PeerLost("b"), AskPeer("b")]
+    detector.validate()
+
+
+def test_a_slow_peer_is_given_time_but_no_more_than_three_intervals() -> None:
+    detector = make_patient()
+    now = ask_and_answer(detector, 80, 4)
+    now = ask_and_answer(detector, 130, 5)
+    assert 130 < detector.patience_us <= 300
+    detector.handle(TimePassed(), now)
+    assert detector.handle(TimePassed(), now + 130) == []
+    assert detector.handle(TimePassed(), now + 300) == [PeerLost("b"), AskPeer("b")]
+    detector.handle(Replied(), now + 10_000)
+    assert detector.patience_us == 300, "an outage counts as the longest"
+    ask_and_answer(detector, 5, 20)
+    assert detector.patience_us == 100, "it is forgotten"
+
+
+def test_a_detector_that_comes_late_itself_first_takes_what_came() -> None:
+    detector = make_patient()
+    now = ask_and_answer(detector, 5, 3)
+    detector.handle(TimePassed(), now)
+    assert detector.handle(TimePassed(), now + 190) == [], "late, but not away"
+    detector.handle(Replied(), now + 191)
+    assert detector.reachable
+    now = ask_and_answer(detector, 5, 20)
+    detector.handle(TimePassed(), now)
+    assert detector.handle(TimePassed(), now + 190) == []
+    assert detector.handle(TimePassed(), now + 215) == [PeerLost("b"), AskPeer("b")]
+
+
+def test_an_absence_of_its_own_is_no_miss_where_one_is_too_often() -> None:
+    detector = make_patient()
+    now = ask_and_answer(detector, 5, 3)
+    detector.handle(TimePassed(), now)
+    assert detector.handle(TimePassed(), now + 1_000) == [AskPeer("b")]
+    assert detector.reachable

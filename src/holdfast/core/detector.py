@@ -8,6 +8,13 @@ machine, say), it counts one miss at most for the time it was away, because it c
 whose silence that was; where one miss is too often, it counts none. A question that cannot
 even be put, because nobody listens there, is a miss at once.
 
+Where one miss is too often, the detector is *patient*: on a busy machine answers come late though
+nothing failed, and whoever takes over then makes it busier. So it watches how long answers take,
+as TCP does: their mean and mean deviation. A question is missed when it is unanswered after the
+mean plus four deviations, but not before one interval and not after three. Where answers come
+quickly, that is one interval. After a false alarm it waits longer, for some ten answers. A
+detector that comes late itself (its own machine is busy) first takes what may have come meanwhile.
+
     UNKNOWN ──replied──▶ UP ──missed──▶ SUSPECTED ──missed too often──▶ DOWN
        any state ──replied──▶ UP
 """
@@ -87,6 +94,9 @@ class PeerBack:
 DetectorEvent: TypeAlias = TimePassed | Replied | Unreachable
 DetectorEffect: TypeAlias = AskPeer | PeerLost | PeerBack
 
+# A patient detector waits for so many intervals at most.
+LONGEST_INTERVALS = 3
+
 E = TypeVar("E", contravariant=True)
 
 
@@ -115,6 +125,20 @@ class FailureDetector(Machine[PeerState, Trigger]):
         self._misses_until_down = misses_until_down
         self._misses = 0
         self._unanswered = False
+        self._asked_at = 0
+        # Since when there is no answer, how long answers take, and how much that varies.
+        self._silent_since = 0
+        self._mean_us = 0.0
+        self._deviation_us = 0.0
+        self._came_late = False
+
+    @property
+    def patience_us(self) -> int:
+        """How long an answer may take."""
+        if self._misses_until_down > 1:
+            return self._interval_us
+        wanted = int(self._mean_us + 4 * self._deviation_us)
+        return min(max(wanted, self._interval_us), LONGEST_INTERVALS * self._interval_us)
 
     @property
     def reachable(self) -> bool:
@@ -128,18 +152,38 @@ class FailureDetector(Machine[PeerState, Trigger]):
             # Only once for each question.
             asked, self._unanswered = self._unanswered, False
             return self._missed(now) if asked else []
-        if now < self.next_ask_at:
+        if now < self.next_ask_at or self._waits(now):
             return []
         effects: list[DetectorEffect] = []
-        away = self._misses_until_down == 1 and now - self.next_ask_at > self._interval_us
-        if self._unanswered and not away:
+        was_away = self._misses_until_down == 1 and now - self.next_ask_at > self._interval_us
+        if self._unanswered and not was_away:
             effects += self._missed(now)
-        self._unanswered = True
+        if was_away or not self._unanswered:
+            self._silent_since = now
+        self._unanswered, self._came_late = True, False
+        self._asked_at = now
         self.next_ask_at = now + self._interval_us
         effects.append(AskPeer(self.peer))
         return effects
 
+    def _waits(self, now: int) -> bool:
+        """Whether a patient detector gives the last question more time."""
+        if self._misses_until_down > 1 or not self._unanswered or self.state is PeerState.DOWN:
+            return False
+        late_us = now - self.next_ask_at
+        if self._asked_at + self.patience_us > now:
+            self.next_ask_at = self._asked_at + self.patience_us
+            return True
+        if self._interval_us // 4 < late_us <= self._interval_us and not self._came_late:
+            self._came_late = True
+            self.next_ask_at = now + self._interval_us // 4
+            return True
+        return False
+
     def _replied(self, now: int) -> list[DetectorEffect]:
+        if self._unanswered:
+            self._learn(now - self._silent_since)
+            self.next_ask_at = min(self.next_ask_at, max(now, self._asked_at + self._interval_us))
         self._unanswered = False
         self._misses = 0
         if self.state is PeerState.UP:
@@ -147,6 +191,13 @@ class FailureDetector(Machine[PeerState, Trigger]):
         was_reachable = self.reachable
         self.move(Trigger.REPLIED, now)
         return [] if was_reachable else [PeerBack(self.peer)]
+
+    def _learn(self, took_us: int) -> None:
+        """How long an answer took; an outage is no measure of it and counts as the longest."""
+        took = min(took_us, LONGEST_INTERVALS * self._interval_us)
+        off = took - self._mean_us
+        self._mean_us += off / 8
+        self._deviation_us += (abs(off) - self._deviation_us) / 4
 
     def _missed(self, now: int) -> list[DetectorEffect]:
         self._misses += 1

@@ -229,9 +229,7 @@ class _Peer:
             self.wait_to_hear(CALL_SECONDS)
         except Exception as error:
             self.failed(error)
-            if isinstance(message, CopyRequest) and isinstance(
-                error, flight.FlightUnavailableError
-            ):
+            if isinstance(message, CopyRequest) and _nobody_listens(error):
                 self._owner.post(PeerUnreachable(self._name))
             return []
         self.went_well()
@@ -369,6 +367,11 @@ class _Reading:
                 self._peer.went_well()
                 frames, size, seq = [], 0, seq + 1
         return True
+
+
+def _nobody_listens(error: Exception) -> bool:
+    """Whether the peer's process is gone, and not only slow to take a connection."""
+    return isinstance(error, flight.FlightUnavailableError) and "timed out" not in str(error)
 
 
 def explain(error: Exception) -> str:
