@@ -100,7 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
             killer.pause(dict.fromkeys(times, -(-pauses // len(times))), (0.5, 2.0), (0.5, 6.0))
         sent = load.stop()
         killed_s = time.monotonic() - started
-        tell(f"{kills} kills, {sent:,} tuples sent and durable")
+        tell(f"{sum(times.values())} kills, {sent:,} tuples sent and durable")
         network = load_network(deployment.network, "local[2]", {})
         expected = expected_file(network, deployment, "busy")
         wait_for_lines(supervisor, found, expected.count("\n"), 600.0)
@@ -114,7 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
     figures = {
         "bench": f"kill-{options.protection}" if options.protection else "kill",
         "protection": options.protection or "none",
-        "kills": kills,
+        "kills": sum(times.values()),
         "killed": times,
         "pauses": 0 if blows else pauses,
         "blows": struck,
