@@ -1,17 +1,20 @@
 """Walking the published blocks of a log, forwards in large pieces or backwards.
 
 A cursor's place is an lsn. For every piece it asks the store where that lsn is now, so a segment
-may be sealed, rewritten or trimmed while the cursor rests. It keeps one file open and, between
-calls, at most one piece in memory and another on its way; it never holds the writer up.
+may be sealed, rewritten or trimmed while the cursor rests. It keeps one file open and at most a few
+pieces in memory, and never holds the writer up.
 
 Every block is checked against its CRC each time it is read, wherever it comes from.
 
-A reader that has much before it gets larger pieces, and while it is busy with one, the next is read
-by a thread that all cursors share. At the live end there is no next piece and no such thread.
+A reader that is behind has pieces read and checked ahead of it, by threads that all cursors share.
+Neither reading nor the CRC holds the interpreter's lock, so replay uses more than one core. Pieces
+end at entries of the segment's index, which makes them independent of each other. At the live end
+there is no such piece, and the cursor reads what there is itself.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
@@ -25,16 +28,19 @@ from holdfast.log.segment import Segment
 from holdfast.log.store import Place, Store
 
 CHUNK_BYTES = 1 << 20
-AHEAD_BYTES = 4 << 20
+AHEAD_BYTES = 2 << 20
+_AHEAD_PIECES = 4
 
-_reading_ahead = ThreadPoolExecutor(1, thread_name_prefix="holdfast-log-ahead")
+_reading_ahead = ThreadPoolExecutor(2, thread_name_prefix="holdfast-log-ahead")
 
 
-class _Ahead(NamedTuple):
-    """A piece that is being read before it is asked for."""
+class _Piece(NamedTuple):
+    """A stretch of blocks that is being read before it is asked for."""
 
-    offset: int
-    buffer: Future[pa.Buffer]
+    place: Place
+    next_lsn: int
+    stop: int
+    blocks: Future[list[Block]]
 
 
 class Cursor:
@@ -48,7 +54,7 @@ class Cursor:
         self._offset = 0  # of the block at self.lsn, or of an index entry before it
         self._offset_lsn = 0
         self._fd = -1
-        self._ahead: _Ahead | None = None
+        self._ahead: deque[_Piece] = deque()
 
     def next_blocks(self, stop_lsn: int) -> list[Block]:
         """The next few blocks below ``stop_lsn``, which must be published; empty at the end.
@@ -57,11 +63,12 @@ class Cursor:
         """
         blocks: list[Block] = []
         while not blocks and self.lsn < stop_lsn:
-            stop = self._locate()
-            blocks = self._read(stop, stop_lsn)
+            stop = self._locate(stop_lsn)
+            ahead = self._take_ahead()
+            blocks = self._read(stop, stop_lsn) if ahead is None else ahead
         return blocks
 
-    def _locate(self) -> int:
+    def _locate(self, stop_lsn: int) -> int:
         """Opens the segment that has ``self.lsn``; returns the end of its published bytes."""
         with self._store.lock:
             place = self._store.find_lsn(self.lsn)
@@ -69,12 +76,42 @@ class Cursor:
                 self.close()
                 self._fd = _open(self._store, place.segment)
                 self._segment, self._offset_lsn, self._offset = place
+            self._read_ahead(place.segment, stop_lsn)
             return place.segment.end
+
+    def _read_ahead(self, segment: Segment, stop_lsn: int) -> None:
+        """Has the stretches after those on their way read."""
+        if self._ahead:
+            lsn, offset = self._ahead[-1].next_lsn, self._ahead[-1].stop
+        else:
+            lsn, offset = self._offset_lsn, self._offset
+        while len(self._ahead) < _AHEAD_PIECES:
+            end = segment.index.stretch(offset, AHEAD_BYTES, stop_lsn)
+            if end is None:
+                return
+            place = Place(segment, lsn, offset)
+            lsn, offset = end
+            reading = _reading_ahead.submit(_stretch, self._store, segment, self._fd, place, offset)
+            self._ahead.append(_Piece(place, lsn, offset, reading))
+
+    def _take_ahead(self) -> list[Block] | None:
+        """The next piece, if it was read ahead and is intact; else what there is of it is read
+        once more, up to where it is damaged."""
+        if not self._ahead:
+            return None
+        piece = self._ahead.popleft()
+        try:
+            blocks = piece.blocks.result()
+        except DamagedLog:
+            self._drop_ahead()
+            return None
+        self._offset, self._offset_lsn = piece.stop, piece.next_lsn
+        return self._wanted(blocks)
 
     def _read(self, stop: int, stop_lsn: int) -> list[Block]:
         assert self._segment is not None
         size = min(self._read_bytes, stop - self._offset)
-        buffer = self._piece(size)
+        buffer = _read(self._store, self._segment, self._fd, size, self._offset)
         blocks, needed, problem = split(buffer, self._offset, self._offset_lsn, stop_lsn)
         if needed > stop - self._offset - sum(block.length for block in blocks) or size <= 0:
             problem = f"the segment ends inside a block of {needed} bytes"
@@ -82,35 +119,23 @@ class Cursor:
             self._offset, self._offset_lsn = blocks[-1].end, blocks[-1].next_lsn
         elif problem is not None:
             raise DamagedLog(self._segment.path, self._offset, problem)
-        left = stop - self._offset
         if needed:
-            piece = AHEAD_BYTES if left > AHEAD_BYTES else CHUNK_BYTES
-            self._read_bytes = next_read_bytes(needed, piece)
-        if left >= CHUNK_BYTES:
-            self._read_ahead(min(self._read_bytes, left))
+            self._read_bytes = next_read_bytes(needed, CHUNK_BYTES)
+        return self._wanted(blocks)
+
+    def _wanted(self, blocks: list[Block]) -> list[Block]:
         wanted = [block for block in blocks if block.lsn >= self.lsn and block.kind != GAP]
         self.lsn = max(self.lsn, self._offset_lsn)
         return wanted
 
-    def _piece(self, size: int) -> pa.Buffer:
-        """The bytes at the cursor's place, read now unless they were read ahead."""
-        assert self._segment is not None
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None and not ahead.buffer.cancel():
-            buffer = ahead.buffer.result()
-            if ahead.offset == self._offset and len(buffer) >= size:
-                return buffer
-        return _read(self._store, self._segment, self._fd, size, self._offset)
-
-    def _read_ahead(self, size: int) -> None:
-        assert self._segment is not None
-        place = (self._store, self._segment, self._fd, size, self._offset)
-        self._ahead = _Ahead(self._offset, _reading_ahead.submit(_read, *place))
+    def _drop_ahead(self) -> None:
+        for piece in self._ahead:
+            if not piece.blocks.cancel():
+                piece.blocks.exception()  # its file must stay open until it is done
+        self._ahead.clear()
 
     def close(self) -> None:
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None and not ahead.buffer.cancel():
-            ahead.buffer.exception()  # its file must stay open until it is done
+        self._drop_ahead()
         if self._fd >= 0:
             self._store.files.close(self._fd)
         self._fd, self._segment = -1, None
