@@ -6,10 +6,10 @@ pieces in memory, and never holds the writer up.
 
 Every block is checked against its CRC each time it is read, wherever it comes from.
 
-A reader that is behind has pieces read and checked ahead of it, by threads that all cursors share.
-Neither reading nor the CRC holds the interpreter's lock, so replay uses more than one core. Pieces
-end at entries of the segment's index, which makes them independent of each other. At the live end
-there is no such piece, and the cursor reads what there is itself.
+A reader that is behind has the next pieces read by a thread that all cursors share, while it checks
+and hands on the one before. Neither reading nor the CRC holds the interpreter's lock, so the two
+run on two cores. Pieces end at entries of the segment's index, so that the one after next can be
+read before the next one is looked at. At the live end the cursor reads what there is itself.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from holdfast.log.segment import Segment
 from holdfast.log.store import Place, Store
 
 CHUNK_BYTES = 1 << 20
-AHEAD_BYTES = 2 << 20
-_AHEAD_PIECES = 4
+AHEAD_BYTES = 4 << 20
+_AHEAD_PIECES = 2
 
-_reading_ahead = ThreadPoolExecutor(2, thread_name_prefix="holdfast-log-ahead")
+_reading_ahead = ThreadPoolExecutor(1, thread_name_prefix="holdfast-log-ahead")
 
 
 class _Piece(NamedTuple):
@@ -40,7 +40,7 @@ class _Piece(NamedTuple):
     place: Place
     next_lsn: int
     stop: int
-    blocks: Future[list[Block]]
+    buffer: Future[pa.Buffer]
 
 
 class Cursor:
@@ -86,12 +86,13 @@ class Cursor:
         else:
             lsn, offset = self._offset_lsn, self._offset
         while len(self._ahead) < _AHEAD_PIECES:
-            end = segment.index.stretch(offset, AHEAD_BYTES, stop_lsn)
+            end = segment.stretch(offset, AHEAD_BYTES, stop_lsn)
             if end is None:
                 return
             place = Place(segment, lsn, offset)
+            size = end[1] - offset
+            reading = _reading_ahead.submit(_read, self._store, segment, self._fd, size, offset)
             lsn, offset = end
-            reading = _reading_ahead.submit(_stretch, self._store, segment, self._fd, place, offset)
             self._ahead.append(_Piece(place, lsn, offset, reading))
 
     def _take_ahead(self) -> list[Block] | None:
@@ -101,7 +102,7 @@ class Cursor:
             return None
         piece = self._ahead.popleft()
         try:
-            blocks = piece.blocks.result()
+            blocks = _whole(piece.place, piece.buffer.result())
         except DamagedLog:
             self._drop_ahead()
             return None
@@ -130,8 +131,8 @@ class Cursor:
 
     def _drop_ahead(self) -> None:
         for piece in self._ahead:
-            if not piece.blocks.cancel():
-                piece.blocks.exception()  # its file must stay open until it is done
+            if not piece.buffer.cancel():
+                piece.buffer.exception()  # its file must stay open until it is done
         self._ahead.clear()
 
     def close(self) -> None:
@@ -165,11 +166,15 @@ def blocks_backwards(store: Store, before_lsn: int, chunk_bytes: int) -> Iterato
 
 
 def _stretch(store: Store, segment: Segment, fd: int, place: Place, stop: int) -> list[Block]:
-    buffer = _read(store, segment, fd, stop - place.offset, place.offset)
+    return _whole(place, _read(store, segment, fd, stop - place.offset, place.offset))
+
+
+def _whole(place: Place, buffer: pa.Buffer) -> list[Block]:
+    """The blocks of a stretch, all of which must be intact."""
     blocks, needed, problem = split(buffer, place.offset, place.lsn)
     if problem is not None or needed:
         offset = blocks[-1].end if blocks else place.offset
-        raise DamagedLog(segment.path, offset, problem or "the segment ends inside a block")
+        raise DamagedLog(place.segment.path, offset, problem or "the segment ends inside a block")
     return blocks
 
 

@@ -109,14 +109,13 @@ class SegmentIndex:
             stop, at = self._offsets[first], first - 1
         return stretches
 
-    def stretch(self, offset: int, size: int, stop_lsn: int) -> tuple[int, int] | None:
-        """Where a stretch of about ``size`` bytes that starts at ``offset`` can stop: the lsn and
-        offset of an entry, at most ``stop_lsn``. None if there is no whole stretch so far."""
-        after = bisect_right(self._offsets, offset)
-        at = max(after, bisect_right(self._offsets, offset + size) - 1)
-        if at + 1 >= len(self._offsets) or self._lsns[at] > stop_lsn:
+    def stop_of(self, offset: int, size: int) -> tuple[int, int] | None:
+        """The lsn and offset of the entry where a stretch of about ``size`` bytes from ``offset``
+        on can stop; None if fewer are indexed."""
+        at = bisect_right(self._offsets, offset + size) - 1
+        if at + 1 == len(self._offsets):
             return None
-        return self._entry(at)
+        return self._entry(max(at, bisect_right(self._offsets, offset)))
 
     def _columns(self) -> list[array[int]]:
         entries = [self._lsns, self._offsets, self._ids, self._reaches]
