@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.log import cursor
+
 
 @pytest.fixture
 def memory_path(tmp_path: Path) -> Iterator[Path]:
@@ -19,3 +21,9 @@ def memory_path(tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(dir=shared, prefix="holdfast-") as name:
         yield Path(name)
+
+
+@pytest.fixture(autouse=True)
+def read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The logs here are small; so are the pieces that are read ahead."""
+    monkeypatch.setattr(cursor, "AHEAD_BYTES", 600)

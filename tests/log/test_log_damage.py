@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.frames import Frame, rec_done_frame
-from holdfast.log import DamagedLog, Entry, LogError, LogOptions, StreamLog, inspect, repair
+from holdfast.log import DamagedLog, Entry, LogError, LogOptions, StreamLog, cursor, inspect, repair
 from tests.log.helpers import SCHEMA, SMALL, Model, NoSync, drain, kill, seen, stable
 
 
@@ -62,6 +62,25 @@ def test_every_bit_flip_in_a_closed_log_is_found(memory_path: Path) -> None:
         assert outcomes == {"found" if path.suffix == ".seg" else "harmless"}
     with StreamLog.open(memory_path, options=options) as log:
         assert seen(log.replay(from_lsn=0)) == expected
+
+
+def test_reading_ahead_finds_the_same_damage_and_delivers_all_before_it(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = replace(SMALL, segment_bytes=1 << 16)
+    small_log(memory_path, options, commits=24)
+    (path,) = memory_path.glob("*.seg")
+    good = path.read_bytes()
+    for at in range(600, len(good), 389):
+        flip(path, at)
+        monkeypatch.setattr(cursor, "AHEAD_BYTES", 1 << 30)
+        by_itself = read_everything(memory_path)
+        monkeypatch.setattr(cursor, "AHEAD_BYTES", 700)
+        ahead = read_everything(memory_path)
+        assert ahead[0] == by_itself[0]
+        assert str(ahead[1]) == str(by_itself[1])
+        assert ahead[1] is not None
+        path.write_bytes(good)
 
 
 def test_a_bit_flip_after_a_crash_never_shows_anything_that_was_not_written(
