@@ -38,9 +38,7 @@ def read_continuous(found: dict[str, Any]) -> Continuous | None:
         return None
     if checkpoint != "continuous":
         raise KnobError("checkpoint", f"it is continuous, or left out; got {checkpoint!r}")
-    if found.get("protection") in ("passive", "hybrid"):
-        what = "copies that stand by have checkpoints of their own: [fragments.*.standby]"
-        raise KnobError("checkpoint", what)
+    _check_protection(found)
     if found.get("reconcile") == Reconcile.UNDO.value:
         what = 'it keeps the state, undo keeps none; use reconcile = "checkpoint"'
         raise KnobError("checkpoint", what)
@@ -51,6 +49,18 @@ def read_continuous(found: dict[str, Any]) -> Continuous | None:
         return Continuous(**values)
     except ValueError as error:
         raise KnobError("checkpoint", str(error)) from None
+
+
+def _check_protection(found: dict[str, Any]) -> None:
+    if found.get("protection") == "hybrid":
+        what = (
+            "a hybrid copy has its state ready in memory; window states become a state only when "
+            "input is replayed, which a sleeping copy does not get. Use passive, or leave it out"
+        )
+        raise KnobError("checkpoint", what)
+    if found.get("protection") == "passive" and not found.get("standby", {}).get("persist", True):
+        what = "it is kept in a log on disk; leave standby.persist = false out"
+        raise KnobError("checkpoint", what)
 
 
 def _value(key: str, value: Any) -> int:

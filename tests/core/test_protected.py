@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.core.effects import ApplyCheckpoint, Effect, RunJob, Send
+from holdfast.core.effects import Append, ApplyCheckpoint, Effect, RunJob, Send
 from holdfast.core.events import (
+    Appended,
     CheckpointApplied,
     Event,
     JobDone,
@@ -33,19 +34,27 @@ from holdfast.core.messages import (
 )
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
-from holdfast.core.settings import Input, Output, ReplicaSettings, StandbySettings, Timing
+from holdfast.core.settings import (
+    Continuous,
+    Input,
+    Output,
+    ReplicaSettings,
+    StandbySettings,
+    Timing,
+)
 from tests.core.frames_for_tests import boundary, kinds, stable
 
 TIMING = Timing(bucket_us=100, delay_us=3_000_000, heartbeat_interval_us=100_000)
 PAIR = StandbySettings(("a", "b"), heartbeat_interval_us=100_000)
 
 
-def make(address: str) -> ProtectedReplica:
+def make(address: str, continuous: Continuous | None = None) -> ProtectedReplica:
     settings = ReplicaSettings(
         address,
         (Input("in", ("entry",)),),
         (Output("out", frozenset({"in"}), ("reader",)),),
         timing=TIMING,
+        continuous=continuous,
     )
     return ProtectedReplica(settings, PAIR)
 
@@ -53,8 +62,8 @@ def make(address: str) -> ProtectedReplica:
 class Copy:
     """A driver with its clock; keeps what it orders."""
 
-    def __init__(self, address: str) -> None:
-        self.driver = make(address)
+    def __init__(self, address: str, continuous: Continuous | None = None) -> None:
+        self.driver = make(address, continuous)
         self.other = PAIR.partner_of(address)
         self.now = 1_000_000
         self.give(Started())
@@ -148,7 +157,7 @@ def test_a_standing_feed_flows_when_the_copy_wakes() -> None:
     assert flows.frames[0].header.first_id == 1
 
 
-def run_one_job(copy: Copy, stop: int) -> None:
+def run_one_job(copy: Copy, stop: int) -> list[Effect]:
     """Give a running copy its input up to a time, and the result of the job that follows."""
     report = StreamReport("in", StreamState.STABLE, stop, stop)
     told = copy.hear("entry", HeartbeatReply((report,), ()))
@@ -158,7 +167,7 @@ def run_one_job(copy: Copy, stop: int) -> None:
     (job,) = [one for one in effects if isinstance(one, RunJob)]
     assert job.stop == stop
     out = OutputBlock("out", 1, 0, stop - 50, stop - 50, stop - 50, "block")
-    copy.give(JobDone(job.job, f"state {stop}", stop, (out,)))
+    return copy.give(JobDone(job.job, f"state {stop}", stop, (out,)))
 
 
 def test_a_woken_copy_goes_on_from_its_checkpoint_and_keeps_what_it_reached() -> None:
@@ -210,3 +219,48 @@ def test_a_primary_that_asked_jumps_to_the_other_copys_state() -> None:
     assert replica.versions.stable_position == 9_000_000
     assert replica.newest[1] == "newer"
     assert replica.soutputs["out"].next_id == 5
+
+
+def windows_of(effects: list[Effect]) -> list[Append]:
+    return [one for one in effects if isinstance(one, Append)]
+
+
+def test_with_continuous_checkpoints_only_what_is_in_the_log_counts() -> None:
+    copy = Copy("a", Continuous(extent=10))
+    suspended = CopyReport(0, CopyState.SUSPENDED, -1, -1, False)
+    told = copy.hear("b", CopyRequest(suspended))
+    (first,) = [one.checkpoint for one in told if isinstance(one, CheckpointShipped)]
+    assert (first.record.boundary, first.state) == (0, None)
+    copy.hear("b", CheckpointTaken(first.number))
+    (append,) = windows_of(run_one_job(copy, 300))
+    assert append.record is not None
+    # Not before it is on disk: the state is nowhere else.
+    told = copy.hear("b", CopyRequest(suspended), 1_000_000)
+    assert not [one for one in told if isinstance(one, CheckpointShipped)]
+    sent = [one.message for one in copy.give(Appended(append.append)) if isinstance(one, Send)]
+    (second,) = [one.checkpoint for one in sent if isinstance(one, CheckpointShipped)]
+    assert (second.record, second.state) == (append.record, None)
+
+
+def test_a_copy_that_goes_to_sleep_leaves_what_it_emitted_in_its_log() -> None:
+    copy = Copy("b", Continuous(extent=10))
+    copy.hear_primary(100)
+    take(copy, WHOLE)
+    copy.silence()
+    (append,) = windows_of(run_one_job(copy, 300))
+    copy.hear("entry", HeartbeatReply((), ()))
+    replica = copy.driver.replica
+    assert replica is not None
+    replica.appender.add("out", (stable(3, 260), boundary(4, 300)))
+    effects = copy.give(
+        MessageArrived("a", CopyReply(CopyReport(0, CopyState.PRIMARY, 300, 300, True)))
+    )
+    assert copy.driver.state is CopyState.SUSPENDED
+    (rest,) = windows_of(effects)
+    assert rest.append > append.append
+    assert [(name, kinds(frames)) for name, frames in rest.frames] == [
+        ("out", ["STABLE", "BOUNDARY"])
+    ]
+    # Its record was not on disk yet: what is held is the checkpoint it began with.
+    assert copy.driver.held is not None
+    assert copy.driver.held[0].boundary == 100

@@ -138,6 +138,17 @@ def test_restart_goes_on_at_another_id(tmp_path: Path) -> None:
         assert (log.first_id, log.next_id) == (1000, 1005)
 
 
+def test_an_empty_log_restarts_too(tmp_path: Path) -> None:
+    with StreamLog.open(tmp_path, SCHEMA, options=SMALL) as log:
+        log.restart(7)
+        log.restart(1000)
+        log.append(stable(1000, 5))
+        kinds = [entry.frame.kind.name for entry in log.read_backwards()]
+        assert kinds == ["STABLE"]
+    with StreamLog.open(tmp_path) as log:
+        assert (log.first_id, log.next_id) == (1000, 1005)
+
+
 def test_a_reader_that_was_trimmed_away_is_told(tmp_path: Path) -> None:
     model = Model()
     with StreamLog.open(tmp_path, SCHEMA, options=SMALL) as log:

@@ -52,10 +52,13 @@ promote_after = "1500 ms"
 persist = {persist}
 [fragments.best]
 protection = "{best}"
+{knobs}
 [fragments.best.standby]
 promote_after = "1500 ms"
 persist = {persist}
 """
+# The copy that waits is fed by the other's output log.
+CONTINUOUS = 'checkpoint = "continuous"\nextent = 8\ninterval = "5 ms"\nperiod = "20 ms"'
 COPIES = ("main-1", "main-2", "best-1", "best-2")
 
 
@@ -64,7 +67,8 @@ class World:
 
     def __init__(self, spark: SparkSession, directory: Path, **how: str) -> None:
         (directory / "network.py").write_text(NETWORK)
-        (directory / "deployment.toml").write_text(DEPLOYMENT.format(**how))
+        text = DEPLOYMENT.format(**{"knobs": "", **how})
+        (directory / "deployment.toml").write_text(text)
         self.deployment = load_deployment(directory / "deployment.toml")
         self.network = load_network(self.deployment.network, "local[2]", {})
         write_plan(self.deployment, plan_of(self.network))
@@ -182,7 +186,9 @@ def world(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -
 
 
 @pytest.mark.parametrize(
-    "world", [{"main": "hybrid", "best": "passive", "persist": "true"}], indirect=True
+    "world",
+    [{"main": "hybrid", "best": "passive", "persist": "true", "knobs": CONTINUOUS}],
+    indirect=True,
 )
 def test_copies_lost_in_every_order_leave_no_trace(world: World) -> None:
     # A wrong alarm: both run, and the second goes back to sleep.

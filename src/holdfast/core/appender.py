@@ -25,6 +25,8 @@ class Appender:
 
     def __init__(self, retry_us: int, record_interval_us: int, first_append: int = 1) -> None:
         self.record: RecoveryRecord | None = None
+        # The newest record on disk: all it needs of the log is there, too.
+        self.durable: RecoveryRecord | None = None
         self.retry_at = 0
         self._retry_us = retry_us
         self._record_interval_us = record_interval_us
@@ -46,6 +48,7 @@ class Appender:
             return ()
         self._in_flight = None
         if isinstance(event, Appended):
+            self.durable = append.record or self.durable
             return () if append.record is None else append.record.inputs
         for stream, frames in append.frames:
             self._pending[stream] = [*frames, *self._pending.get(stream, ())]
@@ -69,3 +72,14 @@ class Appender:
         self._in_flight = Append(self.next_append, frames, record)
         self.next_append += 1
         return [self._in_flight]
+
+    def last(self) -> list[Effect]:
+        """What waits, without a record: the replica goes, and what it emitted stays."""
+        stream_kinds = (Kind.STABLE, Kind.BOUNDARY)
+        frames = tuple(
+            (stream, tuple(frame for frame in frames if frame.header.kind in stream_kinds))
+            for stream, frames in self._pending.items()
+        )
+        self._pending = {}
+        self.next_append += 1
+        return [Append(self.next_append - 1, frames, None)] if frames else []

@@ -121,6 +121,7 @@ class ProtectedReplica:
             settings.address, LOOK_US, pair.load_threshold, pair.slowdown, settings.address
         )
         self._applying: Checkpoint | None = None
+        self._woke_from = EMPTY_RECORD
         self._next_ids: dict[int, dict[str, int]] = {}
         self._read_at = -FAR_FUTURE
         self._numbers = (1, 1)
@@ -261,6 +262,7 @@ class ProtectedReplica:
 
     def _wake(self, now: int, effects: list[Effect]) -> None:
         record, state = self.held or (EMPTY_RECORD, None)
+        self._woke_from = record
         first_job, first_append = self._numbers
         begin = Beginning(state, self.served, first_job, first_append, open=True)
         self.replica = Replica(self.settings, record, (), begin)
@@ -282,7 +284,10 @@ class ProtectedReplica:
         self.replica = None
         self._replica_timer = FAR_FUTURE
         self.retired(replica)
-        self.held = replica.newest
+        self.held = self._newest(replica)
+        if self.settings.continuous is not None:
+            # The log is all there will be to go on from, and must not end before the queue.
+            effects += replica.appender.last()
         self.acks = dict(replica.consumer.acks)
         self._numbers = (replica.versions.next_job, replica.appender.next_append)
         if replica.versions.job is not None:
@@ -364,7 +369,7 @@ class ProtectedReplica:
     # -- checkpoints to the other copy --------------------------------------------------
 
     def _ship(self, number: int, base: int | None, wanted: bool, effects: list[Effect]) -> None:
-        held = self.held if self.replica is None else self.replica.newest
+        held = self.held if self.replica is None else self._newest(self.replica)
         if held is None:
             return
         record, state = held
@@ -377,6 +382,15 @@ class ProtectedReplica:
         self._next_ids[number] = {name: one.next_id for name, one in self.served.items()}
         checkpoint = Checkpoint(number, self.switch.term, base, record, queues, state, wanted)
         self._tell(CheckpointShipped(checkpoint), effects)
+
+    def _newest(self, replica: Replica) -> tuple[RecoveryRecord, object]:
+        """The newest record somebody can go on from, and the state that belongs to it.
+
+        With continuous checkpoints the state is in the log, as far as the log is on disk.
+        """
+        if self.settings.continuous is None:
+            return replica.newest
+        return replica.appender.durable or self._woke_from, None
 
     def _resume(self, now: int, effects: list[Effect]) -> None:
         """A synchronous checkpoint is over: go on processing."""
@@ -410,7 +424,8 @@ class ProtectedReplica:
         heard_at = self.switch.heard_at
         if heard_at is None or now - heard_at > self.pair.promote_after_us:
             return  # there is nobody to hold it
-        for order in self.checkpointer.handle(sweeping.Look(replica.newest[0].boundary), now):
+        boundary = self._newest(replica)[0].boundary
+        for order in self.checkpointer.handle(sweeping.Look(boundary), now):
             self._ship(order.number, order.base, False, effects)
         if self.checkpointer.pauses(now):
             replica.pauses = True

@@ -3,6 +3,9 @@
 The first batch carries only metadata: the checkpoint without its tables. The batches after it
 carry one table each: the parts of the packed states in order, then for each output queue with
 tuples one stream of record batches, a frame each. Nothing is ever unpickled.
+
+With continuous checkpoints there is no packed state but a piece of the sender's log, which has
+the window states between the results: after the queues, one batch for each frame with rows.
 """
 
 from __future__ import annotations
@@ -26,9 +29,9 @@ Json = dict[str, Any]
 
 
 def encode_checkpoint(
-    checkpoint: Checkpoint, chain: Chain
+    checkpoint: Checkpoint, chain: Chain, log: LoggedStream | None = None
 ) -> Iterator[tuple[pa.RecordBatch, Json]]:
-    """The batches of a checkpoint whose state is ``chain``, and their metadata."""
+    """The batches of a checkpoint whose state is ``chain``, or in ``log``, and their metadata."""
     about = {
         "number": checkpoint.number,
         "term": checkpoint.term,
@@ -36,6 +39,7 @@ def encode_checkpoint(
         "wanted": checkpoint.wanted,
         "record": encode_record(checkpoint.record),
         "queues": [encode_queue(queue) for queue in checkpoint.queues],
+        "log": None if log is None else encode_queue(log),
         "states": [
             {
                 "version": packed.version,
@@ -55,10 +59,12 @@ def encode_checkpoint(
         batches = queue_batches(queue)
         if batches:
             yield _batch(_ipc(batches, batches[0].schema)), {}
+    for each in [] if log is None else queue_batches(log):
+        yield _batch(_ipc([each], each.schema)), {}
 
 
 def decode_checkpoint(batches: Iterable[tuple[pa.RecordBatch, Json]]) -> Checkpoint:
-    """The checkpoint; its state is a chain of packed states."""
+    """The checkpoint; its state is a chain of packed states, or a piece of a log."""
     coming = iter(batches)
     try:
         _, about = next(coming)
@@ -79,13 +85,18 @@ def decode_checkpoint(batches: Iterable[tuple[pa.RecordBatch, Json]]) -> Checkpo
             has_tuples = any(header[0] == Kind.STABLE for header in found["headers"])
             tuples = _table(next(coming)[0]).to_batches() if has_tuples else []
             queues.append(decode_queue(found, tuples))
+        log = about["log"]
+        state: object = tuple(states)
+        if log is not None:
+            rows = [header for header in log["headers"] if header[2]]
+            state = decode_queue(log, [_rows(next(coming)[0]) for _ in rows])
         return Checkpoint(
             int(about["number"]),
             int(about["term"]),
             None if about["base"] is None else int(about["base"]),
             decode_record(about["record"]),
             tuple(queues),
-            tuple(states),
+            state,
             bool(about["wanted"]),
         )
     except (StopIteration, KeyError, ValueError, TypeError, pa.ArrowInvalid) as error:
@@ -98,6 +109,7 @@ def encode_record(record: RecoveryRecord) -> Json:
         "marker": record.marker,
         "inputs": [list(each) for each in record.inputs],
         "outputs": [list(each) for each in record.outputs],
+        "extent": record.extent,
     }
 
 
@@ -107,6 +119,7 @@ def decode_record(found: Json) -> RecoveryRecord:
         int(found["marker"]),
         tuple((str(stream), int(number)) for stream, number in found["inputs"]),
         tuple((str(stream), int(number)) for stream, number in found["outputs"]),
+        int(found.get("extent", 0)),
     )
 
 
@@ -129,7 +142,7 @@ def decode_queue(found: Json, batches: list[pa.RecordBatch]) -> LoggedStream:
     frames = []
     for kind, *rest in found["headers"]:
         header = Header(Kind(kind), *(int(each) for each in rest))
-        block = Block(next(coming)) if header.kind.is_data else None
+        block = Block(next(coming)) if header.count else None
         if block is not None and block.batch().num_rows != header.count:
             raise ValueError(f"{header} came with {block.batch().num_rows} tuples")
         frames.append(StreamFrame(header, block))
@@ -153,3 +166,8 @@ def _ipc(batches: list[pa.RecordBatch], schema: pa.Schema) -> bytes:
 
 def _table(batch: pa.RecordBatch) -> pa.Table:
     return pa.ipc.open_stream(batch.column(0)[0].as_buffer()).read_all()
+
+
+def _rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The one batch of a frame, with what its schema says of it."""
+    return pa.ipc.open_stream(batch.column(0)[0].as_buffer()).read_next_batch()

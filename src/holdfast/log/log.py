@@ -29,7 +29,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from holdfast.core.frame import Kind
-from holdfast.frames import Frame
+from holdfast.frames import Frame, undo_frame
 from holdfast.log.commit import Appended, Committer
 from holdfast.log.cursor import CHUNK_BYTES, blocks_backwards
 from holdfast.log.errors import LogBroken, LogClosed, LogError, UnknownPosition
@@ -162,6 +162,9 @@ class StreamLog:
         """
         self._check_open()
         if (self.next_id, self.stable_next_id) != (next_id, next_id):
+            if self._store.segments[-1].is_empty:
+                # A segment is named by its first block: this one takes the name, and nothing back.
+                self.append(undo_frame(self.next_id))
             self._committer.restart(next_id)
 
     # Reading

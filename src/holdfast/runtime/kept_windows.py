@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from holdfast.blocks import Block
 from holdfast.core.effects import RunJob
@@ -41,12 +42,22 @@ class KeptWindows:
     """Continuous checkpoints of one replica; its jobs' thread calls it."""
 
     def __init__(
-        self, engine: Engine, settings: Continuous, owner: str, log: StreamLog, output: str
+        self,
+        engine: Engine,
+        settings: Continuous,
+        owner: str,
+        log: StreamLog,
+        output: str,
+        two_wrote: bool = False,
     ) -> None:
-        """``log`` is that of ``output``, the output that keeps the window states."""
+        """``log`` is that of ``output``, the output that keeps the window states.
+
+        ``two_wrote``: another copy's window states may be in it, too.
+        """
         self._engine = engine
         self._log = log
         self._output = output
+        self._two_wrote = two_wrote
         self._executor = ThreadPoolExecutor(1, f"holdfast-windows-{owner}")
         self._checkpoints = ContinuousCheckpoints(engine, settings, owner, self._executor)
         self._recovered: Recovered | None = None
@@ -60,7 +71,7 @@ class KeptWindows:
     def restart(self, record: RecoveryRecord) -> tuple[RecoveryRecord, State]:
         """Steps 1 and 2; where to go on from, and the state there if it needs no replay."""
         begun = time.monotonic()
-        extent = read_extent(self._log, record.boundary, record.extent)
+        extent = read_extent(self._log, record.boundary, record.extent, self._two_wrote)
         recovered = load(self._engine, extent, record.boundary, record.marker)
         if extent.frames > _MEASURE_FROM:
             spent = time.monotonic() - begun
@@ -87,7 +98,9 @@ class KeptWindows:
     def rebuild(self, job: RunJob, tables: Mapping[str, pa.Table]) -> JobDone:
         """Step 4."""
         assert self._recovered is not None, "a restart comes before a rebuild"
-        buckets = [Bucket(job.start, job.stop, tables)]
+        start = max(job.start, min(self._recovered.state.boundary, job.stop))
+        needed = {name: _since(table, start) for name, table in tables.items()}
+        buckets = [Bucket(start, job.stop, needed)] if start < job.stop else []
         state = self._checkpoints.recover(self._recovered, buckets)
         cost = self._checkpoints.cost
         return JobDone(job.job, state, _within(cost.replay_from, job), (), (), cost.extent_from)
@@ -116,7 +129,7 @@ class KeptWindows:
         """Load the extent as a recovery would, beside the next job, to learn what it takes."""
         begun = time.monotonic()
         try:
-            extent = read_extent(self._log, boundary, extent_from)
+            extent = read_extent(self._log, boundary, extent_from, self._two_wrote)
         except LogError:
             return  # trimmed meanwhile; there will be another time
         load(self._engine, extent, boundary, replay_from)
@@ -134,6 +147,11 @@ def _blocks(batches: Sequence[WindowBatch], told: Mapping[str, int]) -> tuple[Wi
         WindowBlock(each.kind, each.rows.num_rows, each.time, Block(each.batch(told)))
         for each in batches
     )
+
+
+def _since(table: pa.Table, start: int) -> pa.Table:
+    """The tuples of a time or later."""
+    return table.filter(pc.greater_equal(table["stime"].cast(pa.int64()), start))
 
 
 def _within(time: int, job: RunJob) -> int:

@@ -4,7 +4,9 @@ A hybrid copy has its engine from the start: Spark is up, the job is planned and
 and is run again now and then so that Spark's Python workers stay; checkpoints are unpacked as
 they come. So waking is a message and a job. A passive copy starts Spark with its first job.
 
-Where checkpoints are persisted, ``state/`` holds the last one: its own or the other copy's.
+Where checkpoints are persisted, ``state/`` holds the last one: its own or the other copy's. With
+continuous checkpoints the state is in the output log, and the other copy is fed with that
+(``log_copies``).
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ from holdfast.core.events import (
 )
 from holdfast.core.messages import CheckpointShipped
 from holdfast.core.protected import LOOK_US, ProtectedReplica
+from holdfast.core.records import RecoveryRecord
 from holdfast.core.settings import Protection, ReplicaSettings, StandbySettings
+from holdfast.core.versions import Line
 from holdfast.flight.checkpoints import decode_checkpoint
 from holdfast.flight.server import PutBatch
 from holdfast.fragments import FragmentPlan
@@ -49,9 +53,12 @@ from holdfast.network import Network
 from holdfast.runtime.copy_jobs import CopyJobs
 from holdfast.runtime.jobs import JobReport
 from holdfast.runtime.keeper import Keeper, OwnCheckpoint
+from holdfast.runtime.kept_windows import KeptWindows
 from holdfast.runtime.load import LoadWatch
+from holdfast.runtime.log_copies import LogKeeper, LogShipper
 from holdfast.runtime.loop import Driver
 from holdfast.runtime.node import Node, Place
+from holdfast.runtime.replica_node import LOG_OPTIONS
 from holdfast.runtime.shipper import Shipper
 from holdfast.runtime.spill import Spill
 from holdfast.runtime.state_directory import StateDirectory
@@ -83,13 +90,12 @@ class ProtectedNode(Node):
         self._plan = plan
         self.spill = Spill(directory / "received")
         self._queued = Spill(directory / "queued")
-        self._state_directory = StateDirectory(directory / "state") if pair.persist else None
+        keeps_state = pair.persist and settings.continuous is None
+        self._state_directory = StateDirectory(directory / "state") if keeps_state else None
         engine = (directory / "engine").absolute()
         shutil.rmtree(engine, ignore_errors=True)  # worthless once the process has ended
         self.workshop = Workshop(load, engine)
-        self.keeper = Keeper(
-            self.workshop, self._state_directory, identity_of(plan, schemas), self._post
-        )
+        self.keeper = self._make_keeper(settings, directory, identity_of(plan, schemas))
         self.store = self.keeper
         found = self.keeper.found()
         if found is None:
@@ -98,18 +104,7 @@ class ProtectedNode(Node):
             self.copy = ProtectedReplica(settings, pair, found.record, found.queues, found.state)
         self.loop = self.make_loop(_Watched(self))
         self.jobs = CopyJobs(self.workshop, self._post, self._report, self._job_begins)
-        partner = self.copy.partner
-        self.shipper = Shipper(
-            self.name,
-            partner,
-            place.book[partner],
-            place.security,
-            self.links,
-            self.workshop,
-            self._post,
-            self._peer_problem,
-            self.hybrid,
-        )
+        self.shipper = self._make_shipper(place)
         self._watch = (
             LoadWatch(LOOK_US / 1e6, lambda load: self.loop.post(LoadMeasured(load)))
             if pair.benchmarks
@@ -119,6 +114,31 @@ class ProtectedNode(Node):
         self._replica_seen: object = None
         self._awaits_job = self._awaits_result = False
         self._said_state = ""
+
+    def _make_keeper(
+        self, settings: ReplicaSettings, directory: Path, identity: str
+    ) -> Keeper | LogKeeper:
+        if settings.continuous is None:
+            return Keeper(self.workshop, self._state_directory, identity, self._post)
+        # What one way to checkpoint has left, another cannot read.
+        identity += " in its log"
+        return LogKeeper(directory, self.schemas, LOG_OPTIONS, identity, self._post)
+
+    def _make_shipper(self, place: Place) -> Shipper:
+        arguments: dict[str, Any] = {
+            "name": self.name,
+            "partner": self.copy.partner,
+            "location": place.book[self.copy.partner],
+            "security": place.security,
+            "links": self.links,
+            "workshop": self.workshop,
+            "post": self._post,
+            "on_problem": self._peer_problem,
+            "receiver_merges": self.hybrid,
+        }
+        if isinstance(self.keeper, LogKeeper):
+            return LogShipper(self.keeper, **arguments)
+        return Shipper(**arguments)
 
     @property
     def hybrid(self) -> bool:
@@ -197,6 +217,7 @@ class ProtectedNode(Node):
                 "taken": self._taken,
                 "confirmed": copy.checkpointer.confirmed,
             },
+            **({} if self.jobs.windows is None else {"checkpoint": self.jobs.windows.status()}),
         }
 
     # -- what comes in ------------------------------------------------------------------
@@ -256,15 +277,29 @@ class ProtectedNode(Node):
             self._replica_seen = replica
             if replica is not None:
                 self._awaits_job = self._awaits_result = True
-                state: Handle = replica.newest[1]  # type: ignore[assignment]
-                self.keeper.woke(state)
+                record, state = replica.newest
+                self._goes_on_from(record, state)  # type: ignore[arg-type]
+
+    def _goes_on_from(self, record: RecoveryRecord, state: Handle) -> None:
+        keeper, settings = self.keeper, self.copy.settings
+        if isinstance(keeper, Keeper):
+            keeper.woke(state)
+            return
+        keeper.woke(record)
+        knobs, name = settings.continuous, self.name
+        assert knobs is not None
+        log, stream = keeper.log, keeper.stream
+        self.jobs.begin_from(
+            lambda engine: KeptWindows(engine, knobs, name, log, stream, two_wrote=True), record
+        )
 
     # -- what goes out ------------------------------------------------------------------
 
     def carry_out(self, effect: Effect) -> None:
         match effect:
             case RunJob():
-                self.jobs.submit(effect)
+                running = None if self.copy.replica is None else self.copy.replica.versions.job
+                self.jobs.submit(effect, Line.LIVE if running is None else running[1].line)
             case CancelJob(job):
                 self.jobs.cancel(job)
             case DropState():

@@ -10,9 +10,11 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.flight as flight
 
 from holdfast.core.events import Event, MessageArrived
@@ -27,6 +29,8 @@ from holdfast.spark.chains import Chain, Handle, Workshop, chain_bytes, chain_ro
 
 SHIP_SECONDS = 30.0
 _SMALL_BYTES = 1 << 20
+
+Encoded = tuple[pa.RecordBatch, dict[str, Any]]
 
 
 @dataclass
@@ -101,7 +105,7 @@ class Shipper:
             self.total.seconds += time.monotonic() - started
 
     def _ship(self, checkpoint: Checkpoint) -> None:
-        chain = self._pack(checkpoint)
+        encoded, elements = self.encode(checkpoint)
         if not self._links.wait_to_reach(self._partner, 2.0):
             raise TimeoutError("the link is cut")
         if self._client is None:
@@ -110,14 +114,19 @@ class Shipper:
         descriptor = flight.FlightDescriptor.for_command(json.dumps({"checkpoint": True}))
         writer, _ = self._client.do_put(descriptor, SCHEMA, options)
         with writer:
-            for batch, about in encode_checkpoint(checkpoint, chain):
+            for batch, about in encoded:
                 metadata = json.dumps(about).encode()
                 writer.write_with_metadata(batch, metadata)
                 self.total.bytes += batch.nbytes + len(metadata)
         self.total.checkpoints += 1
-        self.total.elements += chain_rows(chain) + sum(
+        self.total.elements += elements + sum(
             frame.header.count for queue in checkpoint.queues for frame in queue.frames
         )
+
+    def encode(self, checkpoint: Checkpoint) -> tuple[Iterable[Encoded], int]:
+        """What goes over the wire, and how many rows of state that are."""
+        chain = self._pack(checkpoint)
+        return encode_checkpoint(checkpoint, chain), chain_rows(chain)
 
     def _pack(self, checkpoint: Checkpoint) -> Chain:
         state = checkpoint.state

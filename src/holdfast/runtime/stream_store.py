@@ -16,7 +16,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -36,6 +36,7 @@ from holdfast.log.payload import is_window
 KEPT_BYTES = 128 << 20
 
 SaveRecord = Callable[[RecoveryRecord], None]
+_Order = Append | TrimLog | TruncateLog | Callable[[], None] | None
 
 
 class StreamStore:
@@ -60,7 +61,7 @@ class StreamStore:
         self._before_append = before_append
         self._memory = Memory(KEPT_BYTES)
         self._window_places: dict[str, deque[tuple[int, int]]] = {}
-        self._queue: queue.SimpleQueue[Append | TrimLog | TruncateLog | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Order] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="holdfast-disk", daemon=True)
 
     def check_reaches(self, next_ids: Mapping[str, int], state: Path) -> None:
@@ -84,6 +85,10 @@ class StreamStore:
     def put(self, order: Append | TrimLog | TruncateLog) -> None:
         """Carry out an order, in order."""
         self._queue.put(order)
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Do something else between two orders, in their thread."""
+        self._queue.put(work)
 
     def close(self) -> None:
         """Finish what was ordered and close the logs."""
@@ -147,19 +152,14 @@ class StreamStore:
                     log.trim(min(below_id, log.stable_next_id), keep_from_lsn=keep)
                 case TruncateLog():
                     pass  # see above: what is there is right, or completed
+                case work:
+                    work()
 
     def _append(self, append: Append) -> None:
         try:
             if self._before_append is not None:
                 self._before_append(append)
-            # 1, 2: the frames, and wait until they are durable
-            written = {stream: self._write(stream, frames) for stream, frames in append.frames}
-            for stream, next_lsn in written.items():
-                self.logs[stream].wait_durable(next_lsn)
-            # 3: the record
-            if append.record is not None and self._save_record is not None:
-                self._save_record(append.record)
-                self._forget_windows(append.record.extent)
+            self.write(append.frames, append.record)
         except Exception as error:
             self._post(AppendFailed(append.append, f"{type(error).__name__}: {error}"))
             return
@@ -167,6 +167,26 @@ class StreamStore:
             self._settle(stream, frames)
         # 4: say so
         self._post(Appended(append.append))
+
+    def write(
+        self,
+        streams: Iterable[tuple[str, tuple[StreamFrame, ...]]],
+        record: RecoveryRecord | None,
+    ) -> None:
+        """Steps 1 to 3, in the thread of this store."""
+        # 1, 2: the frames, and wait until they are durable
+        written = [(stream, self._write(stream, frames)) for stream, frames in streams]
+        for stream, next_lsn in written:
+            self.logs[stream].wait_durable(next_lsn)
+        # 3: the record
+        if record is not None and self._save_record is not None:
+            self._save_record(record)
+            self._forget_windows(record.extent)
+
+    def restart(self, stream: str, next_id: int) -> None:
+        """Drop a stream's log and go on with ``next_id``."""
+        self._window_places.pop(stream, None)
+        self.logs[stream].restart(next_id)
 
     def _write(self, stream: str, frames: tuple[StreamFrame, ...]) -> int:
         log = self.logs[stream]
@@ -199,6 +219,20 @@ class StreamStore:
         places = self._window_places.setdefault(stream, deque())
         if not places or places[-1][0] != time:
             places.append((time, lsn))
+
+    def first_window(self, stream: str) -> int | None:
+        """The place of the oldest window states that the record on disk needs."""
+        places = self._window_places.get(stream)
+        try:
+            return places[0][1] if places else None
+        except IndexError:  # taken away by the store's thread a moment ago
+            return None
+
+    def replace_windows(self, stream: str, places: Iterable[tuple[int, int]]) -> None:
+        """The log has window states of these times, at these places, and needs no others."""
+        self._window_places[stream] = deque()
+        for time, lsn in places:
+            self.note_window(stream, time, lsn)
 
     def _forget_windows(self, extent: int) -> None:
         """The record on disk needs no window states older than ``extent``."""

@@ -76,17 +76,20 @@ class Extent:
         return windows + (self.results[0] - self.results[-1] if self.results else 0)
 
 
-def read_extent(log: StreamLog, boundary: int, extent_from: int) -> Extent:
-    """The window states that are needed for the state at ``boundary``."""
+def read_extent(log: StreamLog, boundary: int, extent_from: int, whole_log: bool = False) -> Extent:
+    """The window states that are needed for the state at ``boundary``.
+
+    ``whole_log``: two copies have written it, so that times do not tell where to stop.
+    """
     batches: list[WindowBatch] = []
     lsns: list[int] = []
     results: list[int] = []
     windows = None
     for lsn, frame in log.read_backwards(CHUNK_BYTES, kinds=WINDOWS):
         time = frame.header.stime_min
-        if time < extent_from:
+        if time < extent_from and not whole_log:
             break
-        if time <= boundary:
+        if extent_from <= time <= boundary:
             batches.append(WindowBatch.of(frame))
             lsns.append(lsn)
             results.append(frame.header.first_id)
