@@ -4,8 +4,9 @@ Speed is measured on one fixed network of ten replicas (five fragments of two, t
 that suffers a failure every few seconds, on as many processes as there are cores. Then random
 seeds run, each a network and a schedule of its own, with every checker.
 
-    make bench BENCH=simulation            2,000 seeds
-    make bench BENCH=simulation ARGS=--quick     100 seeds
+    make bench BENCH=simulation                 2,000 seeds
+    make bench BENCH=simulation ARGS=--quick    100 seeds
+    make bench BENCH=simulation ARGS=--record   in full, and docs/results/simulation.*
 """
 
 from __future__ import annotations
@@ -14,18 +15,27 @@ import argparse
 import json
 import os
 import time
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
+from matplotlib.figure import Figure
+
+from benchmarks.machine import describe_machine, machine_text
+from benchmarks.record import record
 from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.simulation import networks, schedules
-from holdfast.simulation.coverage import Coverage
+from holdfast.simulation.coverage import TABLES, Coverage
 from holdfast.simulation.executor import Join, Operator, Plan, Union, Window
 from holdfast.simulation.main import collected_afterwards, simulate
 from holdfast.simulation.networks import Fragment, NetworkSpec
-from holdfast.simulation.run import Result, Scenario, Verdict, run
+from holdfast.simulation.run import Result, Scenario, Verdict, run, scenario_of
 from holdfast.simulation.schedules import Schedule
 from holdfast.simulation.world import layout_of, place
+
+COMMAND = "make bench BENCH=simulation ARGS=--record"
 
 
 def ten_replicas() -> NetworkSpec:
@@ -89,38 +99,95 @@ def measure_speed(seconds: int, workers: int) -> tuple[float, float]:
     return simulated_s / elapsed_s, simulated_s / sum(cpu_s for _, cpu_s in results)
 
 
+@dataclass
+class Swept:
+    """What came of the seeds."""
+
+    seeds: int
+    violations: int = 0
+    simulated_s: float = 0.0
+    # After how many seeds which share of all transitions had been taken.
+    growth: list[tuple[int, float]] = field(default_factory=list)
+    coverage: Coverage = field(default_factory=Coverage)
+    shapes: Counter[str] = field(default_factory=Counter)
+
+
+def sweep(seeds: int, workers: int) -> Swept:
+    """Every seed from 0, with every checker."""
+    swept = Swept(seeds)
+    for count, result in enumerate(simulate(range(seeds), workers), 1):
+        swept.coverage.add(result.visits)
+        swept.simulated_s += result.simulated_s
+        swept.shapes[scenario_of(result.seed).schedule.shape] += 1
+        if result.verdict is not Verdict.FINE:
+            swept.violations += 1
+            print(f"seed {result.seed}: {result.verdict.name} {result.reason}", flush=True)
+        if count <= 20 or count % 20 == 0:
+            swept.growth.append((count, swept.coverage.share))
+        if count % 100 == 0:
+            print(f"{count} seeds, {swept.violations} violations", flush=True)
+    for transition in swept.coverage.never_taken:
+        print(f"never taken: {transition}")
+    return swept
+
+
+def draw(figure: Figure, swept: Swept) -> None:
+    axes = figure.subplots()
+    axes.plot(*zip(*swept.growth, strict=True))
+    axes.set(xscale="log", xlabel="seeds", ylabel="share of transitions taken", ylim=(0, 1.02))
+
+
+def page(summary: dict[str, Any], swept: Swept) -> str:
+    shapes = ", ".join(f"{count} {name}" for name, count in swept.shapes.most_common())
+    never = "".join(f"\n- {one}" for one in swept.coverage.never_taken) or " none"
+    return f"""# Simulation
+
+`{COMMAND}` on {machine_text(summary["machine"])}.
+
+- Speed: {summary["simulated_seconds_per_second"]:,.0f} simulated seconds in a second, with ten
+  replicas that suffer a failure every few seconds and one run on each core
+  ({summary["simulated_seconds_per_cpu_second"]:,.0f} in a second of one processor).
+- {summary["seeds"]:,} seeds, each a random network under a schedule of failures, with every
+  checker: {summary["violations"]} violations in {summary["simulated_hours"]} simulated hours,
+  {summary["elapsed_s"]:,.0f} s of real time.
+- {summary["transitions_covered"]:.1%} of the {summary["transitions"]} transitions of all machines
+  taken. Never taken:{never}
+
+Schedules: {shapes}.
+
+![share of transitions taken after so many seeds](simulation.png)
+"""
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="100 seeds")
+    parser.add_argument("--record", action="store_true", help="write docs/results/simulation.*")
     parser.add_argument("--seeds", type=int, default=2_000, help="how many, in full")
     options = parser.parse_args()
     workers = os.cpu_count() or 1
+    machine = describe_machine()
+    # First, and by itself: the seeds would keep the processors busy.
     speed, per_cpu = measure_speed(300 if options.quick else 1_000, workers)
     print(f"ten replicas: {speed:.0f} simulated seconds per second on {workers} cores", flush=True)
-
-    coverage = Coverage()
-    seeds = 100 if options.quick else options.seeds
-    violations = 0
-    simulated_s = 0.0
-    for result in simulate(range(seeds), workers):
-        coverage.add(result.visits)
-        simulated_s += result.simulated_s
-        if result.verdict is not Verdict.FINE:
-            violations += 1
-            print(f"seed {result.seed}: {result.verdict.name} {result.reason}", flush=True)
-        if result.seed % 100 == 99:
-            print(f"{result.seed + 1} seeds, {violations} violations", flush=True)
-    for transition in coverage.never_taken:
-        print(f"never taken: {transition}")
-    result_line = {
+    began = time.monotonic()
+    swept = sweep(100 if options.quick else options.seeds, workers)
+    summary: dict[str, Any] = {
+        "bench": "simulation",
         "simulated_seconds_per_second": round(speed, 1),
         "simulated_seconds_per_cpu_second": round(per_cpu, 1),
-        "seeds": seeds,
-        "violations": violations,
-        "transitions_covered": round(coverage.share, 4),
-        "simulated_hours": round(simulated_s / 3600, 2),
+        "seeds": swept.seeds,
+        "violations": swept.violations,
+        "transitions": sum(len(table) for table in TABLES.values()),
+        "transitions_covered": round(swept.coverage.share, 4),
+        "simulated_hours": round(swept.simulated_s / 3600, 2),
+        "elapsed_s": round(time.monotonic() - began, 1),
+        "machine": machine,
     }
-    print(json.dumps(result_line))
+    if options.record:
+        told = summary | {"never_taken": swept.coverage.never_taken, "shapes": swept.shapes}
+        record(told, COMMAND, lambda figure: draw(figure, swept), page(summary, swept), (5, 3))
+    print(json.dumps(summary))
 
 
 if __name__ == "__main__":

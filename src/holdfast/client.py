@@ -267,7 +267,8 @@ class Client:
     def _post(self, event: Event) -> None:
         if isinstance(event, MessageArrived) and isinstance(event.message, SubscribeRefused):
             reason = event.message.reason
-            if reason.startswith("trimmed") or "not served" in reason:
+            lost = reason.startswith("trimmed") and self._driver.consumer.needs(event.message.feed)
+            if lost or "not served" in reason:
                 self._fail(ClientError(f"{self.stream} from {event.sender}: {reason}"))
         if isinstance(event, MessageArrived) and isinstance(event.message, HeartbeatReply):
             served = [report.stream for report in event.message.reports]

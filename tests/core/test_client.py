@@ -81,3 +81,15 @@ def test_a_gap_or_a_lost_connection_subscribes_again_from_where_the_client_is() 
     client.handle(MessageArrived("a", SubscribeRefused(feed, "recovering")), 21)
     client.handle(TimerFired(), 10_000_000)
     client.validate()
+
+
+def test_what_a_refused_feed_asked_for_may_have_come_since() -> None:
+    client, feed = subscribed()
+    assert client.consumer.needs(feed)
+    deliver(client, feed, 0, stable(0, 10), boundary(1, 100))
+    assert not client.consumer.needs(feed), "asked from 0, now at 1"
+    client.handle(FeedLost(feed), 20)
+    assert not client.consumer.needs(feed), "it is no longer open"
+    again = client.consumer.upstreams["o"].main
+    assert again is not None
+    assert client.consumer.needs(again.id)

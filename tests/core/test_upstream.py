@@ -96,6 +96,16 @@ def test_a_recovering_replica_is_no_source() -> None:
     assert sources(upstream) == (None, None)
 
 
+def test_how_far_a_recovering_replica_is_does_not_count() -> None:
+    upstream = make()
+    report(upstream, "a", RECOVERING, 9000)
+    report(upstream, "b", FAILED, 1000, 2000)
+    assert upstream.state is Following.LIVE
+    report(upstream, "b", STABLE, 2000)
+    assert upstream.state.name == "STABLE"
+    assert not upstream.hopeless
+
+
 def test_follows_corrections_and_news_from_different_replicas() -> None:
     upstream = make()
     report(upstream, "a", FAILED, 1000, 5000)

@@ -13,10 +13,10 @@ from holdfast.simulation.shrink import shrink
 SEEDS = range(9, 14)
 # A mistake, a seed that finds it soon, and how the command must end.
 PLANTED = [
-    ("call a bucket stable when one input is", 6, Verdict.WRONG),
-    ("never trim", 5, Verdict.WRONG),
+    ("call a bucket stable when one input is", 0, Verdict.WRONG),
+    ("never trim", 0, Verdict.WRONG),
     ("publish tuples before they are on disk", 0, Verdict.CRASH),
-    ("let the second replica never reconcile", 18, Verdict.STALL),
+    ("let the second replica never reconcile", 0, Verdict.STALL),
 ]
 
 
@@ -79,6 +79,6 @@ def test_of_several_seeds_the_first_that_failed_decides(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with planted("never trim").applied():
-        several = ["--first", "5", "--seeds", "1", "--workers", "1", "--no-shrink"]
+        several = ["--first", "0", "--seeds", "2", "--workers", "1", "--no-shrink"]
         assert simulate_command(several) == int(Verdict.WRONG)
     assert "bounded buffers" in capsys.readouterr().out

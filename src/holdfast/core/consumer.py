@@ -85,6 +85,18 @@ class Consumer:
                 return self._tick(now)
         return []
 
+    def needs(self, feed: int) -> bool:
+        """Whether what an open feed asked for is still lacking.
+
+        If not, its being refused means nothing: a request may be so long on its way that what it
+        asks for has come from another replica, and was acknowledged and trimmed meanwhile.
+        """
+        stream = self._stream_of(feed)
+        if stream is None:
+            return False
+        one = self.upstreams[stream]
+        return any(each.id == feed and each.asked_from == one.copy.next_id for each in one.feeds())
+
     def _stream_of(self, feed: int) -> str | None:
         for stream, one in self.upstreams.items():
             if one.main is not None and one.main.id == feed:

@@ -7,14 +7,13 @@ replica has a use:
 - *current*: STABLE, and about as far as anyone;
 - *live*: UP_FAILURE, or STABILIZATION with a second version, and about as far as anyone;
 - *correcting*: STABILIZATION, or STABLE but far behind: good for stable tuples, not for news;
-- none: silent, recovering.
+- none: silent, recovering, suspended. How far such a one is does not count: nothing comes from it.
 
 The consumer follows a current replica if there is one. Otherwise it follows a live replica
 for news and, at the same time, a correcting one for corrections, if it is ahead of what the
-live one has of the stable stream. Otherwise it takes what there is. It stays with what it has
-when that is as good: changing costs a little and gains nothing. A replica that calls itself
-stable but falls behind another stable one is left, because it is about to fail: its own αX
-and ours would end at the same moment.
+live one has of the stable stream. It stays with what it has when that is as good: changing costs
+a little and gains nothing. A replica that calls itself stable but falls behind another stable
+one is left, because it is about to fail: its own αX and ours would end at the same moment.
 
 A feed continues where the consumer is, by id and by time (see stream_copy.py). Feed messages
 are counted: a gap, or a heartbeat that says that more was sent than came, and came no later
@@ -31,7 +30,8 @@ only stable tuples and boundaries are taken: they are the same whoever brings th
 When no current replica is known the stream is *hopeless* for the moment, which SUnion uses
 not to wait in vain.
 
-The states say what is being followed; every change of source is a transition.
+The states say what is being followed; every change of source is a transition. One replica at a
+time is heard of or lost, so two sources never come out of nothing, nor are both lost at once.
 """
 
 from __future__ import annotations
@@ -60,14 +60,12 @@ class Following(Enum):
     STABLE = "a stable replica"
     LIVE = "a live replica"
     LIVE_AND_CORRECTIONS = "a live replica and a correcting one"
-    CORRECTIONS = "a correcting replica"
 
 
 class Trigger(Enum):
     FOUND_STABLE = "found stable"
     FOUND_LIVE = "found live"
     FOUND_LIVE_AND_CORRECTIONS = "found live and correcting"
-    FOUND_CORRECTIONS = "found correcting"
     LOST_ALL = "lost all"
 
 
@@ -75,41 +73,30 @@ FOUND = {
     Following.STABLE: Trigger.FOUND_STABLE,
     Following.LIVE: Trigger.FOUND_LIVE,
     Following.LIVE_AND_CORRECTIONS: Trigger.FOUND_LIVE_AND_CORRECTIONS,
-    Following.CORRECTIONS: Trigger.FOUND_CORRECTIONS,
     Following.NOTHING: Trigger.LOST_ALL,
 }
 
 _N, _S, _L = Following.NOTHING, Following.STABLE, Following.LIVE
-_B, _C = Following.LIVE_AND_CORRECTIONS, Following.CORRECTIONS
+_B = Following.LIVE_AND_CORRECTIONS
 
 _RECOVERING = StreamState.RECOVERING
+_OF_USE = (StreamState.STABLE, StreamState.UP_FAILURE, StreamState.STABILIZATION)
 FROM_STANDING = (Kind.STABLE, Kind.BOUNDARY)
 
 TABLE: Mapping[tuple[Enum, Enum], Enum] = {
     (_N, Trigger.FOUND_STABLE): _S,
     (_N, Trigger.FOUND_LIVE): _L,
-    (_N, Trigger.FOUND_LIVE_AND_CORRECTIONS): _B,
-    (_N, Trigger.FOUND_CORRECTIONS): _C,
     (_S, Trigger.FOUND_STABLE): _S,  # another one
     (_S, Trigger.FOUND_LIVE): _L,
     (_S, Trigger.FOUND_LIVE_AND_CORRECTIONS): _B,
-    (_S, Trigger.FOUND_CORRECTIONS): _C,
     (_S, Trigger.LOST_ALL): _N,
     (_L, Trigger.FOUND_STABLE): _S,
     (_L, Trigger.FOUND_LIVE): _L,
     (_L, Trigger.FOUND_LIVE_AND_CORRECTIONS): _B,
-    (_L, Trigger.FOUND_CORRECTIONS): _C,
     (_L, Trigger.LOST_ALL): _N,
     (_B, Trigger.FOUND_STABLE): _S,
     (_B, Trigger.FOUND_LIVE): _L,
     (_B, Trigger.FOUND_LIVE_AND_CORRECTIONS): _B,
-    (_B, Trigger.FOUND_CORRECTIONS): _C,
-    (_B, Trigger.LOST_ALL): _N,
-    (_C, Trigger.FOUND_STABLE): _S,
-    (_C, Trigger.FOUND_LIVE): _L,
-    (_C, Trigger.FOUND_LIVE_AND_CORRECTIONS): _B,
-    (_C, Trigger.FOUND_CORRECTIONS): _C,
-    (_C, Trigger.LOST_ALL): _N,
 }
 
 
@@ -169,11 +156,12 @@ UpstreamEffect: TypeAlias = Send | TakeFrames | JudgeSource
 
 @dataclass(slots=True)
 class Feed:
-    """An open subscription."""
+    """An open subscription; ``asked_from`` is the first id it asked for."""
 
     peer: str
     id: int
     opened_at: int
+    asked_from: int
     received: int = 0
     sent_before: int = 0
     stable_next: int = 0
@@ -336,7 +324,7 @@ class Upstream(Machine[Following, Trigger]):
         return effects
 
     def _open(self, peer: str, now: int, effects: list[UpstreamEffect]) -> Feed:
-        feed = Feed(peer, self._feed_ids.issue(now), now)
+        feed = Feed(peer, self._feed_ids.issue(now), now, self.copy.next_id)
         position = (self.copy.next_id, self.copy.tentative_boundary)
         effects.append(Send(peer, Subscribe(self.copy.stream, feed.id, *position)))
         return feed
@@ -406,21 +394,17 @@ class Upstream(Machine[Following, Trigger]):
             if report.state in (StreamState.UP_FAILURE, StreamState.STABILIZATION)
             and report.live_boundary >= recent
         ]
-        correcting = [
-            report_peer
-            for report_peer, report in self.reports.items()
-            if report.state in (StreamState.STABLE, StreamState.STABILIZATION)
-        ]
         if not live:
-            if not correcting:
-                return None, None, Following.NOTHING
-            return self._pick(self.main, correcting, stable=True), None, Following.CORRECTIONS
+            # The furthest that is of use would be current or live: there is none.
+            return None, None, Following.NOTHING
         main = self._pick(self.main, live, stable=False)
         assert main is not None
         ahead = [
             peer
-            for peer in correcting
-            if peer != main and self.reports[peer].boundary > self.reports[main].boundary
+            for peer, report in self.reports.items()
+            if report.state in (StreamState.STABLE, StreamState.STABILIZATION)
+            and peer != main
+            and report.boundary > self.reports[main].boundary
         ]
         if not ahead:
             return main, None, Following.LIVE
@@ -436,8 +420,13 @@ class Upstream(Machine[Following, Trigger]):
         ]
 
     def _recent(self) -> int:
-        """A replica that goes at least this far is about as far as anyone."""
-        newest = max((report.live_boundary for report in self.reports.values()), default=0)
+        """A replica that goes at least this far is about as far as any that is of use."""
+        newest = 0
+        for report in self.reports.values():
+            if report.state is StreamState.STABLE:
+                newest = max(newest, report.boundary)
+            elif report.state in _OF_USE:
+                newest = max(newest, report.live_boundary)
         return newest - self._behind_us
 
     def _pick(self, feed: Feed | None, peers: list[str], stable: bool) -> str | None:
@@ -467,3 +456,5 @@ class Upstream(Machine[Following, Trigger]):
         )
         followed = {feed.peer for feed in self._followed()}
         self.require(not followed & set(self.standing), "a standing feed where one is followed")
+        useful = any(report.state in _OF_USE for report in self.reports.values())
+        self.require(useful == (self.main is not None), "a replica is of use, or nothing followed")

@@ -100,7 +100,7 @@ def never_notice_a_lost_subscription(original: Any) -> Any:
     return broken
 
 
-@mutation(Upstream, "_current", seeds=200)
+@mutation(Upstream, "_current", seeds=600, shape="lull")
 def trust_a_stable_replica_that_is_far_behind(original: Any) -> Any:
     def broken(self: Upstream) -> list[str]:
         return [peer for peer, one in self.reports.items() if one.state is StreamState.STABLE]
@@ -130,7 +130,7 @@ def call_a_bucket_stable_when_one_input_is(original: Any) -> Any:
     return broken
 
 
-@mutation(SUnion, "_overdue_target")
+@mutation(SUnion, "_overdue_target", seeds=200, shape="gentle")
 def wait_only_half_of_alpha_x(original: Any) -> Any:
     def broken(self: SUnion, now: int) -> int:
         return int(original(self, now + self._timing.alpha_x_us // 2))
@@ -277,7 +277,7 @@ def block_when_an_input_fails(original: Any) -> Any:
     return broken
 
 
-@mutation(ConsistencyManager, "_caught_up", seeds=200)
+@mutation(ConsistencyManager, "_caught_up")
 def call_a_reconciliation_whole_when_it_is_not(original: Any) -> Any:
     def broken(self: ConsistencyManager, healed: bool, now: int) -> list[Any]:
         effects: list[Any] = original(self, True, now)
@@ -320,7 +320,7 @@ def acknowledge_before_the_record_is_on_disk(original: Any) -> Any:
     return broken
 
 
-@mutation(Appender, "handle")
+@mutation(Appender, "handle", shape="storm")
 def forget_frames_whose_append_failed(original: Any) -> Any:
     def broken(self: Appender, event: Any, now: int) -> Any:
         if type(event).__name__ == "AppendFailed":
@@ -331,7 +331,7 @@ def forget_frames_whose_append_failed(original: Any) -> Any:
     return broken
 
 
-@mutation(replica, "whole_frames")
+@mutation(replica, "whole_frames", shape="storm")
 def keep_the_torn_end_of_a_log(original: Any) -> Any:
     return lambda logged: logged
 
@@ -371,9 +371,9 @@ def take_a_batch_twice(original: Any) -> Any:
 @mutation(entry.EntryPoint, "__init__")
 def reuse_ids_after_a_restart(original: Any) -> Any:
     def broken(self: EntryPoint, settings: Any, logged: Any = None) -> None:
-        if logged is not None and len(logged.frames) > 4:
-            logged = replace(logged, frames=logged.frames[:-2])
-        original(self, settings, logged)
+        frames = () if logged is None else logged.frames
+        last = max((i for i, one in enumerate(frames) if one.header.kind is Kind.STABLE), default=0)
+        original(self, settings, replace(logged, frames=frames[:last]) if last else logged)
 
     return broken
 

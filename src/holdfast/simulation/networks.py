@@ -83,7 +83,8 @@ class NetworkSpec:
         timing = self.timing
         redo_speed = timing.redo_buckets * timing.bucket_us / self.job_us / 2
         levels = len({fragment.name[:2] for fragment in self.fragments})
-        redo_us = int(40 * SECOND_US / redo_speed)
+        # New buckets keep coming while old ones are redone.
+        redo_us = int(40 * SECOND_US / (redo_speed - 1))
         return 20 * SECOND_US + 3 * timing.delay_us + levels * redo_us
 
     def replica_settings(self) -> dict[str, ReplicaSettings]:
@@ -177,7 +178,7 @@ def generate_timing(random: Random) -> Timing:
         heartbeat_interval_us=random.choice([200_000, 300_000]),
         partner_timeout_us=random.choice([100_000, 300_000, 1_500_000]),
         postpone_lease_us=random.choice([2, 6]) * SECOND_US,
-        redo_buckets=random.choice([2, 2, 5, 20]),
+        redo_buckets=random.choice([1, 2, 5, 20]),
         partial_redo_buckets=random.choice([8, 30, 150]),
     )
 

@@ -1,8 +1,9 @@
 """Registers deliberate bugs; ``mutations`` and ``standby_mutations`` hold them.
 
 Each mutation replaces one function of the protocol by a version with one plausible mistake.
-``seeds`` is the number of consecutive seeds, from 0, within which the simulator must find it;
-the benchmark ``mutations`` runs them all.
+``seeds`` is the number of consecutive seeds, from 0, within which the simulator must find it. A
+mistake that only schedules of one shape bring to light names that shape, and the other seeds are
+passed over. The benchmark ``mutations`` runs them all.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from holdfast.simulation.run import Scenario, scenario_of
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,14 @@ class Mutation:
     owner: Any
     attribute: str
     make: Callable[[Any], Any]
-    seeds: int = 100
+    seeds: int
+    shape: str | None
+
+    def scenarios(self) -> Iterator[Scenario]:
+        """What is run to find it."""
+        for scenario in map(scenario_of, range(self.seeds)):
+            if self.shape is None or self.shape == scenario.schedule.shape:
+                yield scenario
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -39,13 +49,13 @@ MUTATIONS: list[Mutation] = []
 
 
 def mutation(
-    owner: Any, attribute: str, seeds: int = 100
+    owner: Any, attribute: str, seeds: int = 100, shape: str | None = None
 ) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
     """Registers a function that makes a broken version of ``owner.attribute``."""
 
     def register(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
         name = make.__name__.replace("_", " ")
-        MUTATIONS.append(Mutation(name, owner, attribute, make, seeds))
+        MUTATIONS.append(Mutation(name, owner, attribute, make, seeds, shape))
         return make
 
     return register

@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.client import Client, ClientSettings
+from holdfast.core.consumer import Consumer
 from holdfast.core.effects import (
     AcceptTuples,
     Append,
@@ -79,6 +80,11 @@ class Process:
     @property
     def running(self) -> bool:
         return self.up and not self.paused
+
+    @property
+    def consumer(self) -> Consumer | None:
+        """The part of it that reads from others, if it does now."""
+        return None
 
     def make_driver(self) -> None:
         raise NotImplementedError
@@ -188,6 +194,10 @@ class ReplicaProcess(Process):
         driver = self.driver if self.up else None
         return driver if isinstance(driver, Replica) else None
 
+    @property
+    def consumer(self) -> Consumer | None:
+        return None if self.replica is None else self.replica.consumer
+
     def make_driver(self) -> None:
         self._stable_states = {}
         logged = tuple(self.disk.open(output.stream) for output in self.settings.outputs)
@@ -241,7 +251,7 @@ class EntryProcess(Process):
         super().__init__(world, settings.address)
         self.settings = settings
         self.silent = 0
-        self.source = Source(world.random)
+        self.source = Source(world.random, world.schedule.quiet)
         self._interval_us = interval_us
         self.orders |= {
             AcceptTuples: self._accepted,
@@ -269,6 +279,8 @@ class EntryProcess(Process):
             now = self.world.clock.now
             if not self.silent and now < self.world.source_stop:
                 self.source.produce()
+            if self.world.random.random() < 0.01:
+                self.source.offer_from(0)  # it has lost patience, or its connection
             for batch in self.source.offers(now + self.ahead_us):
                 self.receive(batch)
         interval = int(self._interval_us * (0.5 + self.world.random.random()))
@@ -278,10 +290,11 @@ class EntryProcess(Process):
 class Source:
     """Makes tuples, counts them, and offers them until they are accepted."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, quiet: bool = False) -> None:
         self._random = random
         # Some sources are quiet for seconds: only their boundaries say that they are there.
-        self._counts = random.choice([[0, 1, 1, 2, 3], [0, 1, 1, 2, 3], [0] * 20 + [1, 2]])
+        some, few = [0, 1, 1, 2, 3], [0] * 20 + [1, 2]
+        self._counts = few if quiet else random.choice([some, some, few])
         self._batches: deque[tuple[int, tuple[tuple[int, int], ...]]] = deque()
         self.made: list[tuple[int, int]] = []
         self._offered = 0
@@ -333,6 +346,10 @@ class ClientProcess(Process):
             DeliverUndo: self._undo,
             DeliverBoundary: self._complete,
         }
+
+    @property
+    def consumer(self) -> Consumer:
+        return self.driver.consumer
 
     def make_driver(self) -> None:
         self.driver = Client(self.settings)

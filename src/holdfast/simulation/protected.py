@@ -95,12 +95,6 @@ class ProtectedProcess(ReplicaProcess):
     def replica(self) -> Replica | None:
         return self.copy.replica if self.up else None
 
-    def wants_feed(self, feed: int) -> bool:
-        """Whether the replica that runs here now has asked for this feed."""
-        replica = self.replica
-        upstreams = [] if replica is None else list(replica.consumer.upstreams.values())
-        return any(one.id == feed for upstream in upstreams for one in upstream.feeds())
-
     def make_driver(self) -> None:
         self._stable_states = {}
         self._shipped, self._bases, self._held = {}, {}, set()
@@ -146,9 +140,10 @@ class ProtectedProcess(ReplicaProcess):
 
     def _look_at_load(self, life: int) -> None:
         if life == self.life:
-            # Bursts look like load, now and then.
+            # Bursts look like load, now and then; what was slow has a backlog for a moment.
             burst = self.world.random.random() < 0.02
-            self.receive(LoadMeasured(0.99 if self.slow or burst else 0.4))
+            backlog = self.world.clock.now - self.disturbed_at < 300_000
+            self.receive(LoadMeasured(0.99 if self.slow or burst or backlog else 0.4))
             self.world.clock.after(100_000, self._look_at_load, life)
 
     # -- jobs ---------------------------------------------------------------------------

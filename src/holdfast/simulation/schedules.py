@@ -53,12 +53,16 @@ class Layout:
     links      the pairs of servers between which data or requests flow.
     groups     the servers of the replicas of each fragment.
     producers  the servers a server reads from.
+    pairs      the servers of two copies of which one stands by.
+    judged     the same of hybrid copies that time themselves, and tell when they are slow.
     """
 
     servers: list[str]
     links: list[tuple[str, str]]
     groups: list[tuple[str, ...]]
     producers: dict[str, tuple[str, ...]]
+    pairs: list[tuple[str, ...]]
+    judged: list[tuple[str, ...]]
 
     @property
     def entries(self) -> list[str]:
@@ -71,8 +75,18 @@ class Schedule:
 
     faults: tuple[Fault, ...]
     end: int
-    # No fault of a gentle schedule lasts long enough to justify a tentative tuple.
-    gentle: bool = False
+    # Which of SHAPES it was drawn from.
+    shape: str = ""
+
+    @property
+    def gentle(self) -> bool:
+        """Whether no fault lasts long enough to justify a tentative tuple."""
+        return self.shape == "gentle"
+
+    @property
+    def quiet(self) -> bool:
+        """Whether sources are silent for seconds, so that a replica may hold nothing."""
+        return self.shape == "lull"
 
     @property
     def healed_at(self) -> int:
@@ -96,14 +110,17 @@ WEIGHTS = {
 
 def generate(random: Random, layout: Layout, alpha_x_us: int, calm_us: int) -> Schedule:
     """A random schedule of one of several shapes."""
-    shape = random.choices(list(SHAPES), list(SHAPES.values()))[0]
+    shapes = SHAPES | {
+        shape: weight for shape, weight in SHAPES_OF_PAIRS.items() if _pairs_for(shape, layout)
+    }
+    shape = random.choices(list(shapes), list(shapes.values()))[0]
     if shape is _gentle:
         faults = _gentle(random, layout, alpha_x_us)
         calm_us += 10 * SECOND_US
     else:
         faults = shape(random, layout)
     end = max(fault.end for fault in faults) + calm_us
-    return Schedule(tuple(faults), end, gentle=shape is _gentle)
+    return Schedule(tuple(faults), end, shape.__name__.removeprefix("_"))
 
 
 def _bursts(random: Random, layout: Layout) -> list[Fault]:
@@ -196,8 +213,8 @@ def _rolling(random: Random, layout: Layout) -> list[Fault]:
         time = end + int(random.uniform(*gap_s) * SECOND_US)
     if random.random() < 0.5:
         last = max(one.end for one in faults)
-        pairs = sorted({pair for group in layout.groups for pair in combinations(group, 2)})
-        return faults + [Fault(FaultKind.CUT, 5 * SECOND_US, last, pair) for pair in pairs]
+        cuts = [Fault(FaultKind.CUT, 5 * SECOND_US, last, pair) for pair in _partners(layout)]
+        return faults + cuts
     hit = max(layout.groups, key=len)
     kinds = [FaultKind.CRASH, FaultKind.PARTITION, FaultKind.PAUSE]
     for one in faults[:]:
@@ -205,6 +222,32 @@ def _rolling(random: Random, layout: Layout) -> list[Fault]:
         end = time + int(random.uniform(1, 6) * SECOND_US)
         faults.append(Fault(random.choice(kinds), time, end, (random.choice(hit),)))
     return faults
+
+
+def _flicker(random: Random, layout: Layout) -> list[Fault]:
+    """An entry point is away, back for a moment, and away again, a few times.
+
+    Partners cannot ask each other meanwhile, or one is lost that has just asked.
+    """
+    away = random.choice(layout.entries)
+    group = max(layout.groups, key=len)
+    start = time = 5 * SECOND_US
+    faults = []
+    for _ in range(random.randint(3, 5)):
+        end = time + int(random.uniform(3, 8) * SECOND_US)
+        faults.append(Fault(FaultKind.PARTITION, time, end, (away,)))
+        time = end + int(random.uniform(0.1, 1.2) * SECOND_US)
+    if random.random() < 0.6:
+        return faults + [Fault(FaultKind.CUT, start, time, pair) for pair in _partners(layout)]
+    for one in faults[:]:
+        crash = one.end + int(random.uniform(0.1, 1.0) * SECOND_US)
+        back = crash + int(random.uniform(3, 9) * SECOND_US)
+        faults.append(Fault(FaultKind.CRASH, crash, back, (random.choice(group),)))
+    return faults
+
+
+def _partners(layout: Layout) -> list[tuple[str, str]]:
+    return sorted({pair for group in layout.groups for pair in combinations(group, 2)})
 
 
 def _eclipse(random: Random, layout: Layout) -> list[Fault]:
@@ -234,8 +277,10 @@ def _eclipse(random: Random, layout: Layout) -> list[Fault]:
 
 def _lull(random: Random, layout: Layout) -> list[Fault]:
     """A replica loses one of its producers, and its partners lose all: silence, not failure."""
-    most = max(len(one) for one in layout.groups)
-    group = list(random.choice([one for one in layout.groups if len(one) == most]))
+    running = [one for one in layout.groups if one not in layout.pairs] or layout.groups
+    several = [one for one in running if len(layout.producers[one[0]]) > 1] or running
+    most = max(len(one) for one in several)
+    group = list(random.choice([one for one in several if len(one) == most]))
     random.shuffle(group)
     start = 5 * SECOND_US
     end = start + int(random.uniform(10, 40) * SECOND_US)
@@ -243,7 +288,7 @@ def _lull(random: Random, layout: Layout) -> list[Fault]:
     for server in group:
         producers = layout.producers[server]
         if server == group[0]:
-            producers = producers[: random.randint(0, max(len(producers) - 1, 0))]
+            producers = producers[: random.randint(1, max(len(producers) - 1, 1))]
         faults += [Fault(FaultKind.CUT, start, end, (name, server)) for name in producers]
     return faults or [fault(random, start, layout)]
 
@@ -263,13 +308,52 @@ def _gentle(random: Random, layout: Layout, alpha_x_us: int = SECOND_US) -> list
     return faults
 
 
+def _overtaken(random: Random, layout: Layout) -> list[Fault]:
+    """A copy that took over is lost just when its word reaches the other, over a slow link.
+
+    It comes back and has forgotten, and what it hears first was said before that word.
+    """
+    first, second = pair = random.choice(layout.pairs)
+    apart = 5 * SECOND_US
+    together = apart + int(random.choice([5, 10]) * random.uniform(0.8, 1.2) * SECOND_US)
+    crash = together + int(random.uniform(0.72, 1.0) * SECOND_US)
+    back = crash + int(random.uniform(0.1, 0.5) * SECOND_US)
+    faults = [
+        Fault(FaultKind.CUT, apart, together, pair),
+        Fault(FaultKind.SLOW_LINK, together - SECOND_US, back + 3 * SECOND_US, pair),
+        Fault(FaultKind.CRASH, crash, back, (random.choice([second, second, first]),)),
+    ]
+    if random.random() < 0.5:
+        lost = back + int(random.uniform(0.05, 0.7) * SECOND_US)
+        faults.append(Fault(FaultKind.LOSE_CONNECTION, lost, lost + 50_000, pair))
+    return faults
+
+
+def _overload(random: Random, layout: Layout) -> list[Fault]:
+    """Copies that time themselves are slow in turn."""
+    time = 5 * SECOND_US
+    faults = []
+    for server in random.choice(layout.judged) * 2:
+        end = time + int(random.uniform(1, 6) * SECOND_US)
+        faults.append(Fault(FaultKind.SLOW, time, end, (server,)))
+        time = end + int(random.uniform(-1, 4) * SECOND_US)
+    return faults
+
+
 Shape: TypeAlias = Callable[[Random, Layout], list[Fault]]
 SHAPES: dict[Shape, float] = {
     _bursts: 0.32,
     _gentle: 0.12,
     _swizzled: 0.1,
     _storm: 0.12,
-    _rolling: 0.19,
+    _rolling: 0.15,
+    _flicker: 0.1,
     _eclipse: 0.1,
     _lull: 0.05,
 }
+# Shapes that need a pair of copies of a certain kind.
+SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3}
+
+
+def _pairs_for(shape: Shape, layout: Layout) -> list[tuple[str, ...]]:
+    return layout.pairs if shape is _overtaken else layout.judged
