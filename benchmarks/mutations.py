@@ -11,9 +11,10 @@ import argparse
 import json
 import os
 import time
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import islice
+from multiprocessing import get_context
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -64,8 +65,8 @@ def find(index: int, runs_max: int | None) -> Found:
 def find_all(runs_max: int | None) -> list[Found]:
     results = []
     # A process per mutation: a mistake must not outlive its run.
-    with ProcessPoolExecutor(os.cpu_count() or 1, max_tasks_per_child=1) as pool:
-        for found in pool.map(find, range(len(MUTATIONS)), [runs_max] * len(MUTATIONS)):
+    with get_context("fork").Pool(os.cpu_count() or 1, maxtasksperchild=1) as pool:
+        for found in pool.imap(partial(find, runs_max=runs_max), range(len(MUTATIONS))):
             print(found, flush=True)
             results.append(found)
     return results

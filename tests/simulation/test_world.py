@@ -7,9 +7,16 @@ from random import Random
 from holdfast.core.effects import Append
 from holdfast.core.events import RecoveryRecord
 from holdfast.core.messages import HeartbeatReply, Message, Unsubscribe
+from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
+from holdfast.simulation import networks
 from holdfast.simulation.clock import Clock
 from holdfast.simulation.disk import Disk
+from holdfast.simulation.executor import Plan, Union
 from holdfast.simulation.network import Network
+from holdfast.simulation.networks import Fragment
+from holdfast.simulation.run import Scenario, Verdict, run
+from holdfast.simulation.schedules import Fault, FaultKind, Schedule
+from holdfast.simulation.world import place
 from tests.core.frames_for_tests import boundary, kinds, stable
 
 BEAT = HeartbeatReply((), ())
@@ -103,3 +110,23 @@ def test_trimming_never_moves_the_end_of_a_log() -> None:
     disk.trim("o", 99)
     assert disk.open("o").first_id == 1
     assert kinds(disk.open("o").frames) == ["BOUNDARY"]
+
+
+def one_input_is_away(redo_buckets: int) -> Scenario:
+    """One replica merges two streams; one of them is away for half a minute."""
+    timing = Timing(bucket_us=250_000, delay_us=2 * SECOND_US, redo_buckets=redo_buckets)
+    plan = Plan((("f00.0", Union(("s0", "s1"))),))
+    policy = Policy.PROCESS
+    fragment = Fragment("f00", plan, ("f00a",), policy, policy, Reconcile.CHECKPOINT)
+    spec = networks.build(timing, ("s0", "s1"), (fragment,), ("f00.0",), job_us=87_500)
+    away = Fault(FaultKind.PARTITION, 5 * SECOND_US, 35 * SECOND_US, ("e0",))
+    schedule = Schedule((away,), away.end + spec.calm_us)
+    return Scenario(1, spec, place(spec, Random(1)), schedule)
+
+
+def test_a_run_ends_when_all_is_well_however_slow_the_engine() -> None:
+    fast, slow = (run(one_input_is_away(buckets)) for buckets in (20, 1))
+    assert [fast.reason, slow.reason] == ["", ""]
+    assert fast.verdict is slow.verdict is Verdict.FINE
+    latest_s = one_input_is_away(1).schedule.end / SECOND_US
+    assert 35 < fast.simulated_s < 60 < slow.simulated_s < latest_s

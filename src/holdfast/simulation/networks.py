@@ -78,14 +78,18 @@ class NetworkSpec:
         return found
 
     @property
+    def redo_us(self) -> int:
+        """How long a replica takes to redo a long failure, while new buckets keep coming."""
+        timing = self.timing
+        # Between two redo jobs the live version has its turn.
+        speed = timing.redo_buckets * timing.bucket_us / self.job_us / 2
+        return int(40 * SECOND_US / (speed - 1))
+
+    @property
     def calm_us(self) -> int:
         """How long everything must be well for everyone to have reconciled, in turn."""
-        timing = self.timing
-        redo_speed = timing.redo_buckets * timing.bucket_us / self.job_us / 2
         levels = len({fragment.name[:2] for fragment in self.fragments})
-        # New buckets keep coming while old ones are redone.
-        redo_us = int(40 * SECOND_US / (redo_speed - 1))
-        return 20 * SECOND_US + 3 * timing.delay_us + levels * redo_us
+        return 20 * SECOND_US + 3 * self.timing.delay_us + levels * self.redo_us
 
     def replica_settings(self) -> dict[str, ReplicaSettings]:
         """The settings of every replica, by address."""

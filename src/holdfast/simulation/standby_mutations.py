@@ -104,3 +104,17 @@ def lay_changes_on_whatever_is_held(original: Any) -> Any:
         return None if found is Refusal.WHOLE_NEEDED else found
 
     return broken
+
+
+@mutation(ProtectedReplica, "_refusal")
+def hold_an_older_record(original: Any) -> Any:
+    # What is older is refused when it comes and again when it is there: both must go.
+    def broken(self: ProtectedReplica, checkpoint: Any) -> Refusal | None:
+        found: Refusal | None = original(self, checkpoint)
+        fits = checkpoint.base in (None, self.base) and self.replica is None
+        if found is Refusal.NOT_NEWER and fits:
+            self.held = None
+            return None
+        return found
+
+    return broken

@@ -61,6 +61,7 @@ class StandbyChecks:
 
     def after(self, process: ProtectedProcess) -> None:
         """After every event of a copy."""
+        self._check_held(process)
         before, state = self._state.get(process.address), process.copy.state
         if state is before:
             return
@@ -71,8 +72,6 @@ class StandbyChecks:
 
     def sample(self) -> None:
         for process in self._world.copies.values():
-            if process.up:
-                self._check_held(process)
             self._check_awake(process)
 
     def _other(self, process: ProtectedProcess) -> ProtectedProcess:
@@ -80,9 +79,11 @@ class StandbyChecks:
 
     def _check_held(self, process: ProtectedProcess) -> None:
         held = process.copy.held
-        if held is None or process.replica is not None:
+        if held is None or process.copy.replica is not None:
             return
         life, before = self._held.get(process.address, (process.life, -1))
+        if life == process.life and held[0].boundary == before:
+            return
         if life != process.life:
             before = self._confirmed.get(process.address, -1)
         if held[0].boundary < before:
