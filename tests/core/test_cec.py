@@ -164,7 +164,7 @@ def test_a_round_takes_no_longer_than_the_interval() -> None:
 
 def test_the_expected_time_is_a_target_too() -> None:
     fragment = Fragment(Continuous(recover_within_us=300_000), random.Random(1), closing=0.05)
-    fragment.machine.handle(Measured(load_us=10.0, replay_us=30.0), 0)
+    fragment.machine.handle(Measured(load_us=10.0, job_us=3_000.0, tuples=100), 0)
     for _ in range(100):
         fragment.advance(1_000, 50)
         assert fragment.machine.recovery_us <= 300_000

@@ -20,10 +20,10 @@ Checkpointing must not hold up the work. Every period CP there is a round of at 
 states are further apart than CP, a round may take as much as those that were left out. In a
 round the oldest windows are looked at and, while a target is exceeded, written. A target is a
 bound on q, on u, or on the time a recovery would take. That time is estimated from measured
-costs: so much for a window state read, so much for a tuple computed again. A round looks ahead:
-both sizes shrink only when the whole oldest generation has been written, which adds as many
-states and takes as many rounds as it needs, and in each of them about as much comes as came
-since the last one. So targets hold though generations differ in size.
+costs (``costs``): so much for a window state read, so much for a tuple computed again. A round
+looks ahead: both sizes shrink only when the whole oldest generation has been written, which adds
+as many states and takes as many rounds as it needs, and in each of them about as much comes as
+came since the last one. So targets hold though generations differ in size.
 
 When the time is the target, a generation is written only if that shortens a recovery: the
 states to be written will have to be read, too, and a join's reach does not get shorter.
@@ -37,10 +37,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import ClassVar, TypeAlias
 
+from holdfast.core.costs import Costs, JobLine
 from holdfast.core.machine import Machine
 from holdfast.core.settings import Continuous
 
@@ -73,15 +74,6 @@ TABLE: Mapping[tuple[Enum, Enum], Enum] = {
     (CecState.CHECKING, Trigger.WRITTEN): CecState.LOOKING,
     (CecState.CHECKING, Trigger.ENOUGH): CecState.IDLE,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """What a recovery takes, in microseconds; measured, see ``Measured``."""
-
-    fixed_us: float = 50_000.0
-    load_us: float = 2.0
-    replay_us: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +130,11 @@ class RoundFailed:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What something really took."""
+    """What something really took: loading a window state, or a job of so many tuples."""
 
     load_us: float | None = None
-    replay_us: float | None = None
+    job_us: float | None = None
+    tuples: int = 0
 
 
 CecEvent: TypeAlias = StateReached | Looked | Checked | RoundFailed | Measured
@@ -196,6 +189,7 @@ class Checkpointer(Machine[CecState, Trigger]):
         super().__init__(f"{owner} checkpoints", CecState.IDLE)
         self.settings = settings
         self.costs = Costs()
+        self._jobs = JobLine()
         self.time = start
         self.open_windows = 0
         self.checked = 0
@@ -241,11 +235,7 @@ class Checkpointer(Machine[CecState, Trigger]):
     @property
     def recovery_us(self) -> int:
         """How long a recovery would take now, as far as is known."""
-        return int(self._expected_us(self.extent, self.replay))
-
-    def _expected_us(self, extent: float, replay: float) -> float:
-        costs = self.costs
-        return costs.fixed_us + costs.load_us * extent + costs.replay_us * replay
+        return int(self.costs.expected_us(self.extent, self.replay))
 
     # -- what happens -------------------------------------------------------------------
 
@@ -273,14 +263,17 @@ class Checkpointer(Machine[CecState, Trigger]):
                 return self._checked(event, now)
             case RoundFailed():
                 return self._end(now)
-            case Measured(load_us, replay_us):
-                costs = self.costs
-                self.costs = Costs(
-                    costs.fixed_us,
-                    costs.load_us if load_us is None else load_us,
-                    costs.replay_us if replay_us is None else replay_us,
-                )
+            case Measured():
+                self._measured(event)
                 return []
+
+    def _measured(self, event: Measured) -> None:
+        if event.load_us is not None:
+            self.costs = replace(self.costs, load_us=event.load_us)
+        if event.job_us is not None and event.tuples:
+            self._jobs.add(event.tuples, event.job_us)
+            fixed_us, replay_us = self._jobs.fixed_and_each_us()
+            self.costs = replace(self.costs, fixed_us=fixed_us, replay_us=replay_us)
 
     def _reached(self, event: StateReached) -> None:
         self.require(event.time >= self.time, f"{event.time} is before {self.time}")
@@ -386,7 +379,7 @@ class Checkpointer(Machine[CecState, Trigger]):
         extent = self.extent + oldest + rounds * self._growth[0]
         replay = self.replay + rounds * self._growth[1]
         if settings.recover_within_us is not None:
-            return self._expected_us(extent, replay) > settings.recover_within_us
+            return self.costs.expected_us(extent, replay) > settings.recover_within_us
         above = settings.extent is not None and extent > settings.extent
         return above or (settings.replay is not None and replay > settings.replay)
 

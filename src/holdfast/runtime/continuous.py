@@ -36,7 +36,14 @@ from holdfast.spark.runs import DEAD, Int64s, numbers
 from holdfast.spark.state import EMPTY, State, without_times
 from holdfast.spark.task import FOREVER, LAZY
 from holdfast.spark.window_files import FamilyNews
-from holdfast.spark.window_states import Members, WindowBatch, live_rows, members_of, split_at
+from holdfast.spark.window_states import (
+    Members,
+    OpenRuns,
+    WindowBatch,
+    live_rows,
+    members_of,
+    split_at,
+)
 
 
 def monotonic_us() -> int:
@@ -154,9 +161,11 @@ class ContinuousCheckpoints:
             machine.recovery_us,
         )
 
-    def measured(self, load_us: float | None = None, replay_us: float | None = None) -> None:
-        """What loading a window state and computing a tuple really take."""
-        self.machine.handle(Measured(load_us, replay_us), self._clock())
+    def measured(
+        self, load_us: float | None = None, job_us: float | None = None, tuples: int = 0
+    ) -> None:
+        """What loading a window state, or a job of so many tuples, really took."""
+        self.machine.handle(Measured(load_us, job_us, tuples), self._clock())
 
     def _reach(self, boundary: int) -> int:
         return min([boundary, *(each.stateful.replay_from(boundary) for each in self._lazy)])
@@ -179,23 +188,24 @@ class ContinuousCheckpoints:
     def _carry_out(self, state: State, order: LookAtWindows | CheckWindows) -> list[WindowBatch]:
         batches: list[WindowBatch] = []
         orders = [order]
+        runs = OpenRuns()
         while orders:
             match orders.pop():
                 case LookAtWindows(moment, most):
-                    event = self._try_to_look(state, moment, most)
+                    event = self._try_to_look(state, moment, most, runs)
                 case CheckWindows(moment):
                     event = self._check(state, moment, batches)
             orders += self.machine.handle(event, self._clock())
         return batches
 
-    def _try_to_look(self, state: State, moment: int, most: int) -> CecEvent:
+    def _try_to_look(self, state: State, moment: int, most: int, runs: OpenRuns) -> CecEvent:
         """What was written so far must reach the log, whatever goes wrong after it."""
         try:
-            return self._look(state, moment, most)
+            return self._look(state, moment, most, runs)
         except (OSError, pa.ArrowException) as error:
             return RoundFailed(f"{type(error).__name__}: {error}")
 
-    def _look(self, state: State, moment: int, most: int) -> Looked:
+    def _look(self, state: State, moment: int, most: int, runs: OpenRuns) -> Looked:
         first, rest = split_at(self._generations[moment], most)
         self._looks = []
         left: list[Members] = []
@@ -204,7 +214,7 @@ class ContinuousCheckpoints:
             if self._operators[members.operator].row_keys(members.family) is None:
                 left += self._still_open(state, members)
                 continue
-            rows = live_rows(self._engine, state, members)
+            rows = live_rows(self._engine, state, members, runs)
             if rows is not None:
                 found = members_of(members.operator, members.family, rows, state, moment)
                 where = replace(found, written=members.written)
@@ -258,8 +268,7 @@ class ContinuousCheckpoints:
         else:
             advance = self._engine.replay(partial, buckets, boundary)
         times = _input_times(buckets)
-        if len(times) > 1000:
-            self.measured(replay_us=(self._clock() - begun) / len(times))
+        self.measured(job_us=self._clock() - begun, tuples=len(times))
         counted = sum(
             each.count
             for found in recovered.generations.values()

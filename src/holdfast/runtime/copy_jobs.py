@@ -8,21 +8,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
-
-import pyarrow as pa
 
 from holdfast.core.effects import RunJob
 from holdfast.core.events import Event, JobDone, RecoveryRecord
 from holdfast.core.versions import Line
 from holdfast.runtime.jobs import JobReport, Jobs, activate
 from holdfast.runtime.kept_windows import KeptWindows
+from holdfast.runtime.warming import warm_up
 from holdfast.spark.chains import Handle, Workshop
-from holdfast.spark.engine import Bucket, Engine
+from holdfast.spark.engine import Engine
 from holdfast.spark.state import EMPTY
-
-_SAMPLE_TIME = 1_000_000
-_SET_TUPLES = 20
 
 MakeWindows = Callable[[Engine], KeptWindows]
 
@@ -69,14 +64,7 @@ class CopyJobs(Jobs):
 
     def warm(self) -> None:
         """Plan the job and run it on the standard set: some made-up tuples, whose result goes."""
-        engine = self._open()
-        tables = {name: sample(schema) for name, schema in engine.input_schemas.items()}
-        bucket = Bucket(0, 2 * _SAMPLE_TIME, tables)
-        try:
-            engine.advance(EMPTY, [bucket], bucket.end)
-        except Exception:
-            # The query's own code may not like the tuples; it is planned all the same.
-            return
+        warm_up(self._open())
 
     def _prepare(self) -> None:
         if self._workshop.is_open:
@@ -106,21 +94,3 @@ class CopyJobs(Jobs):
         windows = make(engine)
         _, self._initial = windows.restart(record)
         self._windows = windows
-
-
-def sample(schema: pa.Schema) -> pa.Table:
-    """Tuples with plain values: zeros, empty texts, nulls where nothing else is at hand."""
-    one = pa.table([_value(field) for field in schema], schema=schema)
-    return pa.concat_tables([one] * _SET_TUPLES).combine_chunks()
-
-
-def _value(field: pa.Field) -> pa.Array:
-    if field.name in ("stime", "tmax"):
-        return pa.array([_SAMPLE_TIME], pa.int64()).cast(field.type)
-    plain: list[Any] = [0, "", False, b""]
-    for value in plain:
-        try:
-            return pa.array([value]).cast(field.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-            continue
-    return pa.nulls(1, field.type)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +36,16 @@ from holdfast.spark.window_states import WindowBatch
 # What loading a window state takes is measured when the log has so many, and again each time
 # it has four times as many.
 _MEASURE_FROM = 2_000
+
+
+@dataclass(frozen=True)
+class Took:
+    """A recovery: window states and results that were read, tuples computed again, seconds."""
+
+    frames: int = 0
+    load_s: float = 0.0
+    tuples: int = 0
+    replay_s: float = 0.0
 
 
 class KeptWindows:
@@ -61,6 +71,7 @@ class KeptWindows:
         self._executor = ThreadPoolExecutor(1, f"holdfast-windows-{owner}")
         self._checkpoints = ContinuousCheckpoints(engine, settings, owner, self._executor)
         self._recovered: Recovered | None = None
+        self._took = Took()
         self._measure_at = _MEASURE_FROM
 
     def close(self) -> None:
@@ -73,8 +84,9 @@ class KeptWindows:
         begun = time.monotonic()
         extent = read_extent(self._log, record.boundary, record.extent, self._two_wrote)
         recovered = load(self._engine, extent, record.boundary, record.marker)
+        spent = time.monotonic() - begun
+        self._took = Took(extent.frames, spent, 0, 0.0)
         if extent.frames > _MEASURE_FROM:
-            spent = time.monotonic() - begun
             self._checkpoints.measured(load_us=spent * 1e6 / extent.frames)
         if max(0, recovered.state.boundary) < record.marker:
             raise StateError(
@@ -101,7 +113,10 @@ class KeptWindows:
         start = max(job.start, min(self._recovered.state.boundary, job.stop))
         needed = {name: _since(table, start) for name, table in tables.items()}
         buckets = [Bucket(start, job.stop, needed)] if start < job.stop else []
+        begun = time.monotonic()
         state = self._checkpoints.recover(self._recovered, buckets)
+        tuples = sum(table.num_rows for table in needed.values())
+        self._took = replace(self._took, tuples=tuples, replay_s=time.monotonic() - begun)
         cost = self._checkpoints.cost
         return JobDone(job.job, state, _within(cost.replay_from, job), (), (), cost.extent_from)
 
@@ -113,9 +128,8 @@ class KeptWindows:
         """Add to a stable job's result the window states that go with it."""
         checkpoints = self._checkpoints
         results = advance.outputs[self._output].num_rows
-        windows = _blocks(checkpoints.finish_round(), checkpoints.told())
-        if taken > 1_000:
-            checkpoints.measured(replay_us=seconds * 1e6 / taken)
+        windows = self.finish_round()
+        checkpoints.measured(job_us=seconds * 1e6, tuples=taken)
         opened = checkpoints.advanced(job.start, advance, taken, results)
         cost = checkpoints.cost
         windows += _blocks(opened, checkpoints.told())
@@ -124,6 +138,10 @@ class KeptWindows:
             checkpoints.also(lambda: self._load_once(job.stop, cost.extent_from, cost.replay_from))
         marker = _within(cost.replay_from, job)
         return replace(done, marker=marker, windows=windows, extent=cost.extent_from)
+
+    def finish_round(self) -> tuple[WindowBlock, ...]:
+        """What was written beside the last job; waits for it."""
+        return _blocks(self._checkpoints.finish_round(), self._checkpoints.told())
 
     def _load_once(self, boundary: int, extent_from: int, replay_from: int) -> None:
         """Load the extent as a recovery would, beside the next job, to learn what it takes."""
@@ -138,8 +156,8 @@ class KeptWindows:
             self._checkpoints.measured(load_us=spent * 1e6 / extent.frames)
 
     def status(self) -> dict[str, Any]:
-        """What a recovery would cost now."""
-        return self._checkpoints.told()
+        """What a recovery would cost now, and what the last one took."""
+        return {**self._checkpoints.told(), "took": asdict(self._took)}
 
 
 def _blocks(batches: Sequence[WindowBatch], told: Mapping[str, int]) -> tuple[WindowBlock, ...]:

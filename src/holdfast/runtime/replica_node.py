@@ -35,6 +35,7 @@ from holdfast.runtime.run import check_network, describe_network
 from holdfast.runtime.spill import Spill
 from holdfast.runtime.state_directory import StateDirectory
 from holdfast.runtime.stream_store import StreamStore
+from holdfast.runtime.warming import warm_up
 from holdfast.spark.engine import Engine
 from holdfast.spark.packing import pack, unpack
 from holdfast.spark.state import EMPTY, State
@@ -110,6 +111,9 @@ class ReplicaNode(Node):
         return KeptWindows(self._engine, settings.continuous, self.name, log, output)
 
     def start(self) -> None:
+        if self.windows is not None and not self.replica.versions.rebuilt:
+            # While the input comes that has to be computed again: Spark's first job is slow.
+            self.jobs.call(lambda: warm_up(self._engine))
         self.jobs.start()
         super().start()
 

@@ -105,7 +105,21 @@ def members_of(operator: str, family: str, rows: pa.Table, state: State, time: i
     )
 
 
-def live_rows(engine: Engine, state: State, members: Members) -> pa.Table | None:
+class OpenRuns:
+    """Runs that were read once; for several looks at one state."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[pa.Table, Int64s, Int64s]] = {}
+
+    def read(self, path: str) -> tuple[pa.Table, Int64s, Int64s]:
+        """A run, its slots and its hashes."""
+        if path not in self._found:
+            run = read_run(path)
+            self._found[path] = (run, numbers(run[SLOT]), numbers(run[HASH]))
+        return self._found[path]
+
+
+def live_rows(engine: Engine, state: State, members: Members, opened: OpenRuns) -> pa.Table | None:
     """The present states of those windows that are still open, or None if none is."""
     stateful = {each.name: each.stateful for each in engine.stateful}[members.operator]
     keys = stateful.row_keys(members.family)
@@ -115,7 +129,8 @@ def live_rows(engine: Engine, state: State, members: Members) -> pa.Table | None
     for partition, mine in enumerate(runs):
         wanted = members.partition == partition
         slot, hashes = members.slot[wanted], members.hash[wanted]
-        pieces = [rows for run in mine if (rows := _rows_with(str(run.path), slot, hashes))]
+        read = [opened.read(str(run.path)) for run in mine] if len(slot) else []
+        pieces = [rows for run in read if (rows := _rows_with(run, slot, hashes))]
         if not pieces:
             continue
         rows = merge(pieces, keys, oldest, True)
@@ -140,10 +155,11 @@ def _the_same(engine: Engine, members: Members, rows: pa.Table) -> Bools:
     return before
 
 
-def _rows_with(path: str, slots: Int64s, hashes: Int64s) -> pa.Table | None:
+def _rows_with(
+    read: tuple[pa.Table, Int64s, Int64s], slots: Int64s, hashes: Int64s
+) -> pa.Table | None:
     """The rows of a run that have these slots and hashes; keys that share a hash all count."""
-    run = read_run(path)
-    run_slot, run_hash = numbers(run[SLOT]), numbers(run[HASH])
+    run, run_slot, run_hash = read
     found = []
     for slot in np.unique(slots):
         low, high = np.searchsorted(run_slot, [slot, slot + 1])
