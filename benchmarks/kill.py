@@ -4,6 +4,8 @@
     make bench BENCH=kill ARGS=--quick  40 kills
     make bench BENCH=kill ARGS='--quick --protection hybrid'   with a second copy of every fragment,
                                                                and blows at both (kill_copies.py)
+    make bench BENCH=kill ARGS='--quick --checkpoint continuous'   windows of every kind, whose
+                                                                   states are in the output log
 
 The example deployment runs as real processes; entry point, replicas and client are killed with
 SIGKILL at random moments, restarted by the supervisor, while a producer goes on sending. Then
@@ -32,7 +34,9 @@ from holdfast.deployment import load_deployment
 from holdfast.runtime.networks import load_network
 from holdfast.testing.deployed import Killer, Load, expected_file, supervised, wait_for_lines
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "deployment"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+# Small bounds, so that windows are written again and again.
+KNOBS = 'extent = 60\ninterval = "5 ms"\nperiod = "20 ms"'
 
 
 def readings(first: int, count: int) -> pa.Table:
@@ -47,10 +51,11 @@ def readings(first: int, count: int) -> pa.Table:
     )
 
 
-def deployment_text(protection: str | None) -> str:
+def deployment_text(example: Path, protection: str | None) -> str:
     """The example's deployment; protected, its second copies are in a process of their own."""
     # The oracle needs every tuple.
-    text = (EXAMPLE / "deployment.toml").read_text()
+    text = (example / "deployment.toml").read_text()
+    text = text.replace('recover_within = "2 seconds"', KNOBS)
     text = text.replace("[sources.load]", "[sources.load]\nkeep = true")
     if protection is not None:
         apart = f'protection = "{protection}"\ncolocate = ["worker", "spare"]'
@@ -64,6 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=None)
     parser.add_argument("--pauses", type=int, default=None, help="SIGSTOP for a while, as well")
     parser.add_argument("--protection", choices=["active", "passive", "hybrid"], default=None)
+    parser.add_argument("--checkpoint", choices=["continuous"], default=None)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="leave the directory behind")
     parser.add_argument("--record", action="store_true", help="keep the figures in docs/results")
@@ -71,12 +77,15 @@ def main(arguments: list[str] | None = None) -> int:
     kills = options.kills or (40 if options.quick else 500)
     pauses = kills // 10 if options.pauses is None else options.pauses
     blows = 0 if options.protection is None else kills // 2
-    replica = 0 if blows else max(1, kills // 10)
+    continuous = options.checkpoint is not None
+    example = EXAMPLES / ("continuous" if continuous else "deployment")
+    output = "found" if continuous else "busy"
+    replica = 0 if blows else max(1, kills // (3 if continuous else 10))
     others = kills - blows - replica
     times = {"worker": replica, "entry-load": others // 2, "recorder": others - others // 2}
     directory = Path(tempfile.mkdtemp(prefix="holdfast-kill-"))
-    shutil.copy(EXAMPLE / "network.py", directory / "network.py")
-    (directory / "deployment.toml").write_text(deployment_text(options.protection))
+    shutil.copy(example / "network.py", directory / "network.py")
+    (directory / "deployment.toml").write_text(deployment_text(example, options.protection))
     deployment = load_deployment(directory / "deployment.toml")
     started = time.monotonic()
 
@@ -86,7 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
     with supervised(deployment, tell) as supervisor:
         load = Load(deployment, "load", readings)
         killer = Killer(supervisor, options.seed)
-        found = deployment.data / "busy.jsonl"
+        found = deployment.data / f"{output}.jsonl"
         struck: dict[str, int] = {}
         if blows:
             copies = Blows(supervisor, ("worker", "spare"), found, options.seed, tell)
@@ -102,7 +111,7 @@ def main(arguments: list[str] | None = None) -> int:
         killed_s = time.monotonic() - started
         tell(f"{sum(times.values())} kills, {sent:,} tuples sent and durable")
         network = load_network(deployment.network, "local[2]", {})
-        expected = expected_file(network, deployment, "busy")
+        expected = expected_file(network, deployment, output)
         wait_for_lines(supervisor, found, expected.count("\n"), 600.0)
         time.sleep(1.0)
     identical = found.read_text() == expected
@@ -112,8 +121,9 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         tell(f"see {directory}")
     figures = {
-        "bench": f"kill-{options.protection}" if options.protection else "kill",
+        "bench": "-".join(filter(None, ("kill", options.protection, options.checkpoint))),
         "protection": options.protection or "none",
+        "checkpoint": options.checkpoint or "whole",
         "kills": sum(times.values()),
         "killed": times,
         "pauses": 0 if blows else pauses,
