@@ -1,4 +1,4 @@
-"""One fragment with its logs, as a replica runs it, without the network around it.
+"""One fragment with its logs, as a replica runs it, without the processes around it.
 
 The paper's query: the average price of each item over a count of its sales. Tuples have 100
 bytes. The input lies in a log, as a filter in front of the aggregate would keep it; results and
@@ -7,26 +7,29 @@ window states go into the output log.
 
 from __future__ import annotations
 
+import itertools
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
 from holdfast import Network, count_window
-from holdfast.core.frame import Kind
+from holdfast.blocks import Block
+from holdfast.core.effects import RunJob
+from holdfast.core.events import JobDone, RecoveryRecord, WindowBlock
+from holdfast.core.frame import Header, Kind
 from holdfast.core.settings import Continuous
 from holdfast.frames import SEQ, TIME, Frame, boundary_frame, data_frame
 from holdfast.log import Durability, LogOptions, StreamLog
-from holdfast.runtime.continuous import ContinuousCheckpoints
+from holdfast.runtime.kept_windows import KeptWindows
 from holdfast.spark.engine import Bucket, Engine
-from holdfast.spark.eventual import load, read_extent
 from holdfast.spark.session import get_session
 from holdfast.spark.state import EMPTY, State
-from holdfast.spark.window_states import WindowBatch
 
 TUPLE_BYTES = 100
 PAD = "x" * 56
@@ -48,10 +51,14 @@ def make_engine(size: int) -> Engine:
 class Sales:
     """Buckets of sales of random items."""
 
-    def __init__(self, engine: Engine, items: int, bucket: int, seed: int = 1) -> None:
+    def __init__(
+        self, engine: Engine, items: int, bucket: int, seed: int = 1, spread: float = 0.0
+    ) -> None:
+        """Buckets have up to ``spread`` more or less than ``bucket`` sales."""
         self._schema = engine.input_schemas["sales"]
         self._items = items
         self._bucket = bucket
+        self._spread = spread
         self._random = np.random.default_rng(seed)
         self._next = 0
 
@@ -63,7 +70,8 @@ class Sales:
         return [self._make(mixed[start : start + self._bucket]) for start in starts]
 
     def next(self) -> Bucket:
-        return self._make(self._random.integers(0, self._items, self._bucket))
+        count = int(self._bucket * (1 + self._spread * self._random.uniform(-1, 1)))
+        return self._make(self._random.integers(0, self._items, count))
 
     def _make(self, items: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Bucket:
         count, first = len(items), self._next
@@ -102,23 +110,29 @@ class Pipeline:
         self.state: State = EMPTY
         self.steps = Steps()
         self._persist = persist
-        self._executor = ThreadPoolExecutor(1)
+        self._jobs = itertools.count(1)
         own = engine.advance(EMPTY, [], 0).outputs["prices"].drop_columns([SEQ.name])
         self.log = StreamLog.open(directory / "prices", own.schema, options=OPTIONS)
         given = engine.input_schemas["sales"]
         self.upstream = StreamLog.open(
             directory / "sales", given.remove(given.get_field_index(SEQ.name)), options=OPTIONS
         )
-        self.checkpoints: ContinuousCheckpoints | None = None
-        if settings is not None:
-            self.checkpoints = self._new_checkpoints(settings)
+        self.record = RecoveryRecord(0, 0, (), ())
+        self.kept = None if settings is None else self._keep_windows(settings)
 
-    def _new_checkpoints(self, settings: Continuous) -> ContinuousCheckpoints:
-        return ContinuousCheckpoints(self.engine, settings, "bench", self._executor)
+    def _keep_windows(self, settings: Continuous) -> KeptWindows:
+        return KeptWindows(self.engine, settings, "bench", self.log, "prices")
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What a recovery would cost."""
+        assert self.kept is not None
+        return self.kept.status()
 
     def close(self) -> None:
-        self.finish_round()
-        self._executor.shutdown()
+        if self.kept is not None:
+            self.kept.finish_round()
+            self.kept.close()
         self.log.close()
         self.upstream.close()
 
@@ -129,72 +143,75 @@ class Pipeline:
             batch = table.drop_columns([SEQ.name]).combine_chunks().to_batches()[0]
             self.upstream.append(data_frame(Kind.STABLE, self.upstream.next_id, batch))
         begun = time.perf_counter()
-        advance = self.engine.advance(
-            self.state, [bucket], bucket.end, windows=self.checkpoints is not None
-        )
+        start, keeps = max(0, self.state.boundary), self.kept is not None
+        advance = self.engine.advance(self.state, [bucket], bucket.end, windows=keeps)
         computed = time.perf_counter()
-        start, self.state = self.state.boundary, advance.state
+        self.state = advance.state
         results = advance.outputs["prices"]
-        before: list[WindowBatch] = []
-        after: list[WindowBatch] = []
-        if self.checkpoints is not None:
-            before = self.checkpoints.finish_round()
-            self.checkpoints.measured(replay_us=(computed - begun) * 1e6 / table.num_rows)
-            after = self.checkpoints.advanced(start, advance, table.num_rows, results.num_rows)
+        windows: tuple[WindowBlock, ...] = ()
+        if self.kept is not None:
+            job = RunJob(next(self._jobs), None, start, bucket.end, (), ())
+            done = JobDone(job.job, advance.state, bucket.end, ())
+            done = self.kept.keep(job, done, advance, table.num_rows, computed - begun)
+            windows = done.windows
+            self.record = RecoveryRecord(bucket.end, done.marker, (), (), done.extent)
         paused = time.perf_counter()
-        self._append(before)
+        self._append([each for each in windows if each.time < bucket.end])
         if results.num_rows:
             batch = results.drop_columns([SEQ.name]).combine_chunks().to_batches()[0]
             self.log.append(data_frame(Kind.STABLE, self.log.next_id, batch))
         self.log.append(boundary_frame(self.log.next_id, bucket.end))
-        self._append(after)
+        self._append([each for each in windows if each.time >= bucket.end])
         self.steps.seconds.append(time.perf_counter() - begun)
         self.steps.pauses.append(paused - computed)
         self.steps.results.append(results.num_rows)
-        self.steps.windows.append(sum(each.rows.num_rows for each in (*before, *after)))
-        self.steps.checks += sum(each.rows.num_rows for each in before)
-        if self.checkpoints is not None:
-            self.steps.extents.append(self.checkpoints.machine.extent)
+        self.steps.windows.append(sum(each.count for each in windows))
+        if self.kept is not None:
+            self.steps.extents.append(self.status["extent"])
 
     def finish_round(self) -> float:
         """Wait for the round beside the last job; how long that took, in seconds."""
         begun = time.perf_counter()
-        if self.checkpoints is not None:
-            batches = self.checkpoints.finish_round()
-            self._append(batches)
-            self.steps.checks += sum(each.rows.num_rows for each in batches)
+        if self.kept is not None:
+            self._append(self.kept.finish_round())
         return time.perf_counter() - begun
 
-    def _append(self, batches: list[WindowBatch]) -> None:
-        if not batches or not self._persist:
+    def _append(self, windows: Iterable[WindowBlock]) -> None:
+        if not self._persist:
             return
-        assert self.checkpoints is not None
-        told = self.checkpoints.told()
         at = self.log.next_id
-        self.log.append([Frame(each.header(at), each.batch(told)) for each in batches])
+        frames = []
+        for each in windows:
+            assert isinstance(each.block, Block)
+            header = Header(each.kind, at, each.count, each.time, each.time)
+            frames.append(Frame(header, each.block.batch()))
+            self.steps.checks += each.count if each.kind is Kind.WINDOW_CHECK else 0
+        if frames:
+            self.log.append(frames)
 
     def crash(self) -> Recovery:
-        """Lose everything but the logs, and recover in this warm process."""
-        assert self.checkpoints is not None
+        """Lose everything but the logs and the record, and recover in this warm process."""
+        assert self.kept is not None
         assert self.settings is not None
-        self.finish_round()
-        machine = self.checkpoints.machine
-        boundary, extent_from = self.state.boundary, machine.extent_from
-        replay_from = machine.replay_from
-        expected = machine.recovery_us / 1e6
+        expected = self.status["recovery_us"] / 1e6
+        self.kept.finish_round()  # lost
+        self.kept.close()
         self.log.close()
         self.log = StreamLog.open(self.directory / "prices", options=OPTIONS)
-        self.checkpoints = self._new_checkpoints(self.settings)
+        self.kept = self._keep_windows(self.settings)
         self.state = EMPTY
         begun = time.perf_counter()
-        extent = read_extent(self.log, boundary, extent_from)
-        recovered = load(self.engine, extent, boundary, replay_from)
+        record, self.state = self.kept.restart(self.record)
         loaded = time.perf_counter()
-        bucket = self._replayed(recovered.state.boundary, boundary)
-        self.state = self.checkpoints.recover(recovered, [bucket])
+        if record.marker < record.boundary:
+            bucket = self._replayed(record.marker, record.boundary)
+            job = RunJob(next(self._jobs), None, record.marker, record.boundary, (), ())
+            state = self.kept.rebuild(job, bucket.tables).state
+            assert isinstance(state, State)
+            self.state = state
         done = time.perf_counter()
-        tuples = bucket.tables["sales"].num_rows
-        return Recovery(extent.frames, loaded - begun, tuples, done - loaded, expected)
+        took = self.status["took"]
+        return Recovery(took["frames"], loaded - begun, took["tuples"], done - loaded, expected)
 
     def _replayed(self, start: int, stop: int) -> Bucket:
         """The input from ``start`` on, read from the log in front of the fragment."""
