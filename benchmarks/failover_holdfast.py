@@ -21,7 +21,7 @@ from holdfast.deployment import Deployment, load_deployment
 from holdfast.producer import Producer
 from holdfast.runtime.addresses import Addresses
 from holdfast.runtime.planning import plan_path
-from holdfast.runtime.supervisor import node_status
+from holdfast.runtime.status import node_status
 from holdfast.testing.deployed import supervised
 
 NETWORK = """

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.runtime.chaos import ChaosError, heal, partition
-from holdfast.runtime.supervisor import Supervisor, node_status
+from holdfast.runtime.status import node_status
+from holdfast.runtime.supervisor import Supervisor
 
 PATIENCE_SECONDS = 120.0
 KINDS = ("one", "again", "both", "awake", "still", "apart")

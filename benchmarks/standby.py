@@ -82,7 +82,7 @@ def variants(workshop: Workshop, quick: bool, tell: Tell) -> Found:
             # Passive copies change places for good, and keep their engines from then on: only
             # the first time are they deployed.
             rounds = 1 if one["protection"] == "passive" else 3 if quick else 5
-            found["recovery"][name] = median([cut_off(chain, name, 2) for _ in range(rounds)])
+            found["recovery"][name] = median([cut_off(chain, name) for _ in range(rounds)])
             tell(f"recovery {name} {json.dumps(found['recovery'][name])}")
         found["wrong"] |= chain.stop()
     return found

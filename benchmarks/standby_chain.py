@@ -38,7 +38,7 @@ from holdfast.producer import Producer
 from holdfast.runtime.addresses import Addresses
 from holdfast.runtime.networks import load_network
 from holdfast.runtime.planning import plan_of, plan_path, write_plan
-from holdfast.runtime.supervisor import node_status
+from holdfast.runtime.status import node_status
 from holdfast.testing.deployed import supervised
 
 KEYS = 20

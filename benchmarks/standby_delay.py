@@ -22,7 +22,7 @@ from benchmarks.standby_chain import Chain, now_us
 from holdfast.runtime.disturbances import Disturbance, carry_out
 from holdfast.runtime.supervisor import send_signal
 
-PERIOD_SECONDS = 5.0
+PERIOD_SECONDS = 2.5
 
 
 class Stopped(threading.Thread):

@@ -15,7 +15,7 @@ import statistics
 import time
 from collections.abc import Iterable, Sequence
 
-from benchmarks.journals import copy_state_at, recovery_parts_ms
+from benchmarks.journals import RUNNING, copy_state_at, recovery_parts_ms
 from benchmarks.standby_chain import Chain, now_us
 from benchmarks.standby_traffic import sent_by_branch
 from holdfast.runtime.supervisor import send_signal
@@ -65,15 +65,16 @@ def stand_still(
     return found
 
 
-def cut_off(chain: Chain, branch: str, copy: int) -> dict[str, float]:
-    """Cut the first copy of a branch off until the other, ``copy``, has given results."""
-    data, other = chain.deployment.data, f"{branch}-{copy}"
-    _wait_fresh(chain, other)
+def cut_off(chain: Chain, branch: str) -> dict[str, float]:
+    """Cut the primary of a branch off until the other copy has given results."""
+    data = chain.deployment.data
+    primary, other = _wait_whole(chain, branch)
+    deployed = copy_state_at(data, other, RUNNING, 0) is None
     failed = now_us()
-    with chain.cut_off(f"{branch}-{3 - copy}"):
+    with chain.cut_off(primary):
         new = chain.branches[branch].wait_made(failed, PATIENCE_SECONDS)
     healed = now_us()
-    found = {"recovery_ms": (new - failed) / 1000}
+    found = {"recovery_ms": (new - failed) / 1000, "deployed": float(deployed)}
     parts = recovery_parts_ms(data, other, failed, new)
     found |= {f"{part}_ms": value for part, value in parts.items()}
     if copy_state_at(data, other, {"primary"}, failed) is None:
@@ -83,16 +84,19 @@ def cut_off(chain: Chain, branch: str, copy: int) -> dict[str, float]:
     return found
 
 
-def _wait_fresh(chain: Chain, node: str) -> None:
-    """Until a copy sleeps and holds a checkpoint that is not old."""
+def _wait_whole(chain: Chain, branch: str) -> tuple[str, str]:
+    """The primary of a branch, and the other copy once it sleeps with a recent checkpoint."""
+    copies = (f"{branch}-1", f"{branch}-2")
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        status = chain.status_of(node)
-        behind_us = now_us() - int(status.get("boundary", 0))
-        if status.get("copy") == "suspended" and behind_us < FRESH_US:
-            return
+        status = {node: chain.status_of(node) for node in copies}
+        for primary, other in (copies, copies[::-1]):
+            fresh = now_us() - int(status[other].get("boundary", 0)) < FRESH_US
+            states = (status[primary].get("copy"), status[other].get("copy"))
+            if states == ("primary", "suspended") and fresh:
+                return primary, other
         time.sleep(0.1)
-    raise TimeoutError(f"{node} does not stand by: {status}")
+    raise TimeoutError(f"no copy of {branch} stands by: {status}")
 
 
 def _wait_suspended(chain: Chain, node: str, since: int) -> int | None:

@@ -151,7 +151,7 @@ class Client:
             raise ClientError(f"{deployment} has no stream {stream!r}; it has {known}")
         return cls(
             stream,
-            {process: found.book[process] for process in found.topology.producers[stream]},
+            found.book(*found.topology.producers[stream]),
             name=name,
             next_id=next_id,
             security=found.security,

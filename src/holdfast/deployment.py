@@ -14,6 +14,10 @@
     [servers.east]                    # another machine, where ``holdfast server`` listens
     listen = "10.0.0.2:4700"
 
+    [servers.west]
+    listen = "10.0.0.3:4700"
+    spare = "1 minute"                # takes the place of a server that is gone for so long
+
     [fragments.main]
     replicas = ["10.0.0.1", "east"]   # hosts of this machine or servers; or just a number
     protection = "active"             # none, active, passive, hybrid
@@ -171,6 +175,8 @@ class Deployment:
     # Where ``holdfast server`` listens, and what else it needs beside the network's file.
     servers: Mapping[str, Endpoint] = field(default_factory=dict)
     files: tuple[Path, ...] = ()
+    # Servers that run nothing until another is gone, and for how many microseconds.
+    spares: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def endpoints(self) -> dict[str, Endpoint]:
@@ -221,8 +227,13 @@ def load_deployment(path: str | os.PathLike[str]) -> Deployment:
     return Reader(Path(path).resolve()).deployment(read_tables(path))
 
 
+def moved_path(data: Path) -> Path:
+    """Which servers were replaced: {"east": {"was": "10.0.0.2:4700", "now": "10.0.0.3:4700"}}."""
+    return data / "moved.json"
+
+
 def read_tables(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The tables of a deployment file, not checked."""
+    """The tables of a deployment file, not checked, with the servers where they are now."""
     file = Path(path).resolve()
     try:
         text = file.read_text()
@@ -231,4 +242,10 @@ def read_tables(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise DeploymentError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise DeploymentError(f"{path}: {error}") from None
+    moved = moved_path(file.parent / str(found.get("data", "data")))
+    if moved.is_file():
+        for server, place in json.loads(moved.read_text()).items():
+            table = found.get("servers", {}).get(server, {})
+            if table.get("listen") == place["was"]:  # else the file has been changed since
+                table["listen"] = place["now"]
     return found

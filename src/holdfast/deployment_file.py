@@ -39,6 +39,7 @@ class Reader:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._servers: dict[str, Endpoint] = {}
+        self._spares: dict[str, int] = {}
         # An address of this machine, for clients that name none.
         self._own_host = LOOPBACK
 
@@ -79,6 +80,7 @@ class Reader:
             spark_config={key: str(value) for key, value in spark.get("config", {}).items()},
             servers=self._servers,
             files=tuple(self._file_beside(each) for each in found.get("files", [])),
+            spares=self._spares,
         )
         self._check_names(deployment)
         self._check_places(deployment)
@@ -255,7 +257,9 @@ class Reader:
 
     def _server(self, name: str, found: dict[str, Any]) -> Endpoint:
         where = f"servers.{name}"
-        self._table(where, found, "listen")
+        self._table(where, found, "listen", "spare")
+        if "spare" in found:
+            self._spares[name] = self._length(f"{where}.spare", found["spare"])
         endpoint = self._endpoint(f"{where}.listen", self._need(where, found, "listen"))
         if not endpoint.port:
             raise self._error(f"{where}.listen", "write it as host:port, with the server's port")
@@ -292,6 +296,13 @@ class Reader:
             servers = {deployment.endpoints[node].server for node in nodes}
             if len(servers) > 1:
                 raise self._error(process, f"{', '.join(nodes)} share a process, so one server")
+        for name in deployment.spares:
+            if deployment.hosted_by(name):
+                raise self._error(
+                    f"servers.{name}.spare",
+                    f"it runs {', '.join(deployment.hosted_by(name))}; a spare server runs nothing "
+                    f"until another is gone",
+                )
         if all(is_loopback(server.host) for server in deployment.servers.values()):
             return
         for name, endpoint in deployment.endpoints.items():

@@ -93,9 +93,10 @@ class Producer:
 
         found = reach(deployment)
         process = f"entry-{stream}"
-        if process not in found.book:
+        book = found.book()
+        if process not in book:
             raise ProducerError(f"{deployment} has no source {stream!r}")
-        return cls(stream, found.book[process], name=name, security=found.security)
+        return cls(stream, book[process], name=name, security=found.security)
 
     # -- sending ------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ def test_a_question_that_cannot_be_put_is_a_miss_at_once() -> None:
 
 def make_patient() -> FailureDetector:
     """One miss is too often; the peer has answered."""
-    detector = FailureDetector("b", interval_us=100, misses_until_down=1, owner="a")
+    detector = FailureDetector("b", interval_us=100, misses_until_down=1, owner="a", patient=True)
     detector.handle(TimePassed(), 0)
     detector.handle(Replied(), 2)
     return detector

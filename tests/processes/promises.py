@@ -32,7 +32,8 @@ from holdfast.runtime import chaos
 from holdfast.runtime.addresses import Addresses
 from holdfast.runtime.networks import load_network
 from holdfast.runtime.planning import plan_of, write_plan
-from holdfast.runtime.supervisor import Supervisor, node_status
+from holdfast.runtime.status import node_status
+from holdfast.runtime.supervisor import Supervisor
 from holdfast.testing.deployed import supervised
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
 

@@ -22,6 +22,7 @@ from holdfast.runtime.children import Children
 from holdfast.runtime.disturbances import Disturbance
 from holdfast.runtime.remote import RemoteServer, ServerError
 from holdfast.runtime.server import Server
+from holdfast.runtime.status import node_status
 from holdfast.runtime.supervisor import (
     Supervisor,
     SupervisorError,

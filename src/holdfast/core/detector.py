@@ -8,12 +8,12 @@ machine, say), it counts one miss at most for the time it was away, because it c
 whose silence that was; where one miss is too often, it counts none. A question that cannot
 even be put, because nobody listens there, is a miss at once.
 
-Where one miss is too often, the detector is *patient*: on a busy machine answers come late though
-nothing failed, and whoever takes over then makes it busier. So it watches how long answers take,
+The detectors of copies that stand by are *patient*: on a busy machine answers come late though
+nothing failed, and whoever takes over then makes it busier. So they watch how long answers take,
 as TCP does: their mean and mean deviation. A question is missed when it is unanswered after the
 mean plus four deviations, but not before one interval and not after three. Where answers come
-quickly, that is one interval. After a false alarm it waits longer, for some ten answers. A
-detector that comes late itself (its own machine is busy) first takes what may have come meanwhile.
+quickly, that is one interval. After a false alarm they wait longer, for some ten answers. One
+that comes late itself (its own machine is busy) first takes what may have come meanwhile.
 
     UNKNOWN ──replied──▶ UP ──missed──▶ SUSPECTED ──missed too often──▶ DOWN
        any state ──replied──▶ UP
@@ -117,8 +117,16 @@ class FailureDetector(Machine[PeerState, Trigger]):
 
     TABLE: ClassVar[Mapping[tuple[Enum, Enum], Enum]] = TABLE
 
-    def __init__(self, peer: str, interval_us: int, misses_until_down: int, owner: str) -> None:
+    def __init__(
+        self,
+        peer: str,
+        interval_us: int,
+        misses_until_down: int,
+        owner: str,
+        patient: bool = False,
+    ) -> None:
         super().__init__(f"{owner} detector of {peer}", PeerState.UNKNOWN)
+        self._patient = patient
         self.peer = peer
         self.next_ask_at = 0
         self._interval_us = interval_us
@@ -135,7 +143,7 @@ class FailureDetector(Machine[PeerState, Trigger]):
     @property
     def patience_us(self) -> int:
         """How long an answer may take."""
-        if self._misses_until_down > 1:
+        if not self._patient:
             return self._interval_us
         wanted = int(self._mean_us + 4 * self._deviation_us)
         return min(max(wanted, self._interval_us), LONGEST_INTERVALS * self._interval_us)
@@ -168,7 +176,7 @@ class FailureDetector(Machine[PeerState, Trigger]):
 
     def _waits(self, now: int) -> bool:
         """Whether a patient detector gives the last question more time."""
-        if self._misses_until_down > 1 or not self._unanswered or self.state is PeerState.DOWN:
+        if not self._patient or not self._unanswered or self.state is PeerState.DOWN:
             return False
         late_us = now - self.next_ask_at
         if self._asked_at + self.patience_us > now:

@@ -115,7 +115,11 @@ class ProtectedReplica:
             settings.address, pair.checkpointing, pair.checkpoint_interval_us
         )
         self.detector = FailureDetector(
-            self.partner, pair.heartbeat_interval_us, pair.misses_until_awake, settings.address
+            self.partner,
+            pair.heartbeat_interval_us,
+            pair.misses_until_awake,
+            settings.address,
+            patient=True,
         )
         self.benchmark = BenchmarkDetector(
             settings.address, LOOK_US, pair.load_threshold, pair.slowdown, settings.address

@@ -121,7 +121,7 @@ class Peers:
         self.post = post
         self.may_read = may_read
         self.on_block = on_block
-        self._book = dict(book)
+        self._book = book
         self._on_problem = on_problem
         self._peers: dict[str, _Peer] = {}
         self._closed = False
@@ -137,6 +137,12 @@ class Peers:
                 )
             self._peers[to] = _Peer(self, to, self._book[to])
         self._peers[to].send(message)
+
+    def location(self, peer: str) -> str | None:
+        """Where a peer is now, as far as is known."""
+        with contextlib.suppress(OSError, ValueError, HoldfastError):
+            return self._book.get(peer)
+        return None
 
     def problem(self, peer: str, text: str) -> None:
         """Tell whoever listens what is wrong with a peer."""
@@ -160,6 +166,7 @@ class _Peer:
         self._owner = owner
         self._name = name
         self._headers = owner.security.headers(owner.name)
+        self._location = location
         self._client = connect(location, owner.security)
         self._links = owner.links
         self._queue: queue.Queue[Message | None] = queue.Queue(_QUEUED)
@@ -278,6 +285,11 @@ class _Peer:
         if said != self._said:
             self._said = said
             self._owner.problem(self._name, said)
+        location = self._owner.location(self._name)
+        if location not in (None, self._location):
+            # It has moved to another machine. Calls under way on the old connection end there.
+            self._location, self._failures = location, 0
+            self._client = connect(location, self._owner.security)
 
     def pause_seconds(self) -> float:
         """How long to wait before trying again."""

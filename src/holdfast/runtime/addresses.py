@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,16 @@ class Addresses:
         return cls.read(deployment)
 
     @classmethod
+    def forget(cls, deployment: Deployment, processes: Collection[str]) -> None:
+        """Processes move to another machine: their ports are to be chosen anew."""
+        found = json.loads(_path(deployment).read_text())
+        for process in processes:
+            found["metrics"].pop(process, None)
+            for node in deployment.processes[process]:
+                found["nodes"].pop(node, None)
+        write_whole(_path(deployment), json.dumps(found, indent=1).encode())
+
+    @classmethod
     def read(cls, deployment: Deployment) -> Addresses:
         """What ``choose`` found."""
         path = _path(deployment)
@@ -88,6 +98,36 @@ class Addresses:
             name: security.location(endpoint.host, endpoint.port)
             for name, endpoint in self.nodes.items()
         }
+
+
+class Book(Mapping[str, str]):
+    """The Flight locations of nodes as they are now: read again when the addresses change."""
+
+    def __init__(
+        self, deployment: Deployment, security: Security, names: tuple[str, ...] | None = None
+    ) -> None:
+        """``names``: of these nodes only."""
+        self._deployment = deployment
+        self._security = security
+        self._names = names
+        self._changed_at = 0
+        self._found: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        return self._now()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now() if self._names is None else self._names)
+
+    def __len__(self) -> int:
+        return len(self._now() if self._names is None else self._names)
+
+    def _now(self) -> dict[str, str]:
+        changed_at = _path(self._deployment).stat().st_mtime_ns
+        if changed_at != self._changed_at:
+            self._found = Addresses.read(self._deployment).book(self._security)
+            self._changed_at = changed_at
+        return self._found
 
 
 def _path(deployment: Deployment) -> Path:

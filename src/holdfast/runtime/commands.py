@@ -103,7 +103,8 @@ def _table(deployment: Deployment, notes: dict[str, str] | None = None) -> Table
 
     What is too long for a row goes to ``notes``, if given.
     """
-    from holdfast.runtime.supervisor import node_status, read_state
+    from holdfast.runtime.status import node_status
+    from holdfast.runtime.supervisor import read_state
 
     state = read_state(deployment)
     nodes = node_status(deployment, list(deployment.endpoints))

@@ -261,19 +261,22 @@ class Topology:
 class Reach:
     """What somebody outside a deployment needs to talk to it."""
 
+    deployment: Deployment
     topology: Topology
-    book: Mapping[str, str]
     security: Security
+
+    def book(self, *names: str) -> Mapping[str, str]:
+        """Where nodes are; those with these names, if any is given."""
+        from holdfast.runtime.addresses import Book
+
+        return Book(self.deployment, self.security, names or None)
 
 
 def reach(path: str | os.PathLike[str]) -> Reach:
     """How to reach a deployment that was started on this machine."""
-    from holdfast.runtime.addresses import Addresses
-
     deployment = load_deployment(path)
-    security = deployment.security.read()
-    book = Addresses.read(deployment).book(security)
-    return Reach(Topology(deployment, read_plan(deployment)), book, security)
+    topology = Topology(deployment, read_plan(deployment))
+    return Reach(deployment, topology, deployment.security.read())
 
 
 def _rotated(names: tuple[str, ...], by: int) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from holdfast.core.settings import Protection, ReplicaSettings, StandbySettings, Timing
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.flight.security import Security
-from holdfast.runtime.addresses import Addresses
+from holdfast.runtime.addresses import Addresses, Book
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.metrics import serve_metrics
 from holdfast.runtime.node import Place
@@ -50,7 +50,7 @@ class ProcessHost:
         self._topology = Topology(deployment, self._plan)
         self._security: Security = deployment.security.read()
         self._addresses = Addresses.read(deployment)
-        self._book = self._addresses.book(self._security)
+        self._book = Book(deployment, self._security)
         self.stopping = threading.Event()
         self.nodes: list[Hosted] = []
         self._loading = threading.Lock()
@@ -121,7 +121,8 @@ class ProcessHost:
             if output.stream == spec.output
         )
         timing: Timing = self._topology.timing
-        producers = {name: self._book[name] for name in self._topology.producers[spec.output]}
+        names = self._topology.producers[spec.output]
+        producers = Book(self._deployment, self._security, names)
         return ClientNode(
             node,
             spec.output,

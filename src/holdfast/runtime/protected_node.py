@@ -128,7 +128,7 @@ class ProtectedNode(Node):
         arguments: dict[str, Any] = {
             "name": self.name,
             "partner": self.copy.partner,
-            "location": place.book[self.copy.partner],
+            "locate": lambda: place.book[self.copy.partner],
             "security": place.security,
             "links": self.links,
             "workshop": self.workshop,

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from holdfast.deployment import Deployment, read_tables
+from holdfast.deployment import Deployment, Endpoint, read_tables
 from holdfast.errors import HoldfastError
 from holdfast.flight.peers import call, explain
 
@@ -22,11 +22,12 @@ class ServerError(HoldfastError):
 class RemoteServer:
     """One server, as the machine that started the deployment sees it."""
 
-    def __init__(self, deployment: Deployment, name: str) -> None:
+    def __init__(self, deployment: Deployment, name: str, endpoint: Endpoint | None = None) -> None:
+        """``endpoint``: where it listens, if not where the deployment says."""
         self.name = name
         self._deployment = deployment
         self._security = deployment.security.read()
-        endpoint = deployment.servers[name]
+        endpoint = endpoint or deployment.servers[name]
         self._host = endpoint.host
         self._location = self._security.location(endpoint.host, endpoint.port)
 
@@ -36,9 +37,9 @@ class RemoteServer:
         found: dict[str, dict[str, int]] = self._call("ports", asked)
         return found
 
-    def deploy(self) -> None:
+    def deploy(self, restart: bool = True) -> None:
         """Send all it needs, and have it start its processes; those that run as they should
-        are left alone."""
+        are left alone. Without ``restart`` those that run are left alone in any case."""
         deployment = self._deployment
         files = [deployment.network, *deployment.files]
         self._call(
@@ -50,6 +51,7 @@ class RemoteServer:
                 "plan": (deployment.data / "plan.json").read_text(),
                 "addresses": (deployment.data / "addresses.json").read_text(),
                 "processes": list(deployment.hosted_by(self.name)),
+                "restart": restart,
             },
             _START_SECONDS,
         )

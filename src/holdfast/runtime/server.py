@@ -125,7 +125,7 @@ class Server:
         name = _checked_name(options)
         with self._lock:
             changed = self._write(self._data / name, options)
-            if changed and name in self._hosted:
+            if changed and options.get("restart", True) and name in self._hosted:
                 self._hosted.pop(name).stop()
             if name not in self._hosted:
                 self._start(name)

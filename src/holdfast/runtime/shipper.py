@@ -51,7 +51,7 @@ class Shipper:
         self,
         name: str,
         partner: str,
-        location: str,
+        locate: Callable[[], str],
         security: Security,
         links: Links,
         workshop: Workshop,
@@ -63,7 +63,7 @@ class Shipper:
         self._receiver_merges = receiver_merges
         self.total = Shipped()
         self._partner = partner
-        self._location = location
+        self._locate = locate
         self._security = security
         self._headers = security.headers(name)
         self._links = links
@@ -109,7 +109,7 @@ class Shipper:
         if not self._links.wait_to_reach(self._partner, 2.0):
             raise TimeoutError("the link is cut")
         if self._client is None:
-            self._client = connect(self._location, self._security)
+            self._client = connect(self._locate(), self._security)
         options = flight.FlightCallOptions(timeout=SHIP_SECONDS, headers=self._headers)
         descriptor = flight.FlightDescriptor.for_command(json.dumps({"checkpoint": True}))
         writer, _ = self._client.do_put(descriptor, SCHEMA, options)

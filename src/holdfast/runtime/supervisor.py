@@ -9,7 +9,8 @@
       processes/NODE/      the logs and states of each node
 
 Processes of other machines are those of their servers: they are asked to start them, and look
-after them themselves. One that cannot be reached is asked again and again.
+after them themselves. One that cannot be reached is asked again and again; one that is gone for
+too long is replaced by a spare, if there is one (spares.py).
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from typing import Any
 
 from holdfast.deployment import Deployment
 from holdfast.errors import HoldfastError
-from holdfast.flight.peers import call, explain
 from holdfast.runtime.addresses import Addresses
 from holdfast.runtime.children import Children, Tell
 from holdfast.runtime.planning import Topology, is_planned, read_plan
 from holdfast.runtime.remote import RemoteServer, ServerError
+from holdfast.runtime.spares import Spares
+from holdfast.runtime.status import node_status
 
 _ASK_AGAIN_SECONDS = 1.0
 
@@ -54,6 +56,7 @@ class Supervisor:
         self._asking: dict[str, threading.Thread] = {}
         self._lock_fd: int | None = None
         self._stopping = False
+        self._spares = Spares(deployment, tell, self._moved)
 
     # -- starting -----------------------------------------------------------------------
 
@@ -73,6 +76,13 @@ class Supervisor:
         self._waiting = dict.fromkeys(self._servers, 0.0)
         for name in self._servers:
             self._ask(name)
+        self._spares.start()
+
+    def _moved(self, deployment: Deployment, server: str) -> None:
+        """A spare has taken the place of a server: have it run its part."""
+        self.deployment = deployment
+        self._servers = {name: RemoteServer(deployment, name) for name in self._servers}
+        self._waiting[server] = 0.0
 
     def _ask(self, name: str) -> None:
         """Have a server run its part."""
@@ -203,6 +213,7 @@ class Supervisor:
     def stop(self) -> None:
         """Stop every process, politely at first."""
         self._stopping = True
+        self._spares.stop()
         for asking in self._asking.values():
             asking.join(5.0)
         for name, server in self._servers.items():
@@ -254,19 +265,6 @@ def supervisor_pid(deployment: Deployment) -> int | None:
     except OSError:
         text = path.read_text().strip()
         return int(text) if text else None
-
-
-def node_status(deployment: Deployment, nodes: list[str]) -> dict[str, dict[str, Any]]:
-    """What each node says of itself, or why it says nothing."""
-    security = deployment.security.read()
-    book = Addresses.read(deployment).book(security)
-    found = {}
-    for name in nodes:
-        try:
-            found[name] = call(book[name], security, "holdfast", "status", timeout_s=1.0)
-        except Exception as error:
-            found[name] = {"name": name, "error": explain(error)}
-    return found
 
 
 def send_signal(deployment: Deployment, process: str, number: signal.Signals) -> int:

@@ -29,7 +29,8 @@ from holdfast.frames import SEQ, STIME
 from holdfast.network import Network
 from holdfast.producer import Producer
 from holdfast.runtime.addresses import Addresses
-from holdfast.runtime.supervisor import Supervisor, node_status
+from holdfast.runtime.status import node_status
+from holdfast.runtime.supervisor import Supervisor
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
 
 READY_SECONDS = 120.0
