@@ -26,7 +26,6 @@ from holdfast.runtime.status import node_status
 from holdfast.runtime.supervisor import (
     Supervisor,
     SupervisorError,
-    node_status,
     read_state,
     send_signal,
 )

@@ -32,12 +32,15 @@ class Addresses:
     metrics_ports: Mapping[str, int]
 
     @classmethod
-    def choose(cls, deployment: Deployment, ask: Ask | None = None) -> Addresses:
+    def choose(
+        cls, deployment: Deployment, ask: Ask | None = None, anew: Collection[str] = ()
+    ) -> Addresses:
         """The addresses of an earlier start where they fit, else free ports; kept on disk.
 
-        ``ask`` finds ports on a server; a server whose ports are known is not asked.
+        ``ask`` finds ports on a server; a server whose ports are known is not asked. ``anew``:
+        processes that have moved to another machine.
         """
-        nodes, metrics = _known(deployment)
+        nodes, metrics = _known(deployment, anew)
         for server in (None, *deployment.servers):
             lacking = [
                 name for name, each in nodes.items() if each.server == server and not each.port
@@ -59,16 +62,6 @@ class Addresses:
         deployment.data.mkdir(parents=True, exist_ok=True)
         write_whole(_path(deployment), json.dumps(text, indent=1).encode())
         return cls.read(deployment)
-
-    @classmethod
-    def forget(cls, deployment: Deployment, processes: Collection[str]) -> None:
-        """Processes move to another machine: their ports are to be chosen anew."""
-        found = json.loads(_path(deployment).read_text())
-        for process in processes:
-            found["metrics"].pop(process, None)
-            for node in deployment.processes[process]:
-                found["nodes"].pop(node, None)
-        write_whole(_path(deployment), json.dumps(found, indent=1).encode())
 
     @classmethod
     def read(cls, deployment: Deployment) -> Addresses:
@@ -134,11 +127,17 @@ def _path(deployment: Deployment) -> Path:
     return deployment.data / "addresses.json"
 
 
-def _known(deployment: Deployment) -> tuple[dict[str, Endpoint], dict[str, int]]:
+def _known(
+    deployment: Deployment, anew: Collection[str]
+) -> tuple[dict[str, Endpoint], dict[str, int]]:
     """What is given or was chosen before, port 0 for the rest: of nodes and of metrics."""
     path = _path(deployment)
     known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     before: dict[str, Any] = known.get("nodes", {})
+    for process in anew:
+        known.get("metrics", {}).pop(process, None)
+        for node in deployment.processes[process]:
+            before.pop(node, None)
     nodes, metrics = dict(deployment.endpoints), {}
     for name, endpoint in nodes.items():
         if endpoint.port == 0 and before.get(name, [None])[0] == endpoint.host:

@@ -95,17 +95,22 @@ class Spares:
                 self._tell(f"{problem}; {spare} cannot take its place: {reason}")
             self._said[name] = reason
             return
-        old = self._deployment
-        self._retired[name] = RemoteServer(old, name)
-        place = {"was": _listens(old, name), "now": _listens(old, spare)}
-        moved = _moved(old) | {name: place}
-        write_whole(moved_path(old.data), json.dumps(moved, indent=1).encode())
-        Addresses.forget(old, old.hosted_by(name))
-        self._deployment = new = load_deployment(old.path)
-        Addresses.choose(
-            new, lambda server, nodes, processes: RemoteServer(new, server).ports(nodes, processes)
-        )
+        old, place = self._deployment, _listens(self._deployment, name)
+        moved = _moved(old)
+        _write_moved(old, moved | {name: {"was": place, "now": _listens(old, spare)}})
+        new = load_deployment(old.path)
+        try:
+            Addresses.choose(
+                new,
+                lambda server, nodes, processes: RemoteServer(new, server).ports(nodes, processes),
+                anew=new.hosted_by(name),
+            )
+        except ServerError:
+            _write_moved(old, moved)  # gone, too; look again
+            return
         self._tell(f"{problem}; {spare} takes its place")
+        self._deployment = new
+        self._retired[name] = RemoteServer(old, name)
         self._heard[name] = time.monotonic()
         self._untold = set(self._heard) - {name}
         self._on_move(new, name)
@@ -152,6 +157,10 @@ def _moved(deployment: Deployment) -> dict[str, dict[str, str]]:
     path = moved_path(deployment.data)
     found: dict[str, dict[str, str]] = json.loads(path.read_text()) if path.is_file() else {}
     return found
+
+
+def _write_moved(deployment: Deployment, moved: dict[str, dict[str, str]]) -> None:
+    write_whole(moved_path(deployment.data), json.dumps(moved, indent=1).encode())
 
 
 def _listens(deployment: Deployment, server: str) -> str:

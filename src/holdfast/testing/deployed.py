@@ -64,8 +64,9 @@ class Load:
         self, deployment: Deployment, source: str, make: MakeRows, tuples_per_second: int = 2_000
     ) -> None:
         """``make(first, count)`` gives the rows from number ``first`` on."""
-        location = Addresses.read(deployment).book(deployment.security.read())
-        self.producer = Producer(source, location[f"entry-{source}"], name="load")
+        security = deployment.security.read()
+        location = Addresses.read(deployment).book(security)[f"entry-{source}"]
+        self.producer = Producer(source, location, name="load", security=security)
         self.sent = 0
         self._make = make
         self._count = max(1, tuples_per_second // 50)

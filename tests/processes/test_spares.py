@@ -1,0 +1,143 @@
+"""A machine that never comes back: a spare server takes its place, and a new copy stands by."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from holdfast.deployment import DeploymentError, load_deployment
+from holdfast.runtime.addresses import Addresses, free_ports
+from holdfast.runtime.networks import load_network
+from holdfast.runtime.planning import plan_of, write_plan
+from holdfast.runtime.spares import why_not
+from holdfast.runtime.status import node_status
+from holdfast.testing.deployed import Load, expected_file, supervised, wait_for_lines
+from tests.processes.test_kill import EXAMPLE, readings
+
+DEPLOYMENT = """
+name = "spares"
+network = "network.py"
+[security]
+token_file = "token"
+[timing]
+delay = "3 seconds"
+[servers.east]
+listen = "127.0.0.1:{east}"
+[servers.west]
+listen = "127.0.0.2:{west}"
+spare = "2 seconds"
+[sources.load]
+keep = true
+{fragments}
+[clients.recorder]
+output = "busy"
+sink = "jsonl:busy.jsonl"
+"""
+FRAGMENT = """
+[fragments.{name}]
+protection = "{protection}"
+replicas = ["east", "127.0.0.1"]
+colocate = ["far", "near"]
+"""
+
+
+def write(directory: Path, protection: str, ports: dict[str, int]) -> Path:
+    (directory / "network.py").write_text((EXAMPLE / "network.py").read_text())
+    (directory / "token").write_text("a secret of the test\n")
+    names = ("main", "summary", "busy")
+    fragments = [FRAGMENT.format(name=name, protection=protection) for name in names]
+    path = directory / "deployment.toml"
+    path.write_text(DEPLOYMENT.format(fragments="".join(fragments), **ports))
+    return path
+
+
+def wait(until: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < deadline, f"waited for: {what}"
+        time.sleep(0.1)
+
+
+@contextmanager
+def serving(directory: Path, name: str, listen: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "holdfast.cli", "server", "--listen", listen]
+    command += ["--data", str(directory / name), "--token-file", str(directory / "token")]
+    said = directory / f"{name}.txt"
+    with said.open("wb") as file:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+    try:
+        wait(lambda: "listening" in said.read_text(), f"server {name}")
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(30.0)
+        finally:
+            process.kill()
+
+
+@pytest.mark.timeout(300)
+def test_a_spare_takes_the_place_of_a_machine_that_is_gone(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    hosts = {"east": "127.0.0.1", "west": "127.0.0.2"}
+    ports = free_ports(hosts, [])["nodes"]
+    path = write(tmp_path, "hybrid", ports)
+    deployment = load_deployment(path)
+    network = load_network(deployment.network, "local[2]", {})
+    write_plan(deployment, plan_of(network))
+    found, said = tmp_path / "busy.jsonl", list[str]()
+    copies = ["main-1", "summary-1", "busy-1"]
+    with ExitStack() as running:
+        servers = {
+            name: running.enter_context(serving(tmp_path, name, f"{host}:{ports[name]}"))
+            for name, host in hosts.items()
+        }
+        supervisor = running.enter_context(supervised(deployment, said.append))
+        load = Load(deployment, "load", readings, 500)
+        wait_for_lines(supervisor, found, 4, 90.0)
+        servers["east"].kill()
+
+        def stand_by() -> bool:
+            status = node_status(load_deployment(path), copies).values()
+            return all(
+                each.get("copy") == "suspended" and each["boundary"] / 1e6 > time.time() - 3.0
+                for each in status
+            )
+
+        wait(lambda: any("west takes its place" in each for each in said), "the spare")
+        wait(stand_by, "new copies that hold recent checkpoints", 120.0)
+        assert Addresses.read(deployment).of("main-1").host == "127.0.0.2"
+        # They are good for something: those that took over are lost, too.
+        lines = found.read_bytes().count(b"\n")
+        assert supervisor.kill("near")
+        wait_for_lines(supervisor, found, lines + 8, 60.0)
+        # The old machine comes back, and is told to stop what it ran.
+        running.enter_context(serving(tmp_path, "east", f"{hosts['east']}:{ports['east']}"))
+        hosted = tmp_path / "east" / "spares" / "hosted.json"
+        assert hosted.exists()
+        wait(lambda: not hosted.exists(), "the old machine to stop")
+        load.stop()
+        expected = expected_file(network, deployment, "busy")
+        wait_for_lines(supervisor, found, expected.count("\n"), 90.0)
+        time.sleep(0.5)
+    assert found.read_text() == expected
+
+
+def test_what_cannot_begin_anew_is_not_moved(tmp_path: Path) -> None:
+    path = write(tmp_path, "active", {"east": 4701, "west": 4702})
+    assert why_not(load_deployment(path), "east") == "main-1 has on its disk what nobody else has"
+
+
+def test_a_spare_runs_nothing_else(tmp_path: Path) -> None:
+    path = write(tmp_path, "hybrid", {"east": 4701, "west": 4702})
+    path.write_text(path.read_text().replace('"east", "127.0.0.1"', '"east", "west"'))
+    with pytest.raises(DeploymentError, match=r"servers\.west\.spare: it runs near"):
+        load_deployment(path)
