@@ -71,16 +71,12 @@ def modes(workshop: Workshop, quick: bool, tell: Tell) -> Found:
 
 
 def variants(workshop: Workshop, quick: bool, tell: Tell) -> Found:
-    """Fig. 7, 8, 11 and the ways to take checkpoints."""
-    found: Found = {"about": {}, "traffic": {}, "recovery": {}, "wrong": {}}
+    """Fig. 7, 8: recovery by the intervals of heartbeats and checkpoints."""
+    found: Found = {"about": {}, "recovery": {}, "wrong": {}}
     for plan, about in plans.variants(quick):
         chain = _start(workshop.deployment(plan), 1_000, tell)
         found["about"] |= about
-        found["traffic"] |= measure(chain, 5.0 if quick else 20.0)
-        tell(f"traffic {json.dumps(found['traffic'])}")
         for name, one in about.items():
-            if not {"heartbeat", "checkpoint_interval"} & set(one):
-                continue  # of these only what they send is wanted
             # Passive copies change places for good, and keep their engines from then on: only
             # the first time are they deployed.
             rounds = 1 if one["protection"] == "passive" else 3 if quick else 5
@@ -91,14 +87,15 @@ def variants(workshop: Workshop, quick: bool, tell: Tell) -> Found:
 
 
 def detectors(workshop: Workshop, quick: bool, tell: Tell) -> Found:
-    """Fig. 12, 13: who notices that a machine is overloaded."""
-    chain = _start(workshop.deployment(standby_detectors.plan()), 1_000, tell)
+    """Fig. 11, 12, 13: what checkpoints send, and who notices that a machine is overloaded."""
+    chain = _start(workshop.deployment(plans.detectors(quick)), 1_000, tell)
+    found: Found = {"traffic": measure(chain, 5.0 if quick else 20.0), "levels": {}}
+    tell(f"traffic {json.dumps(found['traffic'])}")
     Level = standby_detectors.Level
     levels = [Level(1, 0.6), Level(16, 1.0)]
     if not quick:
         levels = [Level(1, share) for share in (0.6, 0.7, 0.8, 0.9, 0.95)]
         levels += [Level(burners, 1.0) for burners in (4, 16)]
-    found: Found = {"levels": {}}
     for level in levels:
         found["levels"] |= standby_detectors.measure(chain, level, 8 if quick else 60)
         tell(f"detectors {json.dumps(found['levels'][level.name])}")
@@ -159,7 +156,7 @@ def _plans(experiments: Sequence[str], quick: bool) -> Iterator[Plan]:
     if "variants" in experiments:
         yield from (plan for plan, _ in plans.variants(quick))
     if "detectors" in experiments:
-        yield standby_detectors.plan()
+        yield plans.detectors(quick)
 
 
 def _told(found: Found) -> Found:

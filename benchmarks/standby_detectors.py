@@ -12,9 +12,8 @@ import os
 from dataclasses import dataclass
 
 from benchmarks.journals import entries
-from benchmarks.standby_chain import Chain, Plan, now_us
+from benchmarks.standby_chain import Chain, now_us
 from benchmarks.standby_load import Spikes, bind, judge
-from benchmarks.standby_plans import WITH_SECOND, standby
 
 DETECTORS = ("heartbeat", "benchmark")
 SPIKE_SECONDS = 0.6
@@ -32,15 +31,6 @@ class Level:
     @property
     def name(self) -> str:
         return f"{self.burners} x {self.share:.0%}"
-
-
-def plan() -> Plan:
-    """Missed heartbeats never wake the copy that the standard set is to wake."""
-    fragments = {
-        "heartbeat": standby("hybrid", heartbeat="110 ms"),
-        "benchmark": standby("hybrid", heartbeat="110 ms", detector="benchmark", misses="1000000"),
-    }
-    return Plan(dict.fromkeys(DETECTORS, 2), fragments | WITH_SECOND)
 
 
 def measure(chain: Chain, level: Level, spikes: int) -> dict[str, dict[str, object]]:

@@ -173,36 +173,6 @@ def _variants(told: Found) -> Iterator[str]:
     yield "and processing again 240 ms against 104 ms; the checkpoint interval changes little. Here"
     yield "resend has a bucket in it, 600 ms, and the job of the last fragment. \\*: this passive"
     yield "copy had run before, and had its engine still."
-    yield ""
-    yield "## Operators in a fragment (Fig. 11)"
-    yield ""
-    yield "Half of the operators have state."
-    yield ""
-    yield from _table(
-        ["operators", "checkpoint tuples/s"],
-        [[str(count), f"{sent:,.0f}"] for count, sent in operators(variants).items()],
-    )
-    yield ""
-    yield "Paper: grows about linearly."
-    yield ""
-    yield "## Ways to take checkpoints"
-    yield ""
-    yield from _table(
-        ["", "tuples/s", "bytes/s", "ms for each"],
-        [
-            [
-                name,
-                f"{one['checkpoint_tuples_s']:,.0f}",
-                f"{one['checkpoint_bytes_s']:,.0f}",
-                f"{one['checkpoint_ms']:,.1f}",
-            ]
-            for name, one in checkpointings(variants).items()
-        ],
-    )
-    yield ""
-    yield "Paper: sweeping is 4 times faster and sends a tenth of the others. There a checkpoint"
-    yield "has the input queues, too, unless it is sweeping. Here none has them, and in all three"
-    yield "only what changed since the last one travels."
 
 
 def _parts(one: Found) -> str:
@@ -236,7 +206,41 @@ def _shared(modes: Found) -> Iterator[str]:
     yield "Paper: less than 25 % more up to 20 % of the time, about 80 % more at 30 %."
 
 
+def _checkpoints(traffic: Found) -> Iterator[str]:
+    yield "## Operators in a fragment (Fig. 11)"
+    yield ""
+    yield "Half of the operators have state."
+    yield ""
+    yield from _table(
+        ["operators", "checkpoint tuples/s"],
+        [[str(count), f"{sent:,.0f}"] for count, sent in operators(traffic).items()],
+    )
+    yield ""
+    yield "Paper: grows about linearly."
+    yield ""
+    yield "## Ways to take checkpoints"
+    yield ""
+    yield from _table(
+        ["", "tuples/s", "bytes/s", "ms for each"],
+        [
+            [
+                name,
+                f"{one['checkpoint_tuples_s']:,.0f}",
+                f"{one['checkpoint_bytes_s']:,.0f}",
+                f"{one['checkpoint_ms']:,.1f}",
+            ]
+            for name, one in checkpointings(traffic).items()
+        ],
+    )
+    yield ""
+    yield "Paper: sweeping is 4 times faster and sends a tenth of the others. There a checkpoint"
+    yield "has the input queues, too, unless it is sweeping. Here none has them, and in all three"
+    yield "only what changed since the last one travels."
+
+
 def _detectors(told: Found) -> Iterator[str]:
+    yield from _checkpoints(told["detectors"]["traffic"])
+    yield ""
     yield "## Detection and false alarms (Fig. 12, 13)"
     yield ""
     yield "Load on the one core of a machine, made by so many programs that count, each for a share"

@@ -8,7 +8,7 @@ About = dict[str, dict[str, str]]
 
 MODES = ("none", "passive", "active", "hybrid")
 # A copy is never replaced for good: every failure here passes.
-MOST_BRANCHES = 9
+MOST_BRANCHES = 6
 PLACES = ("first", "second")
 PROMOTE_AFTER = "60 seconds"
 # Where the second machine never fails, it can run what goes before the last fragment.
@@ -45,36 +45,30 @@ def modes() -> Plan:
 
 
 def variants(quick: bool) -> list[tuple[Plan, About]]:
-    """Hybrid and passive with other intervals, checkpointings and numbers of operators.
+    """Hybrid and passive with other intervals.
 
     As many in one deployment as two cores can run; none of its machines has to stand still, so two
     of them do.
     """
     heartbeats = (100, 500) if quick else (100, 200, 300, 400, 500)
     checkpoints = (900,) if quick else (100, 300, 700, 900)
-    operators: dict[str, int] = {}
     fragments: dict[str, str] = {}
     about: About = {}
 
-    def add(name: str, protection: str, count: int = 2, **knobs: str) -> None:
-        operators[name] = count
+    def add(name: str, protection: str, **knobs: str) -> None:
         fragments[name] = standby(protection, PLACES, **knobs)
-        about[name] = {"protection": protection, "operators": str(count), **knobs}
+        about[name] = {"protection": protection, **knobs}
 
     for protection in ("passive", "hybrid"):
         for each in heartbeats:
             add(f"{protection}-heartbeat-{each}", protection, heartbeat=f"{each} ms")
         for each in checkpoints:
             add(f"{protection}-checkpoint-{each}", protection, checkpoint_interval=f"{each} ms")
-    for checkpointing in ("individual", "synchronous"):
-        add(checkpointing, "hybrid", checkpoint=checkpointing)
-    for count in (6,) if quick else (4, 6, 8):
-        add(f"operators-{count}", "hybrid", count)
     names = list(about)
     return [
         (
             Plan(
-                {name: operators[name] for name in some},
+                dict.fromkeys(some, 2),
                 {name: fragments[name] for name in some} | WITH_SECOND,
                 bucket_ms=600,
             ),
@@ -82,6 +76,24 @@ def variants(quick: bool) -> list[tuple[Plan, About]]:
         )
         for some in (names[at : at + MOST_BRANCHES] for at in range(0, len(names), MOST_BRANCHES))
     ]
+
+
+def detectors(quick: bool) -> Plan:
+    """Two ways to notice a failure; two more to take checkpoints; more operators.
+
+    Missed heartbeats never wake the copy that the standard set is to wake.
+    """
+    fragments = {
+        "heartbeat": standby("hybrid", heartbeat="110 ms"),
+        "benchmark": standby("hybrid", heartbeat="110 ms", detector="benchmark", misses="1000000"),
+        "individual": standby("hybrid", checkpoint="individual"),
+        "synchronous": standby("hybrid", checkpoint="synchronous"),
+    }
+    branches = dict.fromkeys(fragments, 2)
+    for count in (6,) if quick else (4, 6, 8):
+        fragments[f"operators-{count}"] = standby("hybrid")
+        branches[f"operators-{count}"] = count
+    return Plan(branches, fragments | WITH_SECOND)
 
 
 def dedicated() -> Plan:

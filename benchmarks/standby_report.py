@@ -63,8 +63,9 @@ def draw(figure: Figure, told: Found) -> None:
     if "variants" in told:
         _recovery(axes[3], told["variants"], "heartbeat", "Fig. 7: heartbeat interval, ms")
         _recovery(axes[4], told["variants"], "checkpoint_interval", "Fig. 8: checkpoints, ms")
-        _operators(axes[6], told["variants"])
-        _checkpointings(axes[7], told["variants"])
+    if "detectors" in told:
+        _operators(axes[6], told["detectors"]["traffic"])
+        _checkpointings(axes[7], told["detectors"]["traffic"])
 
 
 def _delay(axes: Axes, delay: Found) -> None:
@@ -117,8 +118,6 @@ def by_knob(variants: Found, knob: str) -> dict[int, dict[str, str]]:
     base = {"heartbeat": 100, "checkpoint_interval": 500}
     found: dict[int, dict[str, str]] = {}
     for branch, about in variants["about"].items():
-        if about["operators"] != "2" or "checkpoint" in about:
-            continue
         knobs = {key: int(about[key].split()[0]) for key in base if key in about}
         full = base | knobs
         if all(full[key] == value for key, value in base.items() if key != knob):
@@ -139,31 +138,29 @@ def _switching(axes: Axes, switching: Found) -> None:
     axes.legend(fontsize=7)
 
 
-def _operators(axes: Axes, variants: Found) -> None:
-    points = operators(variants)
+def _operators(axes: Axes, traffic: Found) -> None:
+    points = operators(traffic)
     axes.plot(list(points), list(points.values()), "o-", color=COLOURS["hybrid"])
     axes.set(title="Fig. 11: operators", xlabel="operators", ylabel="checkpoint tuples/s")
     axes.set_ylim(bottom=0)
 
 
-def operators(variants: Found) -> dict[int, float]:
+def operators(traffic: Found) -> dict[int, float]:
     """Operators in the fragment -> what its checkpoints send in a second."""
-    found = {
-        int(about["operators"]): variants["traffic"][branch]["checkpoint_tuples_s"]
-        for branch, about in variants["about"].items()
-        if branch.startswith("operators-") or branch == "hybrid-heartbeat-100"
-    }
+    found = {2: float(traffic["heartbeat"]["checkpoint_tuples_s"])}
+    for branch, one in traffic.items():
+        if branch.startswith("operators-"):
+            found[int(branch.removeprefix("operators-"))] = one["checkpoint_tuples_s"]
     return dict(sorted(found.items()))
 
 
-def checkpointings(variants: Found) -> dict[str, Found]:
+def checkpointings(traffic: Found) -> dict[str, Found]:
     """How checkpoints are taken -> what they send and take."""
-    names = {"sweeping": "hybrid-heartbeat-100", "individual": "individual"}
-    names["synchronous"] = "synchronous"
-    return {name: variants["traffic"][branch] for name, branch in names.items()}
+    names = {"sweeping": "heartbeat", "individual": "individual", "synchronous": "synchronous"}
+    return {name: traffic[branch] for name, branch in names.items()}
 
 
-def _checkpointings(axes: Axes, variants: Found) -> None:
-    found = checkpointings(variants)
+def _checkpointings(axes: Axes, traffic: Found) -> None:
+    found = checkpointings(traffic)
     axes.bar(list(found), [one["checkpoint_tuples_s"] for one in found.values()])
     axes.set(title="checkpoints", ylabel="tuples/s")

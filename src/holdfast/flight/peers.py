@@ -47,7 +47,8 @@ _QUEUED = 1_000
 _PIECE_BYTES = 4 << 20
 _CHANNEL = [
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # How long a connection may take to be made; a busy machine takes its time.
+    ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
