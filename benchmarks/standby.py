@@ -79,7 +79,7 @@ def variants(workshop: Workshop, quick: bool, tell: Tell) -> Found:
         for name, one in about.items():
             # Passive copies change places for good, and keep their engines from then on: only
             # the first time are they deployed.
-            rounds = 1 if one["protection"] == "passive" else 3 if quick else 5
+            rounds = 1 if one["protection"] == "passive" else 2 if quick else 5
             found["recovery"][name] = median([cut_off(chain, name) for _ in range(rounds)])
             tell(f"recovery {name} {json.dumps(found['recovery'][name])}")
         found["wrong"] |= chain.stop()
@@ -89,15 +89,15 @@ def variants(workshop: Workshop, quick: bool, tell: Tell) -> Found:
 def detectors(workshop: Workshop, quick: bool, tell: Tell) -> Found:
     """Fig. 11, 12, 13: what checkpoints send, and who notices that a machine is overloaded."""
     chain = _start(workshop.deployment(plans.detectors(quick)), 1_000, tell)
-    found: Found = {"traffic": measure(chain, 5.0 if quick else 20.0), "levels": {}}
+    found: Found = {"traffic": measure(chain, 4.0 if quick else 20.0), "levels": {}}
     tell(f"traffic {json.dumps(found['traffic'])}")
     Level = standby_detectors.Level
-    levels = [Level(1, 0.6), Level(16, 1.0)]
+    levels = [Level(1, 0.6), Level(4, 1.0)]
     if not quick:
         levels = [Level(1, share) for share in (0.6, 0.7, 0.8, 0.9, 0.95)]
         levels += [Level(burners, 1.0) for burners in (4, 16)]
     for level in levels:
-        found["levels"] |= standby_detectors.measure(chain, level, 8 if quick else 60)
+        found["levels"] |= standby_detectors.measure(chain, level, 6 if quick else 60)
         tell(f"detectors {json.dumps(found['levels'][level.name])}")
     found["wrong"] = chain.stop()
     return found

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 from benchmarks.journals import entries
 from benchmarks.standby_chain import Chain, now_us
-from benchmarks.standby_load import Spikes, bind, judge
+from benchmarks.standby_load import Spikes, bind, judge, make_nice
 
 DETECTORS = ("heartbeat", "benchmark")
-SPIKE_SECONDS = 0.6
+NICENESS = 10
+SPIKE_SECONDS = 1.0
 # Long enough for the copy that woke to go back to sleep.
-PAUSE_SECONDS = 1.2
+PAUSE_SECONDS = 1.5
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,10 @@ class Level:
 def measure(chain: Chain, level: Level, spikes: int) -> dict[str, dict[str, object]]:
     """Level -> detector -> what it noticed."""
     pids = {name: chain.supervisor.pid(name) for name in chain.deployment.processes}
-    bind([pid for name, pid in pids.items() if pid and name == "first"], {0})
+    first = pids["first"]
+    assert first is not None
+    bind([first], {0})
+    make_nice(first, NICENESS)
     bind([pid for name, pid in pids.items() if pid and name != "first"], {1})
     bind([os.getpid()], {1})
     try:

@@ -1,8 +1,9 @@
 """CPU load on one core: a machine that is too busy for what else runs on it (Fig. 12, 13).
 
 Each machine of this experiment is one core. The process under test is bound to it, with burners
-beside it: processes that do nothing but count, for a share of the time. ``load`` is what they
-take; everything else runs on the other cores and does not notice.
+beside it: processes that do nothing but count, for a share of the time. They go before it: it is
+*nice*, because Linux gives a process that wakes up the CPU soon, however many others of its rank
+count. Everything else runs on the other cores and does not notice.
 """
 
 from __future__ import annotations
@@ -39,6 +40,14 @@ def bind(pids: Iterable[int], cores: set[int]) -> None:
             for thread in process.threads():
                 with contextlib.suppress(ProcessLookupError):
                     os.sched_setaffinity(thread.id, cores)
+
+
+def make_nice(pid: int, niceness: int) -> None:
+    """Let others go before a process and everything below it."""
+    for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+        for thread in process.threads():
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, thread.id, niceness)
 
 
 class Spikes:

@@ -258,8 +258,8 @@ def _detectors(told: Found) -> Iterator[str]:
         rows.append([level, cells[0], paper[0], cells[1], paper[1]])
     yield from _table(["load", "heartbeat", "paper", "benchmarking", "paper"], rows)
     yield ""
-    yield "Linux gives a process that wakes up the CPU soon, however many others count: heartbeats"
-    yield "are answered here under loads that made the paper's machines miss them."
+    yield "The programs that count have a higher rank (the machine under test is nice): otherwise"
+    yield "Linux gives a process that wakes up the CPU soon, however many others count."
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> Iterator[str]:

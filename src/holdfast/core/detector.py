@@ -12,8 +12,9 @@ The detectors of copies that stand by are *patient*: on a busy machine answers c
 nothing failed, and whoever takes over then makes it busier. So they watch how long answers take,
 as TCP does: their mean and mean deviation. A question is missed when it is unanswered after the
 mean plus four deviations, but not before one interval and not after three. Where answers come
-quickly, that is one interval. After a false alarm they wait longer, for some ten answers. One
-that comes late itself (its own machine is busy) first takes what may have come meanwhile.
+quickly, that is one interval. After a false alarm they wait longer, for some ten answers; an
+outage, silence beyond three intervals, says nothing of how long answers take. One that comes late
+itself (its own machine is busy) first takes what may have come meanwhile.
 
     UNKNOWN ──replied──▶ UP ──missed──▶ SUSPECTED ──missed too often──▶ DOWN
        any state ──replied──▶ UP
@@ -201,9 +202,10 @@ class FailureDetector(Machine[PeerState, Trigger]):
         return [] if was_reachable else [PeerBack(self.peer)]
 
     def _learn(self, took_us: int) -> None:
-        """How long an answer took; an outage is no measure of it and counts as the longest."""
-        took = min(took_us, LONGEST_INTERVALS * self._interval_us)
-        off = took - self._mean_us
+        """How long an answer took; an outage is no measure of it."""
+        if took_us > LONGEST_INTERVALS * self._interval_us:
+            return
+        off = took_us - self._mean_us
         self._mean_us += off / 8
         self._deviation_us += (abs(off) - self._deviation_us) / 4
 
