@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.deployment import load_deployment
-from holdfast.runtime.supervisor import node_status
+from holdfast.runtime.status import node_status
 from holdfast.testing.deployed import Load, supervised
 
 ITEMS = 100_000

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from holdfast.deployment import load_deployment
 from holdfast.runtime.networks import load_network
-from holdfast.runtime.supervisor import Supervisor, node_status
+from holdfast.runtime.status import node_status
+from holdfast.runtime.supervisor import Supervisor
 from holdfast.testing.deployed import Killer, Load, expected_file, supervised, wait_for_lines
 from holdfast.testing.undisturbed import logged_tuples
 
