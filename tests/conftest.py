@@ -1,8 +1,8 @@
 """One SparkSession for all tests of a process, tests that start first, and tests that run alone.
 
-Tests run in two processes. Those of real processes compare what happens with a bound on time, so
-while one of them runs, the other process waits: they take a lock for themselves that all other
-tests share.
+Tests run in two processes. Those that are marked `alone` compare what happens with a bound on time,
+so while one of them runs, the other process waits: they take a lock for themselves that all other
+tests share. A file that is marked shares what it starts, and runs alone as a whole.
 """
 
 from __future__ import annotations
@@ -31,20 +31,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @contextmanager
 def _machine(factory: pytest.TempPathFactory, how: int) -> Iterator[None]:
     """Hold the lock; the parent of the temporary directories is common to all processes."""
-    with (factory.getbasetemp().parent / "machine.lock").open("w") as file:
-        fcntl.flock(file, how)
+    parent = factory.getbasetemp().parent
+    with (parent / "machine.lock").open("w") as lock:
+        # Whoever waits holds up those that come later, or the others would share it for ever.
+        with (parent / "machine.turn").open("w") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            fcntl.flock(lock, how)
         yield
 
 
 def _is_alone(node: pytest.Module) -> bool:
-    return node.path.parent.name == "processes"
+    return any(mark.name == "alone" for mark in node.own_markers)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _module_alone(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Tests of processes share what they start: their whole file runs alone."""
     if not _is_alone(request.node):
         yield
         return
