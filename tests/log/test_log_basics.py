@@ -196,8 +196,8 @@ def test_a_reader_opens_while_the_writer_appends(tmp_path: Path) -> None:
 
         appended = 0
 
-        def read(self, fd: int, size: int, offset: int) -> pa.Buffer:
-            found = super().read(fd, size, offset)
+        def read_into(self, fd: int, buffer: pa.Buffer, offset: int) -> int:
+            found = super().read_into(fd, buffer, offset)
             if self.appended < 12:
                 self.appended += 2
                 log.append([stable(self.appended)])

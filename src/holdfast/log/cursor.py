@@ -6,10 +6,12 @@ pieces in memory, and never holds the writer up.
 
 Every block is checked against its CRC each time it is read, wherever it comes from.
 
-A reader that is behind has the next pieces read by a thread that all cursors share, while it checks
-and hands on the one before. Neither reading nor the CRC holds the interpreter's lock, so the two
-run on two cores. Pieces end at entries of the segment's index, so that the one after next can be
-read before the next one is looked at. At the live end the cursor reads what there is itself.
+A reader that is behind has the next pieces read by a thread, while it checks and hands on the one
+before. Neither reading nor the CRC holds the interpreter's lock, so the two run on two cores. The
+thread is a new one each time, because the system starts a thread on a core that is idle, but wakes
+one where it slept, which may be the reader's own. Pieces end at entries of the segment's index, so
+that the one after next can be read before the next one is looked at. At the live end, and shortly
+before it, the cursor reads what there is itself.
 """
 
 from __future__ import annotations
@@ -30,8 +32,6 @@ from holdfast.log.store import Place, Store
 CHUNK_BYTES = 1 << 20
 AHEAD_BYTES = 4 << 20
 _AHEAD_PIECES = 2
-
-_reading_ahead = ThreadPoolExecutor(1, thread_name_prefix="holdfast-log-ahead")
 
 
 class _Piece(NamedTuple):
@@ -55,6 +55,7 @@ class Cursor:
         self._offset_lsn = 0
         self._fd = -1
         self._ahead: deque[_Piece] = deque()
+        self._reading: ThreadPoolExecutor | None = None
 
     def next_blocks(self, stop_lsn: int) -> list[Block]:
         """The next few blocks below ``stop_lsn``, which must be published; empty at the end.
@@ -85,13 +86,19 @@ class Cursor:
             lsn, offset = self._ahead[-1].next_lsn, self._ahead[-1].stop
         else:
             lsn, offset = self._offset_lsn, self._offset
+        if self._reading is None and segment.end - offset < 2 * AHEAD_BYTES:
+            return
         while len(self._ahead) < _AHEAD_PIECES:
             end = segment.stretch(offset, AHEAD_BYTES, stop_lsn)
             if end is None:
                 return
             place = Place(segment, lsn, offset)
-            size = end[1] - offset
-            reading = _reading_ahead.submit(_read, self._store, segment, self._fd, size, offset)
+            # Made here, where it is freed: memory that comes back to the thread it was taken from
+            # is used again at once, and need not be asked from the system anew.
+            buffer = pa.allocate_buffer(end[1] - offset)
+            if self._reading is None:
+                self._reading = ThreadPoolExecutor(1, thread_name_prefix="holdfast-log-ahead")
+            reading = self._reading.submit(_fill, self._store, segment, self._fd, buffer, offset)
             lsn, offset = end
             self._ahead.append(_Piece(place, lsn, offset, reading))
 
@@ -104,13 +111,13 @@ class Cursor:
         try:
             blocks = _whole(piece.place, piece.buffer.result())
         except DamagedLog:
-            self._drop_ahead()
             return None
         self._offset, self._offset_lsn = piece.stop, piece.next_lsn
         return self._wanted(blocks)
 
     def _read(self, stop: int, stop_lsn: int) -> list[Block]:
         assert self._segment is not None
+        self._end_ahead()
         size = min(self._read_bytes, stop - self._offset)
         buffer = _read(self._store, self._segment, self._fd, size, self._offset)
         blocks, needed, problem = split(buffer, self._offset, self._offset_lsn, stop_lsn)
@@ -129,14 +136,15 @@ class Cursor:
         self.lsn = max(self.lsn, self._offset_lsn)
         return wanted
 
-    def _drop_ahead(self) -> None:
-        for piece in self._ahead:
-            if not piece.buffer.cancel():
-                piece.buffer.exception()  # its file must stay open until it is done
+    def _end_ahead(self) -> None:
+        """No piece is on its way any more; their file may be closed."""
         self._ahead.clear()
+        if self._reading is not None:
+            self._reading.shutdown(cancel_futures=True)
+            self._reading = None
 
     def close(self) -> None:
-        self._drop_ahead()
+        self._end_ahead()
         if self._fd >= 0:
             self._store.files.close(self._fd)
         self._fd, self._segment = -1, None
@@ -186,7 +194,11 @@ def _open(store: Store, segment: Segment) -> int:
 
 
 def _read(store: Store, segment: Segment, fd: int, size: int, offset: int) -> pa.Buffer:
+    return _fill(store, segment, fd, pa.allocate_buffer(size), offset)
+
+
+def _fill(store: Store, segment: Segment, fd: int, buffer: pa.Buffer, offset: int) -> pa.Buffer:
     try:
-        return store.files.read(fd, size, offset)
+        return buffer.slice(0, store.files.read_into(fd, buffer, offset))
     except OSError as error:
         raise DamagedLog(segment.path, offset, f"the file cannot be read ({error})") from error

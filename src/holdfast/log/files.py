@@ -45,13 +45,19 @@ class Files:
         point into it.
         """
         buffer = pa.allocate_buffer(size)
+        got = self.read_into(fd, buffer, offset)
+        return buffer if got == size else buffer.slice(0, got)
+
+    def read_into(self, fd: int, buffer: pa.Buffer, offset: int) -> int:
+        """Fills ``buffer`` from ``offset``; how many bytes, fewer only where the file ends."""
+        size = len(buffer)
         got = os.preadv(fd, [buffer], offset)
         while 0 < got < size:
             more = os.preadv(fd, [memoryview(buffer)[got:]], offset + got)
             if more == 0:
                 break
             got += more
-        return buffer if got == size else buffer.slice(0, got)
+        return got
 
     def write(self, fd: int, parts: Sequence[Part], offset: int) -> None:
         """Writes all parts one after the other, or raises OSError with some of them written."""
