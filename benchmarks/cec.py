@@ -70,10 +70,10 @@ FULL = Form(
     deployed_s=30.0,
 )
 QUICK = Form(
-    blocks=4,
+    blocks=5,
     block=4,
     buckets=16,
-    factors={2: 16, 4: 50, 8: 70},
+    factors={2: 16, 4: 50, 8: 40},
     replays=(125_000, 500_000),
     periods_ms=(25, 100, 250),
     restarts=4,

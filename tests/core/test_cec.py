@@ -30,6 +30,7 @@ class Fragment:
     rng: random.Random
     closing: float = 0.3
     frame_us: int = 1
+    step_us: int = 200_000
     time: int = 0
     now: int = 0
     frames: int = 0
@@ -45,7 +46,7 @@ class Fragment:
 
     def advance(self, inputs: int, opened: int) -> None:
         self.time += 100
-        self.now += 200_000
+        self.now += self.step_us
         gone = [each for each in self.windows if self.rng.random() < self.closing]
         for window in gone:
             del self.windows[window]
@@ -131,6 +132,18 @@ def steady(chosen: Continuous, frame_us: int = 1, rounds: int = 60) -> Fragment:
 def test_a_bound_on_the_extent_holds_at_every_step() -> None:
     fragment = Fragment(Continuous(extent=1_000), random.Random(1), closing=0.15)
     for _ in range(100):
+        fragment.advance(1_000, 50)
+        assert fragment.machine.extent <= 1_000
+    assert fragment.machine.checked > 0
+
+
+def test_a_bound_holds_where_rounds_are_left_out_now_and_then() -> None:
+    """A step a little shorter than the period: after some steps no round is due."""
+    knobs = Continuous(extent=1_000, interval_us=25_000, period_us=100_000)
+    rng = random.Random(1)
+    fragment = Fragment(knobs, rng, closing=0.15)
+    for _ in range(300):
+        fragment.step_us = rng.choice([95_000, 110_000, 130_000])
         fragment.advance(1_000, 50)
         assert fragment.machine.extent <= 1_000
     assert fragment.machine.checked > 0

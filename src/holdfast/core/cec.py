@@ -375,7 +375,8 @@ class Checkpointer(Machine[CecState, Trigger]):
         """Whether a target would be exceeded before the next round."""
         settings = self.settings
         oldest = self._generations[0].windows if self._generations else 0
-        rounds = 1 + int(oldest * self._window_us / settings.interval_us)
+        # A state that comes just before the period is over leaves a round out: one more.
+        rounds = 2 + int(oldest * self._window_us / settings.interval_us)
         extent = self.extent + oldest + rounds * self._growth[0]
         replay = self.replay + rounds * self._growth[1]
         if settings.recover_within_us is not None:
