@@ -41,12 +41,12 @@ OPTIONS = LogOptions(durability=Durability.INTERVAL, sync_interval_ms=SYNC_INTER
 
 
 def measure(seconds: float = 20.0, directory: Path | None = None) -> dict[str, Any]:
-    """Rounds for about so many seconds, at least three for each frame size."""
+    """Rounds for about so many seconds, at least nine for each frame size: they differ a lot."""
     results: dict[str, Any] = {}
     for tuples in FRAME_TUPLES:
         deadline = time.monotonic() + seconds / len(FRAME_TUPLES)
         rounds: list[dict[str, float]] = []
-        while len(rounds) < 3 or time.monotonic() < deadline:
+        while len(rounds) < 9 or time.monotonic() < deadline:
             with tempfile.TemporaryDirectory(dir=directory) as scratch:
                 rounds.append(_round(Path(scratch), tuples))
         median = {key: statistics.median(each[key] for each in rounds) for key in rounds[0]}
@@ -158,7 +158,7 @@ def _mb_s(size: int, start: float) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--quick", action="store_true", help="three rounds of each kind")
+    parser.add_argument("--quick", action="store_true", help="nine rounds of each kind")
     parser.add_argument("--directory", type=Path, help="a directory on the disk to measure")
     options = parser.parse_args()
     measured = measure(0 if options.quick else 20, options.directory)

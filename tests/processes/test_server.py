@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -138,7 +138,10 @@ def test_a_replica_on_another_machine(tmp_path: Path, spark: SparkSession) -> No
         network = load_network(pair.directory / "network.py", "local[2]", {})
         write_plan(load_deployment(pair.path), plan_of(network))
         up = here.holdfast("up", pair.path)
-        with running(pair.serve, pair.server_said) as server, running(up, pair.said):
+        with ExitStack() as started:
+            server = started.enter_context(running(pair.serve, pair.server_said))
+            pair.wait(lambda: "listening" in pair.server_said.read_text(), "the server")
+            started.enter_context(running(up, pair.said))
             pair.wait(lambda: "all up" in pair.said.read_text(), "all up")
             pair.grows("results")
             table = pair.ask("status")

@@ -30,8 +30,6 @@ NETWORK = """
 from pyspark.sql import functions as F
 from holdfast import Network, window
 
-pytestmark = pytest.mark.alone
-
 network = Network("standby", bucket="200 ms")
 load = network.source("load", "k bigint, v double")
 sums = load.groupBy(window("1 second"), "k").agg(F.sum("v").alias("v"), F.count("*").alias("c"))

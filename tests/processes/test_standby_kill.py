@@ -20,8 +20,6 @@ from holdfast.runtime.supervisor import Supervisor
 from holdfast.testing.deployed import Killer, Load, expected_file, supervised, wait_for_lines
 from tests.processes.test_kill import EXAMPLE, readings
 
-pytestmark = pytest.mark.alone
-
 Status = dict[str, Any]
 
 STANDBY = """

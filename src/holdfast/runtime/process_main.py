@@ -18,6 +18,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import pyarrow as pa
+
 from holdfast.core.settings import Protection, ReplicaSettings, StandbySettings, Timing
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.flight.security import Security
@@ -197,6 +199,7 @@ def main(arguments: list[str]) -> int:
     deployment = load_deployment(arguments[0])
     name = arguments[1]
     host = ProcessHost(deployment, name)
+    pa.enable_signal_handlers(False)  # Arrow would cancel what it is reading
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: host.stopping.set())
     # kill -USR1 writes what every thread is doing into the log.

@@ -7,6 +7,8 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
+import pyarrow as pa
+
 
 class Stop:
     """Notes a request to stop while it is entered; a second one interrupts at once."""
@@ -17,6 +19,8 @@ class Stop:
 
     def __enter__(self) -> Stop:
         if threading.current_thread() is threading.main_thread():
+            # Arrow would cancel what it is reading, on its own account, and fail the run.
+            pa.enable_signal_handlers(False)
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._old[number] = signal.signal(number, self._handle)
         return self
