@@ -27,19 +27,54 @@ from holdfast.log.block import GAP, Block, split
 from holdfast.log.errors import DamagedLog
 from holdfast.log.scan import next_read_bytes
 from holdfast.log.segment import Segment
-from holdfast.log.store import Place, Store
+from holdfast.log.store import Store
 
 CHUNK_BYTES = 1 << 20
 AHEAD_BYTES = 4 << 20
 _AHEAD_PIECES = 2
 
 
+class _File:
+    """A segment's file, open as long as anybody has it to read from."""
+
+    def __init__(self, store: Store, segment: Segment) -> None:
+        self.segment = segment
+        self._files = store.files
+        self._fd = -1
+        try:
+            self._fd = store.files.open(segment.path)
+        except OSError as error:
+            raise DamagedLog(segment.path, 0, f"the file cannot be opened ({error})") from error
+
+    def read(self, offset: int, size: int) -> pa.Buffer:
+        return self.fill(offset, pa.allocate_buffer(size))
+
+    def fill(self, offset: int, buffer: pa.Buffer) -> pa.Buffer:
+        """``buffer`` with what is at ``offset``; shorter where the file ends."""
+        try:
+            return buffer.slice(0, self._files.read_into(self._fd, buffer, offset))
+        except OSError as error:
+            problem = f"the file cannot be read ({error})"
+            raise DamagedLog(self.segment.path, offset, problem) from error
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            self._files.close(self._fd)
+
+
+class _Place(NamedTuple):
+    """Where a block starts."""
+
+    file: _File
+    lsn: int
+    offset: int
+
+
 class _Piece(NamedTuple):
     """A stretch of blocks that is being read before it is asked for."""
 
-    place: Place
-    next_lsn: int
-    stop: int
+    start: _Place
+    stop: _Place
     buffer: Future[pa.Buffer]
 
 
@@ -50,12 +85,9 @@ class Cursor:
         self.lsn = lsn
         self._store = store
         self._read_bytes = CHUNK_BYTES
-        self._segment: Segment | None = None
-        self._offset = 0  # of the block at self.lsn, or of an index entry before it
-        self._offset_lsn = 0
-        self._fd = -1
+        self._at: _Place | None = None  # the block at self.lsn, or an index entry before it
         self._ahead: deque[_Piece] = deque()
-        self._reading: ThreadPoolExecutor | None = None
+        self._thread: ThreadPoolExecutor | None = None
 
     def next_blocks(self, stop_lsn: int) -> list[Block]:
         """The next few blocks below ``stop_lsn``, which must be published; empty at the end.
@@ -64,43 +96,49 @@ class Cursor:
         """
         blocks: list[Block] = []
         while not blocks and self.lsn < stop_lsn:
-            stop = self._locate(stop_lsn)
+            at, stop = self._locate(stop_lsn)
             ahead = self._take_ahead()
-            blocks = self._read(stop, stop_lsn) if ahead is None else ahead
+            blocks = self._read(at, stop, stop_lsn) if ahead is None else ahead
         return blocks
 
-    def _locate(self, stop_lsn: int) -> int:
-        """Opens the segment that has ``self.lsn``; returns the end of its published bytes."""
+    def _locate(self, stop_lsn: int) -> tuple[_Place, int]:
+        """Where to read for ``self.lsn``, and the end of the published bytes there."""
         with self._store.lock:
-            place = self._store.find_lsn(self.lsn)
-            if place.segment is not self._segment:
-                self.close()
-                self._fd = _open(self._store, place.segment)
-                self._segment, self._offset_lsn, self._offset = place
-            self._read_ahead(place.segment, stop_lsn)
-            return place.segment.end
+            found = self._store.find_lsn(self.lsn)
+            if self._ahead:
+                self._at = self._ahead[0].start
+            if self._at is None or self._at.file.segment is not found.segment:
+                self._end_ahead()
+                self._at = _Place(_File(self._store, found.segment), found.lsn, found.offset)
+            self._read_ahead(self._at, stop_lsn)
+            return self._at, found.segment.end
 
-    def _read_ahead(self, segment: Segment, stop_lsn: int) -> None:
-        """Has the stretches after those on their way read."""
+    def _read_ahead(self, at: _Place, stop_lsn: int) -> None:
+        """Has the stretches after those on their way read, in this segment and the next."""
         if self._ahead:
-            lsn, offset = self._ahead[-1].next_lsn, self._ahead[-1].stop
-        else:
-            lsn, offset = self._offset_lsn, self._offset
-        if self._reading is None and segment.end - offset < 2 * AHEAD_BYTES:
+            at = self._ahead[-1].stop
+        elif at.file.segment.end - at.offset < 2 * AHEAD_BYTES:
             return
         while len(self._ahead) < _AHEAD_PIECES:
-            end = segment.stretch(offset, AHEAD_BYTES, stop_lsn)
+            segment = at.file.segment
+            is_sealed = segment is not self._store.segments[-1]
+            if is_sealed and at.offset == segment.end:
+                found = self._store.find_lsn(at.lsn)
+                at = _Place(_File(self._store, found.segment), found.lsn, found.offset)
+                continue
+            end = segment.stretch(at.offset, AHEAD_BYTES, stop_lsn, is_sealed)
             if end is None:
                 return
-            place = Place(segment, lsn, offset)
-            # Made here, where it is freed: memory that comes back to the thread it was taken from
-            # is used again at once, and need not be asked from the system anew.
-            buffer = pa.allocate_buffer(end[1] - offset)
-            if self._reading is None:
-                self._reading = ThreadPoolExecutor(1, thread_name_prefix="holdfast-log-ahead")
-            reading = self._reading.submit(_fill, self._store, segment, self._fd, buffer, offset)
-            lsn, offset = end
-            self._ahead.append(_Piece(place, lsn, offset, reading))
+            start, at = at, _Place(at.file, *end)
+            self._ahead.append(_Piece(start, at, self._order(start, at.offset)))
+
+    def _order(self, start: _Place, stop: int) -> Future[pa.Buffer]:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-log-ahead")
+        # Made here, where it is freed: memory that comes back to the thread it was taken from is
+        # used again at once, and need not be asked from the system anew.
+        buffer = pa.allocate_buffer(stop - start.offset)
+        return self._thread.submit(start.file.fill, start.offset, buffer)
 
     def _take_ahead(self) -> list[Block] | None:
         """The next piece, if it was read ahead and is intact; else what there is of it is read
@@ -109,45 +147,41 @@ class Cursor:
             return None
         piece = self._ahead.popleft()
         try:
-            blocks = _whole(piece.place, piece.buffer.result())
+            blocks = _whole(piece.start, piece.buffer.result())
         except DamagedLog:
             return None
-        self._offset, self._offset_lsn = piece.stop, piece.next_lsn
-        return self._wanted(blocks)
+        self._at = piece.stop
+        return self._wanted(blocks, piece.stop.lsn)
 
-    def _read(self, stop: int, stop_lsn: int) -> list[Block]:
-        assert self._segment is not None
+    def _read(self, at: _Place, stop: int, stop_lsn: int) -> list[Block]:
         self._end_ahead()
-        size = min(self._read_bytes, stop - self._offset)
-        buffer = _read(self._store, self._segment, self._fd, size, self._offset)
-        blocks, needed, problem = split(buffer, self._offset, self._offset_lsn, stop_lsn)
-        if needed > stop - self._offset - sum(block.length for block in blocks) or size <= 0:
+        size = min(self._read_bytes, stop - at.offset)
+        blocks, needed, problem = split(at.file.read(at.offset, size), at.offset, at.lsn, stop_lsn)
+        if needed > stop - at.offset - sum(block.length for block in blocks) or size <= 0:
             problem = f"the segment ends inside a block of {needed} bytes"
         if blocks:
-            self._offset, self._offset_lsn = blocks[-1].end, blocks[-1].next_lsn
+            self._at = at = _Place(at.file, blocks[-1].next_lsn, blocks[-1].end)
         elif problem is not None:
-            raise DamagedLog(self._segment.path, self._offset, problem)
+            raise DamagedLog(at.file.segment.path, at.offset, problem)
         if needed:
             self._read_bytes = next_read_bytes(needed, CHUNK_BYTES)
-        return self._wanted(blocks)
+        return self._wanted(blocks, at.lsn)
 
-    def _wanted(self, blocks: list[Block]) -> list[Block]:
+    def _wanted(self, blocks: list[Block], next_lsn: int) -> list[Block]:
         wanted = [block for block in blocks if block.lsn >= self.lsn and block.kind != GAP]
-        self.lsn = max(self.lsn, self._offset_lsn)
+        self.lsn = max(self.lsn, next_lsn)
         return wanted
 
     def _end_ahead(self) -> None:
-        """No piece is on its way any more; their file may be closed."""
         self._ahead.clear()
-        if self._reading is not None:
-            self._reading.shutdown(cancel_futures=True)
-            self._reading = None
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread = None
 
     def close(self) -> None:
+        """Gives the file back; a read on its way keeps it until it is done."""
         self._end_ahead()
-        if self._fd >= 0:
-            self._store.files.close(self._fd)
-        self._fd, self._segment = -1, None
+        self._at = None
 
     def __del__(self) -> None:
         self.close()
@@ -161,44 +195,20 @@ def blocks_backwards(store: Store, before_lsn: int, chunk_bytes: int) -> Iterato
                 return
             segment = store.find_lsn(before_lsn - 1).segment
             stretches = segment.index.backwards(segment.end, before_lsn, chunk_bytes)
-            fd = _open(store, segment)
-        try:
-            for lsn, offset, stop in stretches:
-                blocks = _stretch(store, segment, fd, Place(segment, lsn, offset), stop)
-                for block in reversed(blocks):
-                    if block.lsn < before_lsn and block.kind != GAP:
-                        yield block
-        finally:
-            store.files.close(fd)
+            file = _File(store, segment)
+        for lsn, offset, stop in stretches:
+            blocks = _whole(_Place(file, lsn, offset), file.read(offset, stop - offset))
+            for block in reversed(blocks):
+                if block.lsn < before_lsn and block.kind != GAP:
+                    yield block
         before_lsn = segment.first_lsn
 
 
-def _stretch(store: Store, segment: Segment, fd: int, place: Place, stop: int) -> list[Block]:
-    return _whole(place, _read(store, segment, fd, stop - place.offset, place.offset))
-
-
-def _whole(place: Place, buffer: pa.Buffer) -> list[Block]:
+def _whole(place: _Place, buffer: pa.Buffer) -> list[Block]:
     """The blocks of a stretch, all of which must be intact."""
     blocks, needed, problem = split(buffer, place.offset, place.lsn)
     if problem is not None or needed:
         offset = blocks[-1].end if blocks else place.offset
-        raise DamagedLog(place.segment.path, offset, problem or "the segment ends inside a block")
+        path = place.file.segment.path
+        raise DamagedLog(path, offset, problem or "the segment ends inside a block")
     return blocks
-
-
-def _open(store: Store, segment: Segment) -> int:
-    try:
-        return store.files.open(segment.path)
-    except OSError as error:
-        raise DamagedLog(segment.path, 0, f"the file cannot be opened ({error})") from error
-
-
-def _read(store: Store, segment: Segment, fd: int, size: int, offset: int) -> pa.Buffer:
-    return _fill(store, segment, fd, pa.allocate_buffer(size), offset)
-
-
-def _fill(store: Store, segment: Segment, fd: int, buffer: pa.Buffer, offset: int) -> pa.Buffer:
-    try:
-        return buffer.slice(0, store.files.read_into(fd, buffer, offset))
-    except OSError as error:
-        raise DamagedLog(segment.path, offset, f"the file cannot be read ({error})") from error

@@ -112,11 +112,13 @@ class Segment:
     def index_path(self) -> Path:
         return self.path.with_suffix(INDEX_SUFFIX)
 
-    def stretch(self, offset: int, size: int, stop_lsn: int) -> tuple[int, int] | None:
+    def stretch(
+        self, offset: int, size: int, stop_lsn: int, is_sealed: bool
+    ) -> tuple[int, int] | None:
         """Where about ``size`` bytes of whole blocks from ``offset`` on stop: lsn and offset, at
-        most ``stop_lsn``. None if there are not that many, or very few up to the end."""
+        most ``stop_lsn``. None if there are not that many yet."""
         stop = self.index.stop_of(offset, size)
-        if stop is None and self.end - offset >= size // 2:
+        if stop is None and (is_sealed or self.end - offset >= size // 2):
             stop = (self.end_lsn, self.end)
         return stop if stop is not None and stop[0] <= stop_lsn else None
 
