@@ -118,7 +118,7 @@ def _read_stream(port: int, batches: int) -> int:
     return rows
 
 
-def measure(batches: int = 400, rounds: int = 5) -> dict[str, Any]:
+def measure(batches: int = 400, rounds: int = 15) -> dict[str, Any]:
     """Megabytes a second of one subscriber, and the ratio to a bare stream."""
     servers = {}
     try:
