@@ -98,6 +98,17 @@ def test_process_waits_for_an_input_that_progresses_again() -> None:
     assert sunion.live_target(950) == 100, "y catches up; give it its αX"
 
 
+def test_process_waits_for_an_input_that_can_be_had_again() -> None:
+    sunion = make()
+    feed(sunion, "x", 40, stable(0, 30), boundary(1, 900))
+    sunion.handle(SourceJudged("y", hopeless=True), 100)
+    fail(sunion, Release.PROCESS, 940)
+    sunion.handle(LiveTaken(100), 940)
+    assert sunion.live_target(945) == 900, "y can be had from nobody"
+    sunion.handle(SourceJudged("y", hopeless=False), 950)
+    assert sunion.live_target(950) == 100, "y is being fetched; give it its αX"
+
+
 def test_suspend_takes_nothing() -> None:
     sunion = make()
     feed(sunion, "x", 40, stable(0, 30), boundary(1, 900))

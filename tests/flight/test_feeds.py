@@ -11,6 +11,7 @@ from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import FeedFrames, StreamFrame, SubscribeRefused
 from holdfast.flight import feeds
 from holdfast.flight.feeds import Feeds
+from holdfast.flight.wire import decode_metadata
 
 SCHEMA = pa.schema([("number", pa.int64())])
 
@@ -38,6 +39,26 @@ def test_frames_go_out_in_order_marks_as_empty_batches() -> None:
     assert (data.num_rows, b'"left": 1' in metadata) == (10, True)
     mark, metadata = next(batches)
     assert (mark.num_rows, b'"left": 0' in metadata) == (0, True)
+
+
+def test_small_frames_that_were_missed_go_out_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "BLOCK_TUPLES", 25)
+    missed = [message(seq, 10).frames[0] for seq in range(5)]
+    mark = StreamFrame(Header(Kind.BOUNDARY, 50, 0, 3, 3, 3))
+    undo = StreamFrame(Header(Kind.UNDO, 0, 0, 3, 3))
+    # One that overlaps the one before it stays by itself.
+    again = message(3, 10).frames[0]
+    found = Feeds("p")
+    feed = found.open("c", 5, SCHEMA)
+    assert found.deliver("c", FeedFrames(5, 0, (undo, *missed, again, mark)))
+    batches = feed.batches(Call())
+    sent = [next(batches) for _ in range(6)]
+    headers = [decode_metadata(metadata) for _, metadata in sent]
+    assert [each["left"] for each in headers] == [5, 4, 3, 2, 1, 0]
+    ids = [(each["header"].first_id, each["header"].count) for each in headers]
+    assert ids == [(0, 0), (0, 20), (20, 20), (40, 10), (30, 10), (50, 0)]
+    assert [batch.num_rows for batch, _ in sent] == [0, 20, 20, 10, 10, 0]
+    assert sent[1][0].column("number").to_pylist() == [*range(10), *range(10)]
 
 
 def test_a_full_queue_ends_the_feed_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:

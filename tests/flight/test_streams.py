@@ -13,7 +13,7 @@ import pytest
 from holdfast.client import Boundary, Client, ClientError, Tuples, View, read_until
 from holdfast.core.events import Event, MessageArrived
 from holdfast.core.messages import FeedFrames, Subscribe
-from holdfast.flight import peers, security
+from holdfast.flight import feeds, peers, security
 from holdfast.flight.security import Security, SecurityError
 from holdfast.log import DiskFull
 from holdfast.producer import Producer, ProducerError
@@ -159,6 +159,7 @@ def test_what_a_subscriber_lacks_is_taken_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peers, "_PIECE_BYTES", 10_000)
+    monkeypatch.setattr(feeds, "BLOCK_TUPLES", 300)
     with entry_point(tmp_path) as node:
         with Producer("load", location(node), name="p", batch_tuples=100) as producer:
             for first in range(0, 5_000, 100):

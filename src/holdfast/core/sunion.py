@@ -15,9 +15,11 @@ live version with what there is. How eagerly depends on the policy it is told:
 - PROCESS: a bucket is offered as soon as no input is worth waiting for. An input is worth
   waiting for if it may still bring something: it is not stable up to the bucket's end, and
   either it still progresses, or a stable replica of it is known. An input that lacked an
-  overdue bucket is *missing* until it progresses again; one for which no stable replica is
-  known is *hopeless* and waited for only as far as its tentative tuples go. The first job of a
-  live version takes only what is overdue: that has no time left to wait for the rest.
+  overdue bucket is *missing* until it progresses again or a stable replica of it is found, so
+  that what it brings is in the next buckets and not only in the corrections; one for which no
+  stable replica is known is *hopeless* and waited for only as far as its tentative tuples go.
+  The first job of a live version takes only what is overdue: that has no time left to wait for
+  the rest.
 
 With PROCESS, a bucket whose only flaw is tentative input from a hopeless stream is a failure
 at once: upstream has already waited its αX, and waiting again in every fragment would add up.
@@ -212,6 +214,8 @@ class SUnion(Machine[SUnionState, Trigger]):
                 return self._look(now, reconciling)
             case SourceJudged(stream, hopeless):
                 (self.hopeless.add if hopeless else self.hopeless.discard)(stream)
+                if not hopeless:
+                    self.missing.discard(stream)
             case ReleaseChosen(release):
                 self.release = release
             case StableTaken(position, keep_from):

@@ -17,10 +17,14 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from holdfast.blocks import Block
-from holdfast.core.messages import FeedFrames, SubscribeRefused
+from holdfast.core.frame import Header, Kind
+from holdfast.core.messages import FeedFrames, StreamFrame, SubscribeRefused
 from holdfast.flight.wire import encode_header, encode_refusal
 
 QUEUE_BYTES = 64 << 20
+# What a subscriber lacks goes out in blocks of up to so many tuples, however small the frames
+# were that it missed: a block costs the same on the wire and at the other end whatever it holds.
+BLOCK_TUPLES = 8_192
 QUEUE_MESSAGES = 4_096
 # How long a subscriber may take to notice that its call was cancelled.
 _LOOK_SECONDS = 1.0
@@ -90,16 +94,14 @@ class Feed:
             message = self._next(context)
             if message is None:
                 return
-            left = len(message.frames)
-            for frame in message.frames:
-                left -= 1
-                metadata = encode_header(message.feed, message.seq, left, frame.header)
-                if isinstance(frame.block, Block):
-                    batch = frame.block.batch()
+            runs = list(_runs(message.frames))
+            for index, run in enumerate(runs):
+                header, batch = _merged(run)
+                left = len(runs) - index - 1
+                metadata = encode_header(message.feed, message.seq, left, header)
+                if batch is not None:
                     self.sent_bytes += batch.nbytes
-                    yield batch, metadata
-                else:
-                    yield self._empty, metadata
+                yield self._empty if batch is None else batch, metadata
                 self.sent_frames += 1
 
     def _next(self, context: flight.ServerCallContext) -> FeedFrames | None:
@@ -123,6 +125,46 @@ class Feed:
         if self._refused is None:
             return None
         return self._empty, encode_refusal(self._refused)
+
+
+def _runs(frames: tuple[StreamFrame, ...]) -> Iterator[list[StreamFrame]]:
+    """The frames of a message; small stable ones that follow on each other together."""
+    run: list[StreamFrame] = []
+    tuples = 0
+    for frame in frames:
+        header = frame.header
+        follows = (
+            header.kind is Kind.STABLE
+            and bool(run)
+            and run[-1].header.kind is Kind.STABLE
+            and run[-1].header.next_id == header.first_id
+            and tuples + header.count <= BLOCK_TUPLES
+        )
+        if run and not follows:
+            yield run
+            run, tuples = [], 0
+        run.append(frame)
+        tuples += header.count
+    if run:
+        yield run
+
+
+def _merged(run: list[StreamFrame]) -> tuple[Header, pa.RecordBatch | None]:
+    """One header and block for a run of frames."""
+    header = run[0].header
+    batches = [frame.block.batch() for frame in run if isinstance(frame.block, Block)]
+    if len(run) == 1:
+        return header, batches[0] if batches else None
+    headers = [frame.header for frame in run]
+    whole = Header(
+        header.kind,
+        header.first_id,
+        sum(each.count for each in headers),
+        min(each.stime_min for each in headers),
+        max(each.stime_max for each in headers),
+        max(each.tmax for each in headers),
+    )
+    return whole, pa.concat_batches(batches)
 
 
 class Feeds:
