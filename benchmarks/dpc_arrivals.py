@@ -23,7 +23,7 @@ from holdfast.client import Boundary, Client, Tuples, Undo
 
 FAILED_INDEX = SOURCES.index(FAILED)
 # Tuples made so shortly before the cut may still have been on their way.
-ON_THEIR_WAY_US = 150_000
+ON_THEIR_WAY_US = 500_000
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,9 @@ class Host:
     def _network(self, setting: Setting) -> Network:
         key = setting.same_network()
         if key not in self._networks:
-            network = build_network(get_session("local[2]"), setting)
+            # One task more than there are cores: a redo must not keep the other replica, which
+            # would be on a machine of its own, waiting for a place to run.
+            network = build_network(get_session("local[3]"), setting)
             warm(network, setting, cold=not self._networks)
             self._networks[key] = network
         return self._networks[key]

@@ -15,6 +15,7 @@ in the paper.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -241,10 +242,15 @@ class Arrived:
 class Chain:
     """A chain that runs, with its load and a client on every branch."""
 
-    def __init__(self, deployment: Deployment, rate: int) -> None:
+    def __init__(self, deployment: Deployment, rate: int, on_one_core: str | None = None) -> None:
+        """``on_one_core``: a process that has the first core, and no other, from its start."""
         self.deployment = deployment
         self._running = contextlib.ExitStack()
         self.supervisor = self._running.enter_context(supervised(deployment))
+        if on_one_core is not None:
+            pid = self.supervisor.pid(on_one_core)
+            assert pid is not None
+            os.sched_setaffinity(pid, {0})
         self._producer = Producer.of(deployment.path, "elements", name="standby")
         self.branches: dict[str, Arrived] = {}
         for client in deployment.clients.values():

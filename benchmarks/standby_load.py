@@ -1,9 +1,11 @@
 """CPU load on one core: a machine that is too busy for what else runs on it (Fig. 12, 13).
 
-Each machine of this experiment is one core. The process under test is bound to it, with burners
-beside it: processes that do nothing but count, for a share of the time. They go before it: it is
-*nice*, because Linux gives a process that wakes up the CPU soon, however many others of its rank
-count. Everything else runs on the other cores and does not notice.
+Each machine of this experiment is one core. The process under test is bound to it and shares it
+with a burner, a program that does nothing but count. Linux would let the process go first, however
+many others count: it sleeps now and then, and who wakes up goes before who never sleeps. So the
+shares are dealt out, as the CPU quota of a container does it: of every cycle (disturbances.py) the
+burner has its share for itself, while the process stands still. Everything else runs on the other
+cores and does not notice.
 """
 
 from __future__ import annotations
@@ -13,23 +15,20 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterable
 
 import psutil
 
+from holdfast.runtime.disturbances import Disturbance, carry_out
+
 _BURNER = """
-import os, sys, time
-core, share, parent = int(sys.argv[1]), float(sys.argv[2]), os.getppid()
-os.sched_setaffinity(0, {core})
+import os, sys
+parent = os.getppid()
+os.sched_setaffinity(0, {int(sys.argv[1])})
 os.kill(os.getpid(), 19)
 while os.getppid() == parent:
-    end = time.monotonic() + 0.02 * share
-    while time.monotonic() < end:
-        pass
-    if share < 1:
-        time.sleep(0.02 * (1 - share))
+    pass
 """
 
 
@@ -42,41 +41,36 @@ def bind(pids: Iterable[int], cores: set[int]) -> None:
                     os.sched_setaffinity(thread.id, cores)
 
 
-def make_nice(pid: int, niceness: int) -> None:
-    """Let others go before a process and everything below it."""
-    for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
-        for thread in process.threads():
-            with contextlib.suppress(ProcessLookupError):
-                os.setpriority(os.PRIO_PROCESS, thread.id, niceness)
-
-
 class Spikes:
-    """Bursts of load on one core, at known times."""
+    """Bursts of load on the core of a process and all below it, at known times."""
 
-    def __init__(self, core: int, burners: int, share: float) -> None:
+    def __init__(self, pid: int, core: int, share: float) -> None:
         self.times: list[tuple[int, int]] = []
-        command = [sys.executable, "-S", "-c", _BURNER, str(core), str(share)]
-        self._burners = [subprocess.Popen(command) for _ in range(burners)]
+        self._share = share
+        found = psutil.Process(pid)
+        self._slowed = [pid, *(child.pid for child in found.children(recursive=True))]
+        self._burner = subprocess.Popen([sys.executable, "-S", "-c", _BURNER, str(core)])
 
     def run(self, count: int, length_s: float, pause_s: float) -> None:
         """So many bursts of one length, with pauses before each."""
-        idle = threading.Event()
         for _ in range(count):
-            idle.wait(pause_s)
+            time.sleep(pause_s)
             start = time.time_ns() // 1000
-            self._signal(signal.SIGCONT)
-            idle.wait(length_s)
-            self._signal(signal.SIGSTOP)
+            carry_out(Disturbance(length_s, "slowed", share=1 - self._share), self._signal)
             self.times.append((start, time.time_ns() // 1000))
 
     def _signal(self, number: signal.Signals) -> None:
-        for burner in self._burners:
-            burner.send_signal(number)
+        """The process stops or goes on, and the burner does the opposite."""
+        for pid in self._slowed:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        stops = number is signal.SIGSTOP
+        self._burner.send_signal(signal.SIGCONT if stops else signal.SIGSTOP)
 
     def close(self) -> None:
-        for burner in self._burners:
-            burner.kill()
-            burner.wait()
+        self._signal(signal.SIGCONT)
+        self._burner.kill()
+        self._burner.wait()
 
 
 def judge(

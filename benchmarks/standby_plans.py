@@ -81,17 +81,19 @@ def variants(quick: bool) -> list[tuple[Plan, About]]:
 def detectors(quick: bool) -> Plan:
     """Two ways to notice a failure; two more to take checkpoints; more operators.
 
-    Missed heartbeats never wake the copy that the standard set is to wake.
+    Missed heartbeats never wake the copy that the standard set is to wake. The machine that is
+    overloaded runs these two only.
     """
+    elsewhere = ("rest", "second")
     fragments = {
         "heartbeat": standby("hybrid", heartbeat="110 ms"),
         "benchmark": standby("hybrid", heartbeat="110 ms", detector="benchmark", misses="1000000"),
-        "individual": standby("hybrid", checkpoint="individual"),
-        "synchronous": standby("hybrid", checkpoint="synchronous"),
+        "individual": standby("hybrid", elsewhere, checkpoint="individual"),
+        "synchronous": standby("hybrid", elsewhere, checkpoint="synchronous"),
     }
     branches = dict.fromkeys(fragments, 2)
     for count in (6,) if quick else (4, 6, 8):
-        fragments[f"operators-{count}"] = standby("hybrid")
+        fragments[f"operators-{count}"] = standby("hybrid", elsewhere)
         branches[f"operators-{count}"] = count
     return Plan(branches, fragments | WITH_SECOND)
 

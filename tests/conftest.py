@@ -2,7 +2,8 @@
 
 Tests run in two processes. Those that are marked `alone` compare what happens with a bound on time,
 so while one of them runs, the other process waits: they take a lock for themselves that all other
-tests share. A file that is marked shares what it starts, and runs alone as a whole.
+tests share. A file that is marked shares what it starts, and runs alone as a whole; ``after`` names
+a fixture that it starts beside others, before it waits for its turn.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from holdfast.spark.session import get_session
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: takes long, so its file starts first")
-    config.addinivalue_line("markers", "alone: no other test runs beside it")
+    config.addinivalue_line("markers", "alone(after): no other test runs beside it")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,17 +41,20 @@ def _machine(factory: pytest.TempPathFactory, how: int) -> Iterator[None]:
         yield
 
 
-def _is_alone(node: pytest.Module) -> bool:
-    return any(mark.name == "alone" for mark in node.own_markers)
+def _alone(node: pytest.Module) -> pytest.Mark | None:
+    return next((mark for mark in node.own_markers if mark.name == "alone"), None)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _module_alone(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    if not _is_alone(request.node):
+    mark = _alone(request.node)
+    if mark is None:
         yield
         return
+    if "after" in mark.kwargs:
+        request.getfixturevalue(mark.kwargs["after"])
     with _machine(tmp_path_factory, fcntl.LOCK_EX):
         yield
 
@@ -59,7 +63,7 @@ def _module_alone(
 def _test_alone_or_not(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    if _is_alone(request.node.getparent(pytest.Module)):
+    if _alone(request.node.getparent(pytest.Module)) is not None:
         yield
         return
     alone = request.node.get_closest_marker("alone") is not None

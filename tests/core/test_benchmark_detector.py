@@ -38,6 +38,23 @@ def test_a_slow_set_under_load_is_a_failure_until_it_is_quick_again() -> None:
     assert made.handle(SetTimed(1_500), 410) == [PeerBack("a")]
 
 
+def test_a_set_that_is_not_through_in_time_is_too_slow() -> None:
+    made = make()
+    made.handle(LoadSeen(0.95), 200)
+    assert made.handle(LoadSeen(0.95), 2_200) == []
+    assert made.handle(LoadSeen(0.2), 2_300) == [PeerLost("a")]
+    assert made.handle(LoadSeen(0.2), 2_400) == []
+    assert made.handle(SetTimed(1_500), 2_450) == [PeerBack("a")]
+
+
+def test_the_quickest_time_is_the_benchmark() -> None:
+    made = make()
+    made.handle(LoadSeen(0.95), 200)
+    assert made.handle(SetTimed(400), 210) == []
+    made.handle(LoadSeen(0.95), 300)
+    assert made.handle(SetTimed(900), 310) == [PeerLost("a")]
+
+
 def test_low_load_ends_a_failure() -> None:
     made = make()
     made.handle(LoadSeen(0.95), 200)
@@ -45,9 +62,8 @@ def test_low_load_ends_a_failure() -> None:
     assert made.handle(LoadSeen(0.2), 300) == [PeerBack("a")]
 
 
-def test_a_slow_set_after_the_load_is_gone_is_no_failure() -> None:
+def test_a_slow_set_is_a_failure_though_the_load_seems_low_meanwhile() -> None:
     made = make()
     made.handle(LoadSeen(0.95), 200)
     assert made.handle(LoadSeen(0.2), 260) == []
-    assert made.handle(SetTimed(5_000), 300) == []
-    assert made.state is PeerState.UP
+    assert made.handle(SetTimed(5_000), 300) == [PeerLost("a")]

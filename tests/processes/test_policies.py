@@ -40,7 +40,7 @@ from holdfast.runtime.replica_node import ReplicaNode
 from holdfast.spark.engine import Engine, input_schema
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.alone(after="spark")
 
 # A redo of a few buckets at a time, so that there is something to see of it.
 TIMING = Timing(

@@ -15,7 +15,11 @@ from pyspark.sql import SparkSession
 from holdfast.runtime import chaos
 from tests.processes.promises import BUCKET_US, OUTPUTS, REPLICAS, X_US, World, running_world
 
-pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.alone(after="world"),
+    pytest.mark.timeout(300),
+]
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from holdfast import Network, count_window, window
 from holdfast.spark import engine as engines
-from holdfast.spark.engine import Bucket, Engine
+from holdfast.spark.engine import Bucket, Engine, Sharding
 from holdfast.spark.process_step import ProcessFunction
 from holdfast.spark.session import get_session
 from holdfast.testing import ipc_bytes, run, split, tuples
@@ -114,7 +114,7 @@ def large_and_small(engine: Engine) -> list[Bucket]:
 
 def digests(engine: Engine) -> dict[str, str]:
     """A digest of every output; the large bucket is spread over tasks if there are cores."""
-    with unittest.mock.patch.object(engines, "_ONE_TASK_ROWS", 500):
+    with unittest.mock.patch.object(engines, "_SHARDING", Sharding(500, 0)):
         outputs = run(engine, large_and_small(engine))
     return {name: hashlib.sha256(ipc_bytes(table)).hexdigest() for name, table in outputs.items()}
 

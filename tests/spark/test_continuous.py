@@ -18,7 +18,7 @@ from holdfast import Network, count_window, session_window, window
 from holdfast.core.settings import Continuous
 from holdfast.log import inspect
 from holdfast.spark import engine as engines
-from holdfast.spark.engine import Engine
+from holdfast.spark.engine import Engine, Sharding
 from holdfast.testing import run, same_bytes, split, tuples
 from tests.spark.continuous_runs import Fragment
 from tests.spark.support import PLAIN, SCHEMA, SPARK, Case, RowMaker, cases, full_row, plain_row
@@ -63,7 +63,7 @@ def run_and_crash(
     buckets = split(tables, edges)
     with (
         tempfile.TemporaryDirectory() as directory,
-        unittest.mock.patch.object(engines, "_ONE_TASK_ROWS", rows),
+        unittest.mock.patch.object(engines, "_SHARDING", Sharding(rows, 0)),
     ):
         fragment = Fragment(network, Path(directory), chosen, tables, rng)
         crashes = sorted(rng.sample(range(1, len(buckets)), 2))
@@ -123,7 +123,7 @@ def test_any_network_goes_on_as_if_it_had_not_crashed(
         streams.append(build(streams, node))
     for end in ends:
         streams[end].output(f"end_{end}")
-    run_and_crash(network, case, chosen, 0 if case.seed % 3 == 0 else engines._ONE_TASK_ROWS)
+    run_and_crash(network, case, chosen, 0 if case.seed % 3 == 0 else engines._SHARDING.rows)
 
 
 @settings(SPARK, max_examples=max(2, SPARK.max_examples // 2))
@@ -145,4 +145,4 @@ def test_sums_that_depend_on_order_and_sessions(
     source.groupBy(count_window(4, 2), "k").agg(*sums).output("overlapping")
     slides = source.groupBy(window("1 s", "300 ms"), "k").agg(*sums)
     slides.groupBy(session_window("700 ms"), "k").agg(F.sum("v").alias("v")).output("late")
-    run_and_crash(network, case, chosen, engines._ONE_TASK_ROWS, full_row)
+    run_and_crash(network, case, chosen, engines._SHARDING.rows, full_row)

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.spark import engine as engines
-from holdfast.spark.engine import Engine
+from holdfast.spark.engine import Engine, Sharding
 from holdfast.testing import run, same_bytes, same_rows, split
 from tests.spark.networks import digests, every_kind_of_state, some_tables
 from tests.spark.support import SECOND
@@ -28,11 +28,20 @@ def test_one_task_and_many_give_the_same_bytes(
     engine = Engine(every_kind_of_state(spark, partitions=3))
     buckets = split(some_tables(engine, 11, 120), EDGES)
     one_task = run(engine, buckets)
-    monkeypatch.setattr(engines, "_ONE_TASK_ROWS", 0)
+    monkeypatch.setattr(engines, "_SHARDING", Sharding(0, 0))
     same_bytes(run(engine, buckets), one_task, "one task and one for each partition")
     sizes = [sum(table.num_rows for table in bucket.tables.values()) for bucket in buckets]
-    monkeypatch.setattr(engines, "_ONE_TASK_ROWS", sorted(sizes)[1])
+    monkeypatch.setattr(engines, "_SHARDING", Sharding(sorted(sizes)[1], 0))
     same_bytes(run(engine, buckets), one_task, "one task and both in turn")
+
+
+def test_the_first_large_jobs_are_not_worth_another_plan(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "_SHARDING", Sharding(rows=100, first_large=2))
+    engine = Engine(every_kind_of_state(spark, partitions=3))
+    found = [engine._is_sharded(rows) for rows in (100, 10, 100, 10, 100, 99)]
+    assert found == [False, False, False, False, True, False]
 
 
 def test_the_number_of_partitions_changes_no_result(spark: SparkSession) -> None:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from holdfast import Network, Stream, count_window, window
 from holdfast.spark import engine as engines
-from holdfast.spark.engine import Engine
+from holdfast.spark.engine import Engine, Sharding
 from holdfast.testing import OracleStream, last_in_order, run, same_bytes, same_rows, split, tuples
 from tests.spark.networks import running_total
 from tests.spark.support import PLAIN, SPARK, Case, cases, plain_row
@@ -200,8 +200,8 @@ def test_random_networks_equal_the_oracle(
     whole = run(engine, split(tables, [case.start, case.boundary]))
     if case.cuts:
         # One time in three as for large buckets: one task for each partition.
-        rows = 0 if case.seed % 3 == 0 else engines._ONE_TASK_ROWS
-        with unittest.mock.patch.object(engines, "_ONE_TASK_ROWS", rows):
+        rows = 0 if case.seed % 3 == 0 else engines._SHARDING.rows
+        with unittest.mock.patch.object(engines, "_SHARDING", Sharding(rows, 0)):
             cut = run(engine, split(tables, case.edges), case.groups)
         same_bytes(cut, whole, "split and whole")
     compare(spark, nodes, ends, tables, whole, case)

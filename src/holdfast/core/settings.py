@@ -192,7 +192,8 @@ class StandbySettings:
     read_state_after_us     a primary that is further behind takes the other copy's state.
     benchmarks              the benchmarking detector watches a primary, beside the heartbeats:
     load_threshold          from this CPU load on it times the standard set;
-    slowdown                so many times slower than on an idle machine is a failure.
+    slowdown                so many times slower than at its quickest is a failure: with a few
+                            times, the fragment's own jobs look like one (docs/results).
     """
 
     copies: tuple[str, str]
@@ -206,7 +207,7 @@ class StandbySettings:
     read_state_after_us: int = 2 * SECOND_US
     benchmarks: bool = False
     load_threshold: float = 0.9
-    slowdown: float = 2.0
+    slowdown: float = 8.0
 
     def __post_init__(self) -> None:
         if self.protection not in (Protection.PASSIVE, Protection.HYBRID):

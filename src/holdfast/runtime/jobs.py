@@ -158,31 +158,48 @@ def activate(spark: SparkSession) -> None:
 def input_tables(
     slices: Iterable[InputSlice], schemas: Mapping[str, pa.Schema]
 ) -> dict[str, pa.Table]:
-    """The slices of each input as one table in the engine's schema."""
-    parts: dict[str, list[pa.Table]] = {}
+    """The slices of each input as one table in the engine's schema, tuple ids as ``seq``.
+
+    A redo has thousands of slices, so for each of them as little is done as can be.
+    """
+    batches: dict[str, list[pa.RecordBatch]] = {}
+    ids: dict[str, list[npt.NDArray[np.int64]]] = {}
     for piece in slices:
-        table = read_slice(piece, schemas[piece.stream])
-        if table.num_rows:
-            parts.setdefault(piece.stream, []).append(table)
-    return {stream: pa.concat_tables(tables) for stream, tables in parts.items()}
+        batch, its_ids = read_slice(piece)
+        if batch.num_rows:
+            batches.setdefault(piece.stream, []).append(batch)
+            ids.setdefault(piece.stream, []).append(its_ids)
+    return {
+        stream: _one_table(batches[stream], np.concatenate(ids[stream]), schemas[stream])
+        for stream in batches
+    }
 
 
-def read_slice(piece: InputSlice, schema: pa.Schema) -> pa.Table:
-    """The rows of a slice with their ids as ``seq``; copies only where rows are left out."""
+def read_slice(piece: InputSlice) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+    """The rows of a slice and their ids; copies only where rows are left out."""
     assert isinstance(piece.block, Block)
-    batch = piece.block.batch()
-    first_id = piece.header.first_id
-    ids: npt.NDArray[np.int64] = np.arange(first_id, first_id + batch.num_rows, dtype=np.int64)
+    batch, header = piece.block.batch(), piece.header
+    ids: npt.NDArray[np.int64] = np.arange(header.first_id, header.first_id + batch.num_rows)
     if piece.skip:
         batch, ids = batch.slice(piece.skip), ids[piece.skip :]
-    header = piece.header
     if header.stime_min < piece.stime_from or header.stime_max >= piece.stime_to:
         stimes = micros(batch.column("stime"))
         wanted = (stimes >= piece.stime_from) & (stimes < piece.stime_to)
         batch, ids = batch.filter(pa.array(wanted)), ids[wanted]
-    columns = {name: batch.column(name) for name in batch.schema.names}
-    columns[SEQ.name] = pa.array(ids)
-    return pa.table([columns[field.name] for field in schema], schema=schema)
+    return batch, ids
+
+
+def _one_table(
+    batches: list[pa.RecordBatch], ids: npt.NDArray[np.int64], schema: pa.Schema
+) -> pa.Table:
+    columns = []
+    for field in schema:
+        if field.name == SEQ.name:
+            columns.append(pa.chunked_array([ids], field.type))
+            continue
+        at = batches[0].schema.get_field_index(field.name)
+        columns.append(pa.chunked_array([batch.column(at) for batch in batches], field.type))
+    return pa.table(columns, schema=schema)
 
 
 def output_block(stream: str, table: pa.Table, emit_from: int) -> OutputBlock:

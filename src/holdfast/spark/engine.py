@@ -41,11 +41,22 @@ from holdfast.spark.window_files import FamilyNews, collect_news
 if TYPE_CHECKING:
     from holdfast.network import Network
 
-# Below this many tuples one task without a shuffle is faster than one task for each partition:
-# measured on two cores, 30,000 tuples take 95 ms in one task and 129 ms in two, and (beside other
-# work) a join of 180,000 took 1.5 s in one and 2.0 s in two. The other form must be planned first,
-# which takes seconds, and a redo after a failure is the moment when there are none.
-_ONE_TASK_ROWS = 200_000
+
+@dataclass(frozen=True)
+class Sharding:
+    """When a job is spread over one task for each partition, with a shuffle before it.
+
+    Jobs of so many ``rows`` gain by it: measured on two cores, an average of 200,000 tuples takes
+    277 ms in two tasks and 358 ms in one, one of 30,000 takes 84 and 81 ms. But that form must be
+    planned first, which takes seconds, and both cores. So the first large jobs go in one task:
+    after a failure there are one or two, a redo, at the moment when there is no time for that.
+    """
+
+    rows: int
+    first_large: int
+
+
+_SHARDING = Sharding(rows=200_000, first_large=2)
 
 
 @dataclass(frozen=True)
@@ -97,6 +108,7 @@ class Engine:
         # Two versions of the fragment may advance at once, in two threads.
         self._lock = threading.Lock()
         self._last_step = 0
+        self._large_jobs = 0
         self._newest_version = 0
         self._cores = max(1, self._spark.sparkContext.defaultParallelism)
 
@@ -284,8 +296,7 @@ class Engine:
 
     def _run_wave(self, wave: Wave, streams: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         rows = sum(streams[each.name].num_rows for each in wave.reads)
-        sharded = rows >= _ONE_TASK_ROWS and self.partitions > 1 and self._cores > 1
-        layout = Layout(self.partitions, sharded)
+        layout = Layout(self.partitions, self._is_sharded(rows))
         number = self.next_step()
         inputs = {
             each.name: (
@@ -299,6 +310,13 @@ class Engine:
         finally:
             for _, path in inputs.values():
                 path.unlink(missing_ok=True)
+
+    def _is_sharded(self, rows: int) -> bool:
+        if rows < _SHARDING.rows or self.partitions == 1 or self._cores == 1:
+            return False
+        with self._lock:
+            self._large_jobs += 1
+            return self._large_jobs > _SHARDING.first_large
 
     @contextlib.contextmanager
     def _job_property(
