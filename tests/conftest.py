@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -24,9 +25,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take long start first, so that no process is left alone with one at the end."""
-    long = {item.path for item in items if item.get_closest_marker("long") is not None}
-    items.sort(key=lambda item: item.path not in long)
+    """Files that run alone come first, one after the other, so that nobody waits for them later.
+
+    Then those that take long, so that no process is left alone with one at the end.
+    """
+
+    def marked(name: str) -> set[Path]:
+        return {item.path for item in items if item.get_closest_marker(name) is not None}
+
+    alone, long = marked("alone"), marked("long")
+    items.sort(key=lambda item: (item.path not in alone, item.path not in long))
 
 
 @contextmanager

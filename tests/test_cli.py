@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,17 +18,6 @@ numbers = network.source("numbers", "at timestamp, value bigint", stime="at")
 numbers.filter("value % 2 = 0").output("even")
 sources = {"numbers": holdfast.read_csv("numbers.csv")}
 """
-
-
-def holdfast(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "holdfast.cli", *arguments],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        env={**os.environ, "COLUMNS": "100"},
-    )
 
 
 @pytest.mark.parametrize(
@@ -105,26 +92,6 @@ def test_a_file_without_a_network(here: Path, capsys: pytest.CaptureFixture[str]
     (here / "empty.py").write_text("")
     assert main(["describe", "empty.py"]) == 1
     assert "'empty.py' defines no network; it needs a variable" in capsys.readouterr().err
-
-
-@pytest.mark.alone
-def test_the_demo_runs_without_a_terminal(tmp_path: Path) -> None:
-    ran = holdfast(
-        tmp_path, "demo", "--seconds", "12", "--servers", "6", "--spark-master", "local[2]"
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    for said in (
-        "asia is cut off for 4 s",
-        "tentative after",
-        "corrected had",
-        "kill -9 main-",
-        "is recovering",
-        "Identical, tuple for tuple: the client's",
-        "drawn in holdfast-demo.png",
-    ):
-        assert said in ran.stdout, ran.stdout
-    assert (tmp_path / "holdfast-demo.png").read_bytes().startswith(b"\x89PNG")
-    assert ran.stderr == ""
 
 
 def test_simulate_has_options_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:

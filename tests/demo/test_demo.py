@@ -1,4 +1,4 @@
-"""What the demonstration notes, shows, draws and compares; test_cli.py runs it."""
+"""What the demonstration notes, shows, draws and compares; test_demo_runs.py runs it."""
 
 from __future__ import annotations
 
