@@ -16,11 +16,11 @@ help: ## this list
 	@echo "  ARGS passes options on: make test ARGS='-n0 -k window', make bench BENCH=engine ARGS=--quick"
 
 .PHONY: demo
-demo: venv ## a minute of failures and correct answers, live in the terminal
+demo: classes ## a minute of failures and correct answers, live in the terminal
 	@$(run) $(bin)/holdfast demo $(ARGS)
 
 .PHONY: test
-test: venv ## every test, in two processes; one is enough for a few: ARGS='-n0 -k window'
+test: classes ## every test, in two processes; one is enough for a few: ARGS='-n0 -k window'
 	@$(run) $(bin)/python -m pytest -q -n2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: check
@@ -35,12 +35,17 @@ format: venv ## rewrite the sources the way `make check` wants them
 	@$(bin)/ruff format .
 
 .PHONY: bench
-bench: venv ## one benchmark: BENCH=name, with ARGS=--quick in a short form
+bench: classes ## one benchmark: BENCH=name, with ARGS=--quick in a short form
 	@scripts/bench "$(BENCH)" $(ARGS)
 
 .PHONY: venv
 venv: ## the pinned environment in .venv; the targets above see to it themselves
 	@scripts/venv
+
+# Spark's JVM starts in half the time from an archive of its classes, made once.
+.PHONY: classes
+classes: venv
+	@$(run) $(bin)/holdfast prepare || true
 
 .PHONY: lock
 lock: venv ## pin the dependencies anew; ARGS=--upgrade takes the newest of each

@@ -48,10 +48,12 @@ NOTES = """
 - The paper's two replicas had a machine each. Here entry points, both replicas (one process, one
   JVM), producers and client share two cores, and of the 0.3 s that X leaves after αX most is the
   Spark job of the first tentative bucket, which both replicas run at the same moment.
-- *Suspend* adds the reconciliation to the wait. Redo runs many buckets in one job, so it comes to
-  X and a little over, where the paper saw it grow with the failure.
-- Combinations that delay run on the verge of X, as in the paper; here they cross it by some
-  hundredths of a second when the partner's redo takes part of the cores.
+- *Suspend* adds the reconciliation to the wait, which grows with the failure, as in the paper.
+- Combinations that delay run on the verge of X, as in the paper. *Delay & process* crosses it: what
+  has waited αX when the failure heals is answered beside the partner's redo, which here takes the
+  cores that the answer needs. Between two machines it would not.
+- Tuples that the cut source made in the last half second before the cut may have been on their way
+  and are not counted as available.
 - A combination goes through its failures one after the other in one deployment, and its client
   must hold every tuple once, stable, at the end; else there is no figure.
 - `switch_ms` is the median time from a replica's decision to read from another upstream replica

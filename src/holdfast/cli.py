@@ -61,6 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--picture", default="holdfast-demo.png", help="where to draw the picture")
     demo.add_argument("--spark-master", metavar="URL", help="default: local[*]")
     demo.set_defaults(command=_demo)
+    prepare = commands.add_parser("prepare", help="make Spark start faster here, once")
+    prepare.set_defaults(command=_prepare)
     commands.add_parser("simulate", help="the protocols in a simulated world full of failures")
     add_commands(commands)
     add_log(commands)
@@ -134,6 +136,15 @@ def _describe(options: argparse.Namespace) -> int:
     if options.draw:
         network.draw(options.draw)
         print(f"\ndrawn into {options.draw}")
+    return 0
+
+
+def _prepare(options: argparse.Namespace) -> int:
+    from holdfast.spark.class_archive import archive_path, make_archive
+
+    if archive_path() is None:
+        print("Preparing Spark to start faster, once; this takes half a minute", file=sys.stderr)
+        make_archive()
     return 0
 
 

@@ -9,6 +9,7 @@ The settings that matter, each measured on two cores with PySpark 4.3:
 - Little history: Spark keeps 1,000 jobs and stages for a UI that is off, which looks like a
   leak to whoever watches the process.
 - A serial collector and the first JIT tier by default: several drivers share a small machine.
+- An archive of Spark's classes, if there is one (``class_archive``): half the time to start.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from holdfast.spark.class_archive import java_options
+
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "16",
@@ -61,7 +64,8 @@ def get_session(master: str | None = None, config: Mapping[str, str] | None = No
             # Workers must run the interpreter, and so the libraries, of this process.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             builder = SparkSession.Builder().appName("holdfast").master(master or "local[*]")
-            for key, value in {**_DEFAULTS, **(config or {})}.items():
+            java = {"spark.driver.extraJavaOptions": JAVA_OPTIONS + java_options()}
+            for key, value in {**_DEFAULTS, **java, **(config or {})}.items():
                 builder = builder.config(key, value)
             session = builder.getOrCreate()
         for key, value in _REQUIRED.items():
