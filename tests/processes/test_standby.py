@@ -212,6 +212,8 @@ def test_copies_lost_in_every_order_leave_no_trace(world: World) -> None:
     world.read(world.is_protected(primary, "best-1"))
     # Then those that took over.
     world.stop(sleeper, "best-2")
+    world.read(world.is_in(primary, "primary"))
+    world.read(world.is_in("best-1", "primary"))
     world.go_on()
     world.start(sleeper, "best-2")
     world.read(world.is_protected(sleeper, "best-2"))

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from holdfast import Network, window
 from holdfast.spark import engine as engines
 from holdfast.spark.engine import Engine, Sharding
+from holdfast.spark.stages import plan_waves
 from holdfast.testing import run, same_bytes, same_rows, split
 from tests.spark.networks import digests, every_kind_of_state, some_tables
 from tests.spark.support import SECOND
@@ -33,6 +36,18 @@ def test_one_task_and_many_give_the_same_bytes(
     sizes = [sum(table.num_rows for table in bucket.tables.values()) for bucket in buckets]
     monkeypatch.setattr(engines, "_SHARDING", Sharding(sorted(sizes)[1], 0))
     same_bytes(run(engine, buckets), one_task, "one task and both in turn")
+
+
+def test_state_is_written_once_though_a_stream_is_united_with_itself(spark: SparkSession) -> None:
+    """Two tasks that compute it at the same moment would take each other's files away."""
+    network = Network("twice", spark=spark)
+    values = network.source("l", "k string, v bigint")
+    sums = values.groupBy(window("1 second"), "k").agg(F.sum("v").alias("v"))
+    sums.union(sums).output("twice")
+    (output,) = network.outputs.values()
+    first, second = plan_waves([output.operator])
+    assert [root.name for root in first.roots] == [each.name for each in second.reads]
+    assert second.roots == (output.operator,)
 
 
 def test_the_first_large_jobs_are_not_worth_another_plan(

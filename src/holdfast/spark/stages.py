@@ -1,6 +1,6 @@
 """Cuts a network into waves, each one prepared Spark query.
 
-A stream is *materialized* when it is an output, or when several later operators read it and
+A stream is *materialized* when it is an output, or when it is read more than once below and
 there is a stateful operator above it: an operator with state must see each tuple once.
 Materialized streams pass from one wave to the next through the driver, as Arrow. All streams
 that can be computed from what earlier waves gave form one wave and one Spark job, whose result
@@ -10,6 +10,7 @@ its state is a single wave: one bucket, one Spark job.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,14 +140,12 @@ def plan_waves(outputs: Sequence[Operator]) -> list[Wave]:
 def _materialized(outputs: Sequence[Operator]) -> list[Operator]:
     """The operators whose streams the driver gets, inputs before what reads them."""
     operators = list(upstream(outputs))
-    readers: dict[str, set[str]] = {operator.name: set() for operator in operators}
-    for operator in operators:
-        for each in operator.inputs:
-            readers[each.name].add(operator.name)
+    # A stream united or joined with itself is read twice, too.
+    reads = Counter(each.name for operator in operators for each in operator.inputs)
     wanted = {operator.name for operator in outputs}
     found = []
     for operator in operators:
-        uses = len(readers[operator.name]) + (operator.name in wanted)
+        uses = reads[operator.name] + (operator.name in wanted)
         if operator.name in wanted or (uses > 1 and _has_state(operator)):
             found.append(operator)
     return found
