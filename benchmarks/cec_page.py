@@ -88,8 +88,8 @@ def _bars(told: Found) -> Iterator[str]:
 def _throughput(figures: Found) -> Iterator[str]:
     yield "## What it costs (Fig. 5)"
     yield ""
-    yield "Tuples a second, and the ratio to no checkpoints; blocks of buckets of all modes in"
-    yield "turn, the median of the blocks. *Net* makes the window states and writes them nowhere."
+    yield "Tuples a second, and the ratio to no checkpoints: two buckets of each mode in turn, the"
+    yield "median of the turns. *Net* makes the window states and writes them nowhere."
     yield ""
     modes = ("native", "open/net", "open/disk", "continuous")
     rows = [

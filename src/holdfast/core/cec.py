@@ -49,6 +49,8 @@ from holdfast.core.settings import Continuous
 # and at most. A look has a price of its own, so that small ones are dear.
 _FEW, _MANY, _LARGEST_LOOK = 64, 2_000, 20_000
 _MOST_PERIODS = 10
+# Without a target nothing will be written; to know what a recovery would take, so many periods do.
+_PERIODS_WITHOUT_TARGET = 10
 _FORGET = 0.8  # how fast estimates of growth forget a busy time
 
 
@@ -300,7 +302,8 @@ class Checkpointer(Machine[CecState, Trigger]):
         periods = (now - self._round_began) // self.settings.period_us
         self._round_us = self.settings.interval_us * max(1, min(_MOST_PERIODS, periods))
         self._round_began = now
-        self._next_round_at = now + self.settings.period_us
+        periods = 1 if self._has_target else _PERIODS_WITHOUT_TARGET
+        self._next_round_at = now + periods * self.settings.period_us
         if not self._generations or self._generations[0].time >= self.time:
             return []
         self.move(Trigger.ROUND_DUE, now)
@@ -371,12 +374,18 @@ class Checkpointer(Machine[CecState, Trigger]):
 
     # -- targets ------------------------------------------------------------------------
 
+    @property
+    def _has_target(self) -> bool:
+        bounds = (self.settings.extent, self.settings.replay, self.settings.recover_within_us)
+        return any(bound is not None for bound in bounds)
+
     def _is_above(self) -> bool:
         """Whether a target would be exceeded before the next round."""
         settings = self.settings
         oldest = self._generations[0].windows if self._generations else 0
-        # A state that comes just before the period is over leaves a round out: one more.
-        rounds = 2 + int(oldest * self._window_us / settings.interval_us)
+        # A state that comes just before the period is over leaves a round out, and what a round
+        # writes counts from the next one on: two more.
+        rounds = 3 + int(oldest * self._window_us / settings.interval_us)
         extent = self.extent + oldest + rounds * self._growth[0]
         replay = self.replay + rounds * self._growth[1]
         if settings.recover_within_us is not None:

@@ -40,6 +40,7 @@ from holdfast.spark.window_states import (
     Members,
     OpenRuns,
     WindowBatch,
+    joined,
     live_rows,
     members_of,
     split_at,
@@ -196,7 +197,7 @@ class ContinuousCheckpoints:
                 case CheckWindows(moment):
                     event = self._check(state, moment, batches)
             orders += self.machine.handle(event, self._clock())
-        return batches
+        return _one_for_each_family(batches)
 
     def _try_to_look(self, state: State, moment: int, most: int, runs: OpenRuns) -> CecEvent:
         """What was written so far must reach the log, whatever goes wrong after it."""
@@ -206,7 +207,7 @@ class ContinuousCheckpoints:
             return RoundFailed(f"{type(error).__name__}: {error}")
 
     def _look(self, state: State, moment: int, most: int, runs: OpenRuns) -> Looked:
-        first, rest = split_at(self._generations[moment], most)
+        first, rest = split_at(joined(self._generations[moment]), most)
         self._looks = []
         left: list[Members] = []
         alive = 0
@@ -284,6 +285,20 @@ class ContinuousCheckpoints:
         self.machine.restore(recovered.counts(self._engine), marks, reached)
         self.cost = self._cost()
         return advance.state
+
+
+def _one_for_each_family(batches: Sequence[WindowBatch]) -> list[WindowBatch]:
+    """What the looks of a round have written, as few frames: each has a price of its own."""
+    found: dict[tuple[str, str], list[WindowBatch]] = {}
+    for each in batches:
+        found.setdefault((each.operator, each.family), []).append(each)
+    return [
+        replace(
+            same[0],
+            rows=pa.concat_tables([each.rows for each in same], promote_options="default"),
+        )
+        for same in found.values()
+    ]
 
 
 def _check_count(recovered: Recovered, windows: int) -> None:

@@ -174,6 +174,28 @@ def _rows_with(
     return run.take(pa.array(rows)) if len(rows) else None
 
 
+def joined(generation: Sequence[Members]) -> list[Members]:
+    """The same windows in as few pieces as can be: each piece has a price of its own."""
+    found: dict[tuple[str, str, int, int], list[Members]] = {}
+    for each in generation:
+        key = (each.operator, each.family, each.written, each.time)
+        found.setdefault(key, []).append(each)
+    return [pieces[0] if len(pieces) == 1 else _join(pieces) for pieces in found.values()]
+
+
+def _join(pieces: Sequence[Members]) -> Members:
+    first = pieces[0]
+    return Members(
+        first.operator,
+        first.family,
+        first.written,
+        first.time,
+        np.concatenate([each.partition for each in pieces]),
+        np.concatenate([each.slot for each in pieces]),
+        np.concatenate([each.hash for each in pieces]),
+    )
+
+
 def split_at(generation: Sequence[Members], most: int) -> tuple[list[Members], list[Members]]:
     """The first ``most`` windows of a generation, and the rest."""
     first: list[Members] = []
