@@ -53,7 +53,7 @@ def modes(workshop: Workshop, quick: bool, tell: Tell) -> Found:
             found["switching"][f"{rate} {seconds:g} s"] = one
             tell(f"{rate}/s, {seconds:g} s: {json.dumps(one)}")
     chain.elements.rate = 1_000
-    seconds = 7.0 if quick else 100.0
+    seconds = 6.0 if quick else 100.0
     found["shared"] = under_failures(chain, CutOff, PRIMARIES, SHARED[quick], seconds)["hybrid"]
     tell(f"shared {json.dumps(found['shared'])}")
     chain.elements.rate = 3_000 if quick else 10_000
@@ -92,7 +92,7 @@ def detectors(workshop: Workshop, quick: bool, tell: Tell) -> Found:
     found: Found = {"traffic": measure(chain, 4.0 if quick else 20.0), "levels": {}}
     tell(f"traffic {json.dumps(found['traffic'])}")
     for share in (0.2, 0.95) if quick else (0.2, 0.4, 0.6, 0.8, 0.9, 0.95):
-        one = standby_detectors.measure(chain, share, 6 if quick else 60)
+        one = standby_detectors.measure(chain, share, 5 if quick else 60)
         found["levels"][f"{share:.0%}"] = one
         tell(f"detectors {share:.0%} {json.dumps(one)}")
     found["wrong"] = chain.stop()

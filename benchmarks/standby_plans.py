@@ -88,6 +88,7 @@ def detectors(quick: bool) -> Plan:
     fragments = {
         "heartbeat": standby("hybrid", heartbeat="110 ms"),
         "benchmark": standby("hybrid", heartbeat="110 ms", detector="benchmark", misses="1000000"),
+        "sweeping": standby("hybrid", elsewhere),
         "individual": standby("hybrid", elsewhere, checkpoint="individual"),
         "synchronous": standby("hybrid", elsewhere, checkpoint="synchronous"),
     }

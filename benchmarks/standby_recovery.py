@@ -73,7 +73,7 @@ def cut_off(chain: Chain, branch: str) -> dict[str, float]:
     failed = now_us()
     with chain.cut_off(primary):
         new = chain.branches[branch].wait_made(failed, PATIENCE_SECONDS)
-    healed = now_us()
+        healed = now_us()  # before it is: the copy may be asleep before we are told
     found = {"recovery_ms": (new - failed) / 1000, "deployed": float(deployed)}
     parts = recovery_parts_ms(data, other, failed, new)
     found |= {f"{part}_ms": value for part, value in parts.items()}

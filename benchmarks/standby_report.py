@@ -147,7 +147,7 @@ def _operators(axes: Axes, traffic: Found) -> None:
 
 def operators(traffic: Found) -> dict[int, float]:
     """Operators in the fragment -> what its checkpoints send in a second."""
-    found = {2: float(traffic["heartbeat"]["checkpoint_tuples_s"])}
+    found = {2: float(traffic["sweeping"]["checkpoint_tuples_s"])}
     for branch, one in traffic.items():
         if branch.startswith("operators-"):
             found[int(branch.removeprefix("operators-"))] = one["checkpoint_tuples_s"]
@@ -156,8 +156,7 @@ def operators(traffic: Found) -> dict[int, float]:
 
 def checkpointings(traffic: Found) -> dict[str, Found]:
     """How checkpoints are taken -> what they send and take."""
-    names = {"sweeping": "heartbeat", "individual": "individual", "synchronous": "synchronous"}
-    return {name: traffic[branch] for name, branch in names.items()}
+    return {name: traffic[name] for name in ("sweeping", "individual", "synchronous")}
 
 
 def _checkpointings(axes: Axes, traffic: Found) -> None:
