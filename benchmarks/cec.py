@@ -60,7 +60,7 @@ class Form:
 
 
 FULL = Form(
-    blocks=42,
+    blocks=30,
     block=2,
     buckets=40,
     factors={1: 40, 2: 40, 4: 60, 8: 120},
@@ -70,13 +70,13 @@ FULL = Form(
     deployed_s=30.0,
 )
 QUICK = Form(
-    blocks=21,
+    blocks=15,
     block=2,
     buckets=16,
-    factors={2: 16, 4: 50, 8: 24},
+    factors={2: 16, 4: 50, 8: 16},
     replays=(125_000, 500_000),
     periods_ms=(25, 100, 250),
-    restarts=4,
+    restarts=3,
     deployed_s=6.0,
 )
 

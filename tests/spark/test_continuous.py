@@ -100,7 +100,7 @@ def run_and_crash(
     return fragment
 
 
-@settings(SPARK, max_examples=2 * SPARK.max_examples)
+@settings(SPARK, max_examples=SPARK.max_examples + 3)
 @given(nodes=networks(), case=cases(), chosen=knobs())
 @example(  # a closed count window, its state still in the extent for the join's sake
     nodes=[

@@ -66,8 +66,8 @@ class Continuous:
     extent: int | None = None
     replay: int | None = None
     recover_within_us: int | None = None
-    interval_us: int = 25_000
-    period_us: int = 100_000
+    interval_us: int = 40_000
+    period_us: int = 200_000
 
     def __post_init__(self) -> None:
         if self.recover_within_us is not None and (self.extent or self.replay):
