@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 ITEMS = 100_000
 SALES = 30_000
-BATCHES = 12
+BATCHES = 10
 
 
 def main(restarts: int) -> None:
