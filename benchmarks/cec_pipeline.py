@@ -169,12 +169,10 @@ class Pipeline:
         if self.kept is not None:
             self.steps.extents.append(self.status["extent"])
 
-    def finish_round(self) -> float:
-        """Wait for the round beside the last job; how long that took, in seconds."""
-        begun = time.perf_counter()
+    def finish_round(self) -> None:
+        """Wait for the round beside the last job."""
         if self.kept is not None:
             self._append(self.kept.finish_round())
-        return time.perf_counter() - begun
 
     def _append(self, windows: Iterable[WindowBlock]) -> None:
         if not self._persist:
