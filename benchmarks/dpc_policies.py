@@ -51,7 +51,7 @@ NOTES = """
 - *Suspend* adds the reconciliation to the wait, which grows with the failure, as in the paper.
 - Combinations that delay run on the verge of X, as in the paper. *Delay & process* crosses it: what
   has waited αX when the failure heals is answered beside the partner's redo, which here takes the
-  cores that the answer needs. Between two machines it would not.
+  cores that the answer needs.
 - Tuples that the cut source made in the last half second before the cut may have been on their way
   and are not counted as available.
 - A combination goes through its failures one after the other in one deployment, and its client

@@ -76,7 +76,7 @@ class Stream:
     def put(
         self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
     ) -> None:
-        raise NotImplementedError
+        raise NotImplementedError("this server is only read from")
 
 
 def serve(kind: str, batches: int) -> None:

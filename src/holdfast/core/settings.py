@@ -192,8 +192,8 @@ class StandbySettings:
     read_state_after_us     a primary that is further behind takes the other copy's state.
     benchmarks              the benchmarking detector watches a primary, beside the heartbeats:
     load_threshold          from this CPU load on it times the standard set;
-    slowdown                so many times slower than at its quickest is a failure: with a few
-                            times, the fragment's own jobs look like one (docs/results).
+    slowdown                so many times slower than at its quickest is a failure; with three
+                            times, the fragment's own jobs on one core looked like one.
     """
 
     copies: tuple[str, str]

@@ -87,7 +87,7 @@ class Process:
         return None
 
     def make_driver(self) -> None:
-        raise NotImplementedError
+        raise NotImplementedError("each kind of process makes its own")
 
     def start(self) -> None:
         self.make_driver()

@@ -1,6 +1,6 @@
 """An archive of Spark's classes, with which its JVM starts in half the time.
 
-Before Spark is up, a JVM finds, verifies and links some 15,000 classes; on two cores that is 2 of
+Before Spark is up, a JVM finds, verifies and links thousands of classes; on two cores that is 2 of
 the 4 seconds it takes. Java can keep the outcome in a file, which later JVMs map into memory and
 share (class data sharing). ``holdfast prepare`` makes it, once for an environment, in which it
 stays; the targets of the Makefile see to it themselves.
