@@ -135,3 +135,19 @@ def test_a_restart_continues_after_the_last_whole_group() -> None:
     entry = EntryPoint(SETTINGS, log)
     assert TruncateLog("s", 1) in entry.handle(Started(), 50)
     assert entry.served.next_id == 1
+
+
+def test_a_batch_without_tuples_is_accepted_once_a_group_with_it_is_on_disk() -> None:
+    entry = started()
+    (first,) = appends(entry.handle(batch(0, 10), 10))
+    nothing = SourceBatch(1, 0, 0, 0, None, 0)
+    assert entry.handle(nothing, 11) == []
+    done = entry.handle(Appended(first.append), 12)
+    assert AcceptTuples(1) in done
+    (second,) = appends(done)
+    assert kinds(second.frames[0][1]) == ["BOUNDARY"]
+    entry.handle(AppendFailed(second.append, "full"), 13)
+    assert entry.handle(nothing, 14) == []
+    (again,) = appends(entry.handle(TimerFired(), 64))
+    assert AcceptTuples(1) in entry.handle(Appended(again.append), 65)
+    entry.validate()

@@ -4,7 +4,9 @@ Theory of operation. A source counts its tuples and hands them over in batches; 
 the tuple id. A batch is taken if it continues the log, so that a batch offered twice (the
 source did not hear the answer, or the entry point restarted) is taken once. Batches are
 appended in groups; only when a group is on disk are its tuples published and accepted. An id
-that anyone has seen is therefore never given to another tuple, and none is skipped.
+that anyone has seen is therefore never given to another tuple, and none is skipped. A batch none
+of whose rows became a tuple is in a group all the same: that it came is on disk before it is
+accepted.
 
 Every group ends with a boundary, and when the source is silent a group is a boundary alone: a
 promise, also on disk, that no older tuple follows. The boundary is the present time; or, if tuples
@@ -105,6 +107,8 @@ class EntryPoint(Machine[EntryState, Trigger]):
         self._waiting: list[SourceBatch] = []
         self._waiting_id = served.next_id
         self._writing: Append | None = None
+        # The append under way has batches, not just a boundary.
+        self._accepts = False
         self._next_append = 1
         self._boundary_at = 0
         self._retry_at = 0
@@ -140,14 +144,14 @@ class EntryPoint(Machine[EntryState, Trigger]):
         return effects
 
     def _offered(self, batch: SourceBatch) -> list[Effect]:
-        if batch.first_id + batch.count <= self.served.next_id:
+        if batch.count and batch.first_id + batch.count <= self.served.next_id:
             return [AcceptTuples(self.served.next_id)]
         if batch.first_id != self._waiting_id:
             if batch.first_id + batch.count <= self._waiting_id:
                 return []  # being written; accepted when it is
             reason = f"tuple {self._waiting_id} is next, offered {batch.first_id}"
             return [RefuseBatch(self._waiting_id, reason)]
-        if batch.stime_min < self._promised:
+        if batch.count and batch.stime_min < self._promised:
             reason = f"stime {batch.stime_min} is below the boundary {self._promised}"
             return [RefuseBatch(self._waiting_id, reason)]
         self._waiting.append(batch)
@@ -163,6 +167,8 @@ class EntryPoint(Machine[EntryState, Trigger]):
         frames = []
         for batch in self._waiting:
             self._reached = max(self._reached, batch.reached)
+            if not batch.count:
+                continue
             header = Header(
                 Kind.STABLE,
                 batch.first_id,
@@ -175,6 +181,7 @@ class EntryPoint(Machine[EntryState, Trigger]):
         self._promised = max(self._promised, self._reached if self.settings.own_time else now)
         stime = self._promised
         frames.append(StreamFrame(Header(Kind.BOUNDARY, self._waiting_id, 0, stime, stime, stime)))
+        self._accepts = bool(self._waiting)
         self._waiting = []
         self._writing = Append(self._next_append, ((self.settings.stream, tuple(frames)),))
         self._next_append += 1
@@ -186,9 +193,8 @@ class EntryPoint(Machine[EntryState, Trigger]):
         frames = self._writing.frames[0][1]
         self._writing = None
         self.move(Trigger.APPENDED, now)
-        had = self.served.next_id
         effects = self.served.publish(frames)
-        if self.served.next_id > had:
+        if self._accepts:
             effects.append(AcceptTuples(self.served.next_id))
         return effects
 

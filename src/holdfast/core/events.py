@@ -119,8 +119,8 @@ class AppendFailed:
 class SourceBatch:
     """A source hands its entry point tuples, and counts them: ``first_id`` came before.
 
-    The count is what makes handing them over again harmless. No tuple after them is older than
-    ``reached``, if tuples bring their own time.
+    The count is what makes handing them over again harmless; it is 0 if no row became a tuple.
+    No tuple after them is older than ``reached``, if tuples bring their own time.
     """
 
     first_id: int

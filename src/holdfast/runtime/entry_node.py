@@ -38,7 +38,7 @@ from holdfast.frames import SEQ
 from holdfast.log import Durability, LogOptions
 from holdfast.operators import SourceOperator
 from holdfast.runtime.intake import PENDING_BYTES, Intake, Offer
-from holdfast.runtime.ledger import Ledger
+from holdfast.runtime.ledger import Ledger, Line
 from holdfast.runtime.node import Node, Place
 from holdfast.runtime.stream_store import StreamStore
 
@@ -100,6 +100,9 @@ class EntryNode(Node):
         )
         self._intake.forbid_before(self.entry.served.boundary)
         self._pending: OrderedDict[int, Offer] = OrderedDict()
+        # The numbers of the offers that are in the append under way, and their lines.
+        self._appending: list[int] = []
+        self._lines: list[Line] = []
         self._pending_bytes = 0
         self._room = threading.Condition()
         self._retrying = False
@@ -148,13 +151,7 @@ class EntryNode(Node):
         self.loop.call(lambda: self._offer(offer))
 
     def _offer(self, offer: Offer) -> None:
-        if offer.line.count == 0:  # nothing of it became a tuple
-            self._free(offer.batch.nbytes)
-            offer.durable.set_result(offer.end_id)
-            if not self._pending:
-                self.loop.handle(SourceReached(offer.boundary))
-            return
-        self._pending[offer.first_id] = offer
+        self._pending[offer.number] = offer
         self.metrics.tuples_in.inc(offer.line.count)
         if not self._retrying:
             self._give(offer)
@@ -164,7 +161,7 @@ class EntryNode(Node):
             # A boundary that is due promises the present: it must not come after the stamp.
             self.loop.fire_due()
             now = max(self.loop.now(), self.entry.served.boundary)
-            offer = self._pending[offer.first_id] = offer.stamped(now)
+            offer = self._pending[offer.number] = offer.stamped(now)
         self.loop.handle(
             SourceBatch(
                 offer.first_id,
@@ -176,18 +173,25 @@ class EntryNode(Node):
             )
         )
 
+    def _note_lines(self, append: Append) -> None:
+        """What the ledger needs before the log; there is never more than one append under way.
+
+        A batch of dead letters only has no tuples in the log, but a line of its own.
+        """
+        end_id = append.frames[0][1][-1].header.first_id
+        offers = [offer for offer in self._pending.values() if offer.end_id <= end_id]
+        self._appending = [offer.number for offer in offers]
+        self._lines = [offer.line for offer in offers]
+
     def _write_lines(self, append: Append) -> None:
         """In the disk's thread, before the log: the ledger."""
-        lines = []
-        for _, frames in append.frames:
-            for frame in frames:
-                offer = self._pending.get(frame.header.first_id)
-                if frame.header.kind.is_data and offer is not None:
-                    lines.append(offer.line)
-        self._ledger.add(lines)
+        self._ledger.add(self._lines)
 
     def carry_out(self, effect: Effect) -> None:
         match effect:
+            case Append():
+                self._note_lines(effect)
+                super().carry_out(effect)
             case AcceptTuples(next_id):
                 self._accepted(next_id)
             case TrimLog() if self._keep:
@@ -202,15 +206,14 @@ class EntryNode(Node):
 
     def _accepted(self, next_id: int) -> None:
         freed = 0
-        while self._pending and next(iter(self._pending.values())).end_id <= next_id:
-            _, offer = self._pending.popitem(last=False)
+        for number in self._appending:
+            offer = self._pending.pop(number)
             freed += offer.batch.nbytes
             self._ledger.settled(offer.line)
             self._intake.settled(offer.line)
-            if offer.line.producer is not None:
-                self._under_way.pop((offer.line.producer, offer.line.sequence), None)
             self.metrics.tuples_out.inc(offer.line.count)
             offer.durable.set_result(next_id)
+        self._appending = []
         self._free(freed)
 
     def _free(self, size: int) -> None:
@@ -311,8 +314,9 @@ class EntryNode(Node):
                 )
             except HoldfastError as error:
                 raise flight.FlightServerError(str(error)) from None
-            if not offer.durable.done():
-                self._under_way[producer, sequence] = offer
+            key = (producer, sequence)
+            self._under_way[key] = offer
+            offer.durable.add_done_callback(lambda done: self._under_way.pop(key, None))
             return offer.durable
 
 

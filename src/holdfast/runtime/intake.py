@@ -6,6 +6,7 @@ ids and sends what cannot be a tuple to the dead letters.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -30,8 +31,12 @@ PENDING_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Offer:
-    """Tuples with ids, on their way into the log."""
+    """Tuples with ids, on their way into the log; or none, if every row was a dead letter.
 
+    number  the offer's place among all of this process.
+    """
+
+    number: int
     line: Line
     batch: pa.RecordBatch
     stime_min: int
@@ -113,6 +118,7 @@ class Intake:
         self._schema = pa.schema([each for each in schema if each.name != SEQ.name])
         self._hand_over = hand_over
         self._lock = threading.Lock()
+        self._numbers = itertools.count()
         self.takes_arrival_time = self._inlet.takes_arrival_time
 
     @property
@@ -168,6 +174,7 @@ class Intake:
         else:
             batch = pa.RecordBatch.from_pylist([], schema=self._schema)
         offer = Offer(
+            next(self._numbers),
             line,
             batch,
             min((part.oldest for part in parts), default=0),

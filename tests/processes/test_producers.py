@@ -1,0 +1,73 @@
+"""Producers: whatever they send, in whichever order they come and go, counts exactly once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql.types import LongType, StructField, StructType
+
+from holdfast.flight.security import Security
+from holdfast.operators import SourceOperator
+from holdfast.producer import Producer
+from holdfast.runtime.entry_node import EntryNode
+from holdfast.testing.undisturbed import logged_tuples
+from tests.flight.nodes import location, make_entry
+
+KEYED = SourceOperator(
+    "load",
+    "source 'load'",
+    (),
+    StructType([StructField("value", LongType())]),
+    "main",
+    None,
+    ("value",),
+)
+
+
+@contextmanager
+def running(directory: Path, operator: SourceOperator = KEYED) -> Iterator[EntryNode]:
+    node = make_entry(directory, Security(), operator=operator)
+    node.start()
+    try:
+        yield node
+    finally:
+        node.stop()
+
+
+def logged(directory: Path) -> list[int]:
+    values: list[int] = logged_tuples(directory / "streams" / "load")["value"].to_pylist()
+    return values
+
+
+def test_a_batch_of_dead_letters_only_hides_no_later_one(tmp_path: Path) -> None:
+    """Its number is used up: the next batch under the same name gets another."""
+    with running(tmp_path) as node:
+        for number in range(4):
+            with Producer("load", location(node), name="p") as producer:
+                producer.send([{"value": None}])
+                assert producer.flush(20.0) == 2 * number + 1
+            with Producer("load", location(node), name="p") as producer:
+                assert producer.tuples == 2 * number + 1
+                producer.send([{"value": number}])
+                assert producer.flush(20.0) == 2 * number + 2
+    assert logged(tmp_path) == [0, 1, 2, 3]
+    letters = (tmp_path / "dead-letters.jsonl").read_text().splitlines()
+    assert [json.loads(each)["row"] for each in letters] == [{"value": None}] * 4
+
+
+def test_a_batch_of_dead_letters_only_is_remembered_after_a_restart(tmp_path: Path) -> None:
+    with running(tmp_path) as node, Producer("load", location(node), name="p") as producer:
+        producer.send([{"value": 1}])
+        producer.flush(20.0)
+        producer.send([{"value": None}])
+        producer.flush(20.0)
+    with running(tmp_path) as node:
+        assert node.status()["dead_letters"] == 1
+        with Producer("load", location(node), name="p") as producer:
+            assert (producer.durable_sequence, producer.tuples) == (2, 2)
+            producer.send([{"value": 2}])
+            producer.flush(20.0)
+    assert logged(tmp_path) == [1, 2]
