@@ -39,7 +39,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, TypeAlias
 
-from holdfast.core.machine import Machine
+from holdfast.core.machine import Machine, PeerError
 from holdfast.core.messages import (
     Message,
     PostponeAnswer,
@@ -277,6 +277,8 @@ class ConsistencyManager(Machine[NodeState, Trigger]):
     def _partner_said(
         self, partner: str, message: PostponeRequest | PostponeReply | PostponeRelease, now: int
     ) -> list[ManagerEffect]:
+        if partner not in self._settings.partners:
+            raise PeerError(f"{self.name}: {message} of {partner}, which is no partner")
         match message:
             case PostponeRequest(round_):
                 answer = self._answer(partner, round_, now)

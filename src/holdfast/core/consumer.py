@@ -14,7 +14,7 @@ from holdfast.core import detector, upstream
 from holdfast.core.detector import AskPeer, FailureDetector, PeerLost
 from holdfast.core.effects import Send
 from holdfast.core.events import FeedLost, MessageArrived, TimerFired
-from holdfast.core.machine import Machine
+from holdfast.core.machine import Machine, PeerError
 from holdfast.core.messages import (
     FeedFrames,
     HeartbeatReply,
@@ -35,6 +35,7 @@ class Consumer:
     def __init__(
         self, owner: str, inputs: tuple[Input, ...], copies: dict[str, StreamCopy], timing: Timing
     ) -> None:
+        self._owner = owner
         interval_us = timing.heartbeat_interval_us
         self._feed_ids = FeedIds()
         self.upstreams = {
@@ -68,6 +69,8 @@ class Consumer:
     def handle(self, event: ConsumerEvent, now: int) -> list[ConsumerEffect]:
         match event:
             case MessageArrived(sender, FeedFrames() as message):
+                if sender not in self._streams_at:
+                    raise PeerError(f"{self._owner}: frames of {sender}, which is no producer here")
                 arrived = upstream.FeedArrived(sender, message)
                 owner = self._stream_of(message.feed) or self._streams_at[sender][0]
                 return self.upstreams[owner].handle(arrived, now)
@@ -129,11 +132,14 @@ class Consumer:
     def _heard(self, peer: str, reply: HeartbeatReply, now: int) -> list[ConsumerEffect]:
         if peer not in self.detectors:
             return []
+        for report in reply.reports:
+            if not 0 <= report.boundary <= report.live_boundary:
+                raise PeerError(f"{self._owner}: {peer} cannot be where it says: {report}")
         self.detectors[peer].handle(detector.Replied(), now)
         effects: list[ConsumerEffect] = []
         sent = dict(reply.feeds)
         for report in reply.reports:
-            if report.stream in self.upstreams:
+            if report.stream in self._streams_at[peer]:
                 event = upstream.PeerReported(peer, report, sent)
                 effects += self.upstreams[report.stream].handle(event, now)
         return effects

@@ -250,6 +250,8 @@ class Upstream(Machine[Following, Trigger]):
             feed = next((one for one in self.feeds() if one.id == message.feed), None)
         if feed is None:
             return [Send(peer, Unsubscribe(message.feed))]
+        if feed.peer != peer:
+            raise PeerError(f"{self.name}: {peer} sent frames of a feed at {feed.peer}")
         if message.seq != feed.received:
             return self._reopen(feed, now)
         feed.received += 1

@@ -18,11 +18,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.flight as flight
 
 from holdfast.blocks import Block
 from holdfast.core.events import Event, FeedLost, MessageArrived, PeerUnreachable
+from holdfast.core.frame import Header
 from holdfast.core.messages import (
+    CopyReply,
     CopyRequest,
     FeedFrames,
     HeartbeatReply,
@@ -36,13 +39,15 @@ from holdfast.core.messages import (
 from holdfast.errors import HoldfastError
 from holdfast.flight.links import LinkCut, Links
 from holdfast.flight.security import Security
-from holdfast.flight.wire import decode_message, decode_metadata, encode_message
+from holdfast.flight.wire import WireError, decode_message, decode_metadata, encode_message
 
 CALL_SECONDS = 2.0
 _LONGEST_PAUSE_SECONDS = 2.0
 # The end of a subscription that worked for so long is news and is told at once.
 _LASTED_SECONDS = 1.0
 _QUEUED = 1_000
+# So many peers without an address are spoken of; the rest are as unknown.
+_UNKNOWN_NAMED = 100
 # A subscriber far behind is sent all it lacks as one message; it is taken in pieces.
 _PIECE_BYTES = 4 << 20
 _CHANNEL = [
@@ -53,10 +58,6 @@ _CHANNEL = [
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
 ]
-
-
-class UnknownProcess(HoldfastError):
-    """A name that is not in the address book."""
 
 
 Tell = Callable[[str, str], None]
@@ -125,6 +126,7 @@ class Peers:
         self._book = book
         self._on_problem = on_problem
         self._peers: dict[str, _Peer] = {}
+        self._unknown: set[str] = set()
         self._closed = False
 
     def send(self, to: str, message: Message) -> None:
@@ -133,11 +135,15 @@ class Peers:
             return
         if to not in self._peers:
             if to not in self._book:
-                raise UnknownProcess(
-                    f"{self.name} does not know where {to!r} is; it knows {sorted(self._book)}"
-                )
+                self._say_unknown(to)
+                return
             self._peers[to] = _Peer(self, to, self._book[to])
         self._peers[to].send(message)
+
+    def _say_unknown(self, to: str) -> None:
+        if to not in self._unknown and len(self._unknown) < _UNKNOWN_NAMED:
+            self._unknown.add(to)
+            self.problem(to, f"nobody knows where it is; known are {sorted(self._book)}")
 
     def location(self, peer: str) -> str | None:
         """Where a peer is now, as far as is known."""
@@ -220,7 +226,14 @@ class _Peer:
         results = self._call("heartbeat", request)
         if not results:
             return
-        reply = decode_message(results[0].body.to_pybytes())
+        try:
+            reply = decode_message(results[0].body.to_pybytes())
+        except WireError as error:
+            self.failed(error)
+            return
+        if not isinstance(reply, HeartbeatReply | CopyReply):
+            self.failed(WireError(f"{type(reply).__name__} is no answer to a heartbeat"))
+            return
         if isinstance(reply, HeartbeatReply):
             # A connection loses nothing unless it breaks, and says so then. That more was sent
             # than came only means that it is on its way, or that we are slow to take it.
@@ -369,7 +382,7 @@ class _Reading:
                 refused = SubscribeRefused(self._request.feed, str(metadata["refused"]))
                 self._peer.post_frames(refused)
                 return False
-            header = metadata["header"]
+            header = _header_of(metadata, chunk.data)
             block = Block(chunk.data) if header.kind.is_data else None
             if block is not None:
                 size += block.nbytes
@@ -380,6 +393,17 @@ class _Reading:
                 self._peer.went_well()
                 frames, size, seq = [], 0, seq + 1
         return True
+
+
+def _header_of(metadata: dict[str, Any], batch: pa.RecordBatch) -> Header:
+    """The header of a frame; WireError if it is not that of the tuples that came with it."""
+    header = metadata.get("header")
+    if not isinstance(header, Header) or not isinstance(metadata.get("left"), int):
+        raise WireError(f"a frame without a header came: {metadata}")
+    rows = 0 if batch is None else batch.num_rows
+    if rows != (header.count if header.kind.is_data else 0):
+        raise WireError(f"a frame of {rows} tuples came as {header}")
+    return header
 
 
 def _nobody_listens(error: Exception) -> bool:

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from holdfast.core.machine import PeerError
 from holdfast.core.messages import (
     CopyReply,
     CopyRequest,
@@ -179,7 +180,9 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
             message = _decoded(sender, body)
             if isinstance(message, Unsubscribe):
                 self.feeds.unsubscribe(sender, message.feed)
-            self._process.receive(sender, message)
+            answer = self._process.receive(sender, message)
+            if answer.done() and answer.exception() is not None:
+                raise flight.FlightServerError(str(answer.exception()))
             return []
         if action.type in self._controls:
             options = json.loads(body) if body else {}
@@ -196,6 +199,8 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
             reply = self._process.receive(sender, message).result(ANSWER_SECONDS)
         except FutureTimeout:
             raise flight.FlightTimedOutError(f"{self._process.name} is busy") from None
+        except PeerError as error:
+            raise flight.FlightServerError(str(error)) from None
         assert isinstance(reply, HeartbeatReply | CopyReply)
         return encode_message(reply)
 

@@ -46,6 +46,8 @@ from holdfast.core.messages import (
 from holdfast.errors import HoldfastError
 
 PROTOCOL = 1
+# What reading JSON and making something of it may raise, whatever was sent.
+NOT_DECODED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 class WireError(HoldfastError):
@@ -66,7 +68,7 @@ def decode_message(data: bytes) -> Message:
         found = json.loads(data)
         decode = _DECODERS[found["type"]]
         return decode(found)
-    except (ValueError, KeyError, TypeError) as error:
+    except NOT_DECODED as error:
         raise WireError(f"not a message of protocol {PROTOCOL}: {error!r}") from None
 
 
@@ -84,8 +86,12 @@ def _value(value: object) -> object:
     return value
 
 
-def _pairs(listed: list[list[Any]]) -> tuple[tuple[Any, int], ...]:
-    return tuple((first, int(second)) for first, second in listed)
+def _acks(listed: list[list[Any]]) -> tuple[tuple[str, int], ...]:
+    return tuple((str(stream), int(first_needed)) for stream, first_needed in listed)
+
+
+def _sent(listed: list[list[Any]]) -> tuple[tuple[int, int], ...]:
+    return tuple((int(feed), int(messages)) for feed, messages in listed)
 
 
 def _report(found: Json) -> StreamReport:
@@ -112,12 +118,12 @@ def _copy_report(found: Json) -> CopyReport:
 _DECODERS: dict[str, Callable[[Json], Message]] = {
     "HeartbeatRequest": lambda found: HeartbeatRequest(
         tuple(str(each) for each in found["streams"]),
-        _pairs(found["acks"]),
+        _acks(found["acks"]),
         tuple(int(each) for each in found["feeds"]),
         int(found["newest_feed"]),
     ),
     "HeartbeatReply": lambda found: HeartbeatReply(
-        tuple(_report(each) for each in found["reports"]), _pairs(found["feeds"])
+        tuple(_report(each) for each in found["reports"]), _sent(found["feeds"])
     ),
     "Subscribe": lambda found: Subscribe(
         str(found["stream"]),
@@ -168,5 +174,5 @@ def decode_metadata(data: bytes) -> Json:
             kind, *rest = found["header"]
             found["header"] = Header(Kind(kind), *(int(each) for each in rest))
         return found
-    except (ValueError, KeyError, TypeError) as error:
+    except NOT_DECODED as error:
         raise WireError(f"not a frame of protocol {PROTOCOL}: {error!r}") from None

@@ -9,6 +9,10 @@ import time
 from typing import Any
 
 _lock = threading.Lock()
+# What happens again and again is said again after this long, with how often it happened.
+AGAIN_SECONDS = 60.0
+# So many different things are told apart; when there are more, all are forgotten.
+_KEPT = 200
 
 
 class Journal:
@@ -16,6 +20,22 @@ class Journal:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def write_once(self, event: str, key: str, *, level: str = "warning", **fields: Any) -> None:
+        """A line about something that may happen twenty times a second: one a minute for each key.
+
+        The next line says how often it has happened since.
+        """
+        now = time.monotonic()
+        said_at, times = self._said.get((event, key), (now - AGAIN_SECONDS, 0))
+        if now - said_at < AGAIN_SECONDS:
+            self._said[event, key] = (said_at, times + 1)
+            return
+        if len(self._said) >= _KEPT:
+            self._said.clear()
+        self._said[event, key] = (now, 0)
+        self.write(event, level=level, **fields, **({"times": times} if times else {}))
 
     def write(self, event: str, *, level: str = "info", **fields: Any) -> None:
         """One line: time, level, who, what, and anything else."""

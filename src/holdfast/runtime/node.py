@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from holdfast.blocks import Block
+from holdfast.core.admission import Admission
 from holdfast.core.effects import Append, Effect, Send, SetTimer, TrimLog, TruncateLog
 from holdfast.core.events import AppendFailed, Event, MessageArrived
 from holdfast.core.machine import PeerError
@@ -88,6 +89,7 @@ class Node:
         self._schemas = dict(schemas)
         self._consumers = {stream: set(names) for stream, names in consumers.items()}
         self._on_fatal = on_fatal
+        self._admission = Admission(name)
         self.links = kept_links(directory)
         self._started = time.monotonic()
         self._state = ""
@@ -103,6 +105,10 @@ class Node:
             links=self.links,
         )
         self.server: StreamServer | None = None
+
+    def listen_to(self, partners: tuple[str, ...], copy: str | None = None) -> None:
+        """Who speaks to this node as another replica, or the other copy, of its fragment."""
+        self._admission = Admission(self.name, partners, copy)
 
     @property
     def schemas(self) -> Mapping[str, pa.Schema]:
@@ -168,6 +174,11 @@ class Node:
     def receive(self, sender: str, message: Message) -> Future[Message]:
         """A message from the server's threads."""
         answer: Future[Message] = Future()
+        refusal = self._admission.refusal(sender, message)
+        if refusal is not None:
+            answer.set_exception(PeerError(refusal))
+            self._peer_error(PeerError(refusal))
+            return answer
         if isinstance(message, HeartbeatRequest):
             message = self._counted(sender, message)
         self.loop.post(MessageArrived(sender, message), answer)
@@ -254,4 +265,7 @@ class Node:
         self.journal.write("peer problem", level="warning", peer=peer, problem=text)
 
     def _peer_error(self, error: PeerError) -> None:
-        self.journal.write("peer broke the protocol", level="error", problem=str(error))
+        problem = str(error)
+        self.journal.write_once(
+            "peer broke the protocol", problem[:200], level="error", problem=problem
+        )

@@ -86,6 +86,7 @@ class ProtectedNode(Node):
         schemas = {output.stream: output.schema for output in plan.outputs}
         consumers = {one.stream: one.consumers for one in settings.outputs}
         super().__init__(settings.address, place, schemas, consumers, directory, on_fatal)
+        self.listen_to(settings.partners, pair.partner_of(settings.address))
         self._pair = pair
         self._plan = plan
         self.spill = Spill(directory / "received")

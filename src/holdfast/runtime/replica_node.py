@@ -69,6 +69,7 @@ class ReplicaNode(Node):
         }
         consumers = {one.stream: one.consumers for one in settings.outputs}
         super().__init__(settings.address, place, schemas, consumers, directory, on_fatal)
+        self.listen_to(settings.partners)
         self._network = network
         self._kept = _how_kept(settings)
         self._keeps_state = self._kept == "state"

@@ -1,0 +1,62 @@
+"""Who may say what to a process, decided before its driver hears of it.
+
+Anyone may read: ask for heartbeats, subscribe, unsubscribe. Replicas of a fragment make out among
+themselves who reconciles first; the two copies of a fragment speak to each other about terms and
+checkpoints. Answers and feeds come on calls that this process made, never by a call to it. What
+does not fit is an error to the sender and nothing to the driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.core.messages import (
+    CheckpointRefused,
+    CheckpointTaken,
+    CopyRequest,
+    HeartbeatRequest,
+    Message,
+    PostponeRelease,
+    PostponeReply,
+    PostponeRequest,
+    StateRequest,
+    Subscribe,
+    Unsubscribe,
+)
+
+FROM_ANYONE = (HeartbeatRequest, Subscribe, Unsubscribe)
+BETWEEN_REPLICAS = (PostponeRequest, PostponeReply, PostponeRelease)
+BETWEEN_COPIES = (CopyRequest, StateRequest, CheckpointTaken, CheckpointRefused)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Whom one process listens to.
+
+    partners  the other replicas of its fragment, if it has any.
+    copy      the other copy of its fragment, if it stands by.
+    """
+
+    owner: str
+    partners: tuple[str, ...] = ()
+    copy: str | None = None
+
+    def refusal(self, sender: str, message: Message) -> str | None:
+        """Why a message is not for the driver; None if it is."""
+        if isinstance(message, FROM_ANYONE):
+            return None
+        what = type(message).__name__
+        if isinstance(message, BETWEEN_REPLICAS):
+            if sender in self.partners:
+                return None
+            return f"{self.owner} takes {what} from {_listed(self.partners)}; got one of {sender!r}"
+        if isinstance(message, BETWEEN_COPIES):
+            if sender == self.copy:
+                return None
+            takes = _listed(() if self.copy is None else (self.copy,))
+            return f"{self.owner} takes {what} from {takes}; got one of {sender!r}"
+        return f"{what} is an answer; {self.owner} has asked {sender!r} nothing on this call"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return " and ".join(names) or "nobody"
