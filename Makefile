@@ -16,7 +16,7 @@ help: ## this list
 	@echo "  ARGS passes options on: make test ARGS='-n0 -k window', make bench BENCH=engine ARGS=--quick"
 
 .PHONY: demo
-demo: classes ## a minute of failures and correct answers, live in the terminal
+demo: classes ## failures and correct answers, live in the terminal
 	@$(run) $(bin)/holdfast demo $(ARGS)
 
 .PHONY: test

@@ -30,6 +30,7 @@ class Machine:
             "grep",
             "mkdir",
             "sed",
+            "sleep",
             "sort",
         ):
             found = shutil.which(tool)
@@ -148,6 +149,21 @@ def test_an_unknown_benchmark_gets_the_list(machine: Machine) -> None:
         assert ran.returncode == 2
         assert ran.stdout == ""
         assert "Available:" in ran.stderr
+
+
+def test_a_command_that_takes_long_is_told_while_it_runs(machine: Machine) -> None:
+    ran = machine.run("progress", "Doing it", "sleep", "2", PROGRESS_SECONDS="0.1")
+    assert ran.returncode == 0
+    assert ran.stderr.startswith("Doing it\n  Doing it: 0 s so far\n")
+    assert machine.run("progress", "It fails", "bash", "-c", "exit 3").returncode == 3
+
+
+def test_everything_that_sets_up_is_told_while_it_runs() -> None:
+    script = (SCRIPTS / "venv").read_text().replace("\\\n", " ")
+    steps = [line for line in script.splitlines() if re.search(r"-m (pip .*install|venv) --", line)]
+    assert len(steps) == 2
+    for line in steps:
+        assert "scripts/progress" in line, line
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import HoldfastError, InputError
 from holdfast.log.commands import add_log
 from holdfast.runtime.commands import add_commands
+from holdfast.saying import said
 
 if TYPE_CHECKING:
     from holdfast.network import Network
@@ -55,8 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     describe.add_argument("network", metavar="NETWORK.py")
     describe.add_argument("--draw", metavar="FILE", help="also draw it: an .svg or .png file")
     describe.set_defaults(command=_describe)
-    demo = commands.add_parser("demo", help="a minute of failures: a source cut, a replica killed")
-    demo.add_argument("--seconds", type=float, default=60, help="how long (default: 60)")
+    demo = commands.add_parser("demo", help="failures, live: a source cut, a replica killed")
+    demo.add_argument("--seconds", type=float, default=30, help="how long (default: 30)")
     demo.add_argument("--servers", type=int, default=12, help="how many servers (default: 12)")
     demo.add_argument("--picture", default="holdfast-demo.png", help="where to draw the picture")
     demo.add_argument("--spark-master", metavar="URL", help="default: local[*]")
@@ -143,15 +144,20 @@ def _prepare(options: argparse.Namespace) -> int:
     from holdfast.spark.class_archive import archive_path, make_archive
 
     if archive_path() is None:
-        print("Preparing Spark to start faster, once; this takes half a minute", file=sys.stderr)
-        make_archive()
+        with said("Preparing Spark to start faster, once; this takes half a minute", _say):
+            make_archive()
     return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _demo(options: argparse.Namespace) -> int:
     from holdfast.demo.run import run_demo
 
-    start_spark(options.spark_master)
+    with said("── Spark starts, to read the query", lambda text: print(text, flush=True)):
+        start_spark(options.spark_master)
     return run_demo(options.seconds, options.servers, options.picture)
 
 

@@ -24,11 +24,15 @@ def test_the_demo_runs_without_a_terminal(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     for said in (
+        "Spark starts, to read the query",
+        "main-1: up",
         "asia is cut off for 4 s",
         "tentative after",
         "corrected had",
         "kill -9 main-",
         "is recovering",
+        "the processes stop",
+        "a batch job computes the same from the logs",
         "Identical, tuple for tuple: the client's",
         "drawn in holdfast-demo.png",
     ):

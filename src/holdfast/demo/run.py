@@ -11,7 +11,7 @@ import contextlib
 import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from holdfast.errors import HoldfastError, InputError
 from holdfast.runtime.chaos import cut, heal
 from holdfast.runtime.networks import load_network
 from holdfast.runtime.planning import plan_of, write_plan
+from holdfast.saying import said
 from holdfast.testing.deployed import Load, supervised
 from holdfast.testing.undisturbed import logged_tuples
 
@@ -75,18 +76,30 @@ def run_demo(seconds: float, servers: int, picture: str) -> int:
         deployment = _prepare(Path(directory))
         view: View = (LiveView if console.is_terminal else PlainView)(console, history)
         try:
-            view.say(f"{len(REGIONS)} entry points and two replicas with a Spark driver each start")
-            with supervised(deployment) as supervisor:
+            with _started(deployment, view) as supervisor:
                 demo = _Demo(deployment, supervisor, history, view, servers)
                 with contextlib.closing(demo):
                     demo.run()
+                view.say("the processes stop")
         finally:
             view.close()
-        wrong = _compare(console, deployment, history)
-    draw_history(picture, history)
+        with said("── a batch job computes the same from the logs", console.print):
+            wrong = _compare(console, deployment, history)
+    with said("── the picture is drawn", console.print):
+        draw_history(picture, history)
     console.print(_report(history), highlight=False, soft_wrap=True)
     console.print(f"Delays, tentative results and states are drawn in [bold]{picture}[/bold]")
     return 0 if wrong is None else 1
+
+
+@contextlib.contextmanager
+def _started(deployment: Deployment, view: View) -> Iterator[Supervisor]:
+    """The deployment, running; its view tells who has come up by now."""
+    what = f"{len(REGIONS)} entry points and two replicas with a Spark driver each start"
+    with contextlib.ExitStack() as stack:
+        with said(what, view.say):
+            supervisor = stack.enter_context(supervised(deployment, view.say))
+        yield supervisor
 
 
 def _prepare(directory: Path) -> Deployment:

@@ -52,7 +52,8 @@ class OracleStream:
     @classmethod
     def of(cls, spark: SparkSession, table: pa.Table, boundary: int) -> OracleStream:
         """A source's tuples, all of them older than ``boundary``."""
-        return cls(spark.createDataFrame(table), boundary)
+        # Spark makes a task of every chunk, and a log has one for each of its frames.
+        return cls(spark.createDataFrame(table.combine_chunks()), boundary)
 
     def result(self) -> pa.Table:
         """Run the batch job; what has a tuple time before the boundary, in order."""
