@@ -6,7 +6,8 @@
 
 Batches carry the producer's name and a number, and are sent again after a lost connection or a
 restart of the entry point: each becomes tuples exactly once. A producer that restarts under
-its old name learns how many of its tuples are durable, ``tuples``, and goes on from there.
+its old name learns how many of its tuples are durable, ``tuples``, and goes on from there. One
+that still runs under that name is fenced: what it sends is refused, and it says so.
 """
 
 from __future__ import annotations
@@ -27,12 +28,17 @@ import pyarrow.flight as flight
 from holdfast.errors import HoldfastError, InputError
 from holdfast.flight.peers import act, connect, explain
 from holdfast.flight.security import Security
+from holdfast.flight.server import FENCED, REFUSED
 
 _LONGEST_PAUSE_SECONDS = 2.0
 
 
 class ProducerError(HoldfastError):
     """The entry point refuses the producer, or did not acknowledge in time."""
+
+
+class ProducerFenced(ProducerError):
+    """Another producer was opened under the same name since; this one can send no more."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,8 @@ class Producer:
         connect_timeout_s: float = 30.0,
     ) -> None:
         """
-        name             who this is; two producers of one stream need two names.
+        name             who this is; two producers of one stream need two names, because one
+                         that is opened fences any other of its name.
         batch_tuples     a batch is sent when it has so many tuples,
         linger_s         or when its oldest tuple has waited so long.
         pending_batches  ``send`` waits while so many batches are not acknowledged.
@@ -81,6 +88,7 @@ class Producer:
         self._busy = False
         place = self._place(connect_timeout_s)
         self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(place["schema"])))
+        self.epoch = int(place["epoch"])
         self._sequence = self.durable_sequence = int(place["sequence"])
         self._sent_tuples = self.tuples = int(place["tuples"])
         self._thread = threading.Thread(target=self._run, name=f"producer {name}", daemon=True)
@@ -222,6 +230,10 @@ class Producer:
     def _refused(self, error: Exception) -> None:
         """Raise what trying again would not change."""
         text = explain(error)
+        said = getattr(error, "extra_info", b"")
+        if said in (FENCED, REFUSED):
+            kind = ProducerFenced if said == FENCED else ProducerError
+            raise kind(f"{self.stream} at {self._location}: {text}") from None
         for mark in (
             "refuses",
             "speaks protocol",
@@ -256,7 +268,8 @@ class Producer:
     def _stream(self) -> None:
         """One connection: send what is pending, then what comes, until it breaks."""
         with connect(self._location, self._security) as client:
-            command = json.dumps({"stream": self.stream, "producer": self.name}).encode()
+            said = {"stream": self.stream, "producer": self.name, "epoch": self.epoch}
+            command = json.dumps(said).encode()
             options = flight.FlightCallOptions(headers=self._security.headers(self.name))
             writer, reader = client.do_put(
                 flight.FlightDescriptor.for_command(command), self.schema, options
@@ -268,8 +281,8 @@ class Producer:
                 with self._changed:
                     self._unsent = deque(self._pending)
                 while (batch := self._next(broken)) is not None:
-                    said = json.dumps({"sequence": batch.sequence, "tuples": batch.tuples})
-                    writer.write_with_metadata(batch.data, pa.py_buffer(said.encode()))
+                    about = json.dumps({"sequence": batch.sequence, "tuples": batch.tuples})
+                    writer.write_with_metadata(batch.data, pa.py_buffer(about.encode()))
                 if broken:
                     raise broken[0]
                 writer.done_writing()

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from holdfast.flight.security import Security
 from holdfast.operators import SourceOperator
-from holdfast.producer import Producer
+from holdfast.producer import Producer, ProducerError, ProducerFenced
 from holdfast.runtime.entry_node import EntryNode
 from holdfast.testing.undisturbed import logged_tuples
 from tests.flight.nodes import location, make_entry
@@ -28,8 +29,10 @@ KEYED = SourceOperator(
 
 
 @contextmanager
-def running(directory: Path, operator: SourceOperator = KEYED) -> Iterator[EntryNode]:
-    node = make_entry(directory, Security(), operator=operator)
+def running(
+    directory: Path, port: int = 0, operator: SourceOperator = KEYED
+) -> Iterator[EntryNode]:
+    node = make_entry(directory, Security(), port, operator=operator)
     node.start()
     try:
         yield node
@@ -71,3 +74,49 @@ def test_a_batch_of_dead_letters_only_is_remembered_after_a_restart(tmp_path: Pa
             producer.send([{"value": 2}])
             producer.flush(20.0)
     assert logged(tmp_path) == [1, 2]
+
+
+def test_the_older_of_two_producers_is_told_and_takes_nothing_from_the_newer(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path) as node:
+        old = Producer("load", location(node), name="p")
+        old.send([{"value": 1}])
+        assert old.flush(20.0) == 1
+        with Producer("load", location(node), name="p") as new:
+            assert new.tuples == 1
+            new.send([{"value": 2}])
+            assert new.flush(20.0) == 2
+            old.send([{"value": 3}])
+            with pytest.raises(ProducerFenced, match="another one opened the same name"):
+                old.flush(20.0)
+            new.send([{"value": 4}])
+            assert new.flush(20.0) == 3
+    assert logged(tmp_path) == [1, 2, 4]
+
+
+def test_an_epoch_outlives_the_entry_point(tmp_path: Path) -> None:
+    with running(tmp_path) as node:
+        port = node.port
+        old = Producer("load", location(node), name="p")
+        new = Producer("load", location(node), name="p")
+    with running(tmp_path, port):
+        new.send([{"value": 2}])
+        assert new.flush(20.0) == 1
+        old.send([{"value": 1}])
+        with pytest.raises(ProducerFenced):
+            old.flush(20.0)
+        new.close()
+    assert logged(tmp_path) == [2]
+
+
+def test_a_gap_in_the_numbers_is_refused(tmp_path: Path) -> None:
+    with running(tmp_path) as node:
+        producer = Producer("load", location(node), name="p")
+        producer.send([{"value": 1}])
+        producer.flush(20.0)
+        producer._sequence += 1  # as if a batch had been lost
+        producer.send([{"value": 3}])
+        with pytest.raises(ProducerError, match=r"batch 3 .* batch 2 is next"):
+            producer.flush(20.0)
+    assert logged(tmp_path) == [1]

@@ -39,6 +39,10 @@ from holdfast.flight.wire import WireError, decode_message, encode_message
 # How long the driver may take to answer a heartbeat; the asker has given up long before.
 ANSWER_SECONDS = 10.0
 
+# What an error to a producer says beside its words: trying again changes nothing.
+REFUSED = b"refused"
+FENCED = b"fenced"
+
 Control = Callable[[dict[str, Any]], dict[str, Any]]
 
 

@@ -19,6 +19,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -32,8 +33,10 @@ from holdfast.connect.source import Source
 from holdfast.core.effects import AcceptTuples, Append, Effect, RefuseBatch, TrimLog
 from holdfast.core.entry import EntryPoint, EntrySettings
 from holdfast.core.events import Event, SourceBatch, SourceReached
+from holdfast.core.fence import Fenced
+from holdfast.core.producers import ProducerPlace, Producers, SequenceGap, Verdict
 from holdfast.errors import HoldfastError
-from holdfast.flight.server import Control, PutBatch
+from holdfast.flight.server import ANSWER_SECONDS, FENCED, REFUSED, Control, PutBatch
 from holdfast.frames import SEQ
 from holdfast.log import Durability, LogOptions
 from holdfast.operators import SourceOperator
@@ -107,7 +110,8 @@ class EntryNode(Node):
         self._room = threading.Condition()
         self._retrying = False
         self._stopping = False
-        self._producers = threading.Lock()
+        self._producers = Producers(self._ledger.standing.producers)
+        self._taking = threading.Lock()
         # (producer, sequence) -> the offer that is not yet durable
         self._under_way: dict[tuple[str, int], Offer] = {}
         self.loop = self.make_loop(_Watched(self))
@@ -138,7 +142,7 @@ class EntryNode(Node):
         }
 
     def controls(self) -> dict[str, Control]:
-        return {**super().controls(), "producer": self._producer_place}
+        return {**super().controls(), "producer": self._open_producer}
 
     # -- offers -------------------------------------------------------------------------
 
@@ -249,14 +253,26 @@ class EntryNode(Node):
 
     # -- producers ----------------------------------------------------------------------
 
-    def _producer_place(self, options: dict[str, Any]) -> dict[str, Any]:
-        """How far a producer's tuples are durable: where it goes on."""
-        place = self._ledger.standing.producers.get(str(options["producer"]))
+    def _open_producer(self, options: dict[str, Any]) -> dict[str, Any]:
+        """A producer opens its name: its epoch, once that is durable, and where it goes on."""
+        self._refuse_producers_of_a_source()
+        name = str(options["producer"])
+        with self._taking:
+            place = self._producers.open(name)
+            offer = self._intake.opened(name, place)
+        try:
+            offer.durable.result(ANSWER_SECONDS)
+        except FutureTimeout:
+            raise flight.FlightTimedOutError(
+                f"{self.name} cannot write down that {name!r} was opened"
+            ) from None
+        self.journal.write("producer opened", producer=name, epoch=place.epoch)
         schema = self._schemas[self.stream]
         columns = pa.schema([field for field in schema if field.name not in ("stime", "tmax")])
         return {
-            "sequence": 0 if place is None else place.sequence,
-            "tuples": 0 if place is None else place.tuples,
+            "epoch": place.epoch,
+            "sequence": place.sequence,
+            "tuples": place.tuples,
             "next_id": self.entry.served.next_id,
             "schema": columns.serialize().to_pybytes().hex(),
         }
@@ -264,11 +280,8 @@ class EntryNode(Node):
     def put(
         self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
     ) -> None:
-        if self._source is not None:
-            raise flight.FlightServerError(
-                f"{self.name} reads its tuples from {self._source}; it takes none from producers"
-            )
-        producer = str(options["producer"])
+        self._refuse_producers_of_a_source()
+        producer, epoch = str(options["producer"]), int(options.get("epoch", 0))
         waiting: SimpleQueue[tuple[PutBatch, Future[int]] | None] = SimpleQueue()
         failed: list[BaseException] = []
 
@@ -287,7 +300,7 @@ class EntryNode(Node):
         thread.start()
         try:
             for batch in batches:
-                waiting.put((batch, self._take(producer, batch)))
+                waiting.put((batch, self._take(producer, epoch, batch)))
                 if failed:
                     break
         finally:
@@ -295,29 +308,41 @@ class EntryNode(Node):
             with contextlib.suppress(RuntimeError):
                 thread.join()
 
-    def _take(self, producer: str, put: PutBatch) -> Future[int]:
+    def _refuse_producers_of_a_source(self) -> None:
+        if self._source is not None:
+            raise flight.FlightServerError(
+                f"{self.name} reads its tuples from {self._source}; it takes none from producers",
+                REFUSED,
+            )
+
+    def _take(self, producer: str, epoch: int, put: PutBatch) -> Future[int]:
         sequence, tuples = int(put.options["sequence"]), int(put.options["tuples"])
         if self._stopping:
             raise flight.FlightUnavailableError(f"{self.name} is stopping")
-        with self._producers:
-            place = self._ledger.standing.producers.get(producer)
-            durable: Future[int] = Future()
-            if place is not None and sequence <= place.sequence:
-                durable.set_result(self.entry.served.next_id)
-                return durable
-            known = self._under_way.get((producer, sequence))
-            if known is not None:
-                return known.durable
+        with self._taking:
             try:
-                offer = self._intake.push(
-                    pa.Table.from_batches([put.batch]), producer, sequence, tuples
-                )
-            except HoldfastError as error:
-                raise flight.FlightServerError(str(error)) from None
+                if self._producers.judge(producer, epoch, sequence) is Verdict.REPEAT:
+                    return self._taken(producer, sequence)
+                place = ProducerPlace(epoch, sequence, tuples)
+                offer = self._intake.push(pa.Table.from_batches([put.batch]), producer, place)
+            except Fenced as error:
+                raise flight.FlightServerError(str(error), FENCED) from None
+            except (SequenceGap, HoldfastError) as error:
+                raise flight.FlightServerError(str(error), REFUSED) from None
+            self._producers.took(producer, sequence, tuples)
             key = (producer, sequence)
             self._under_way[key] = offer
             offer.durable.add_done_callback(lambda done: self._under_way.pop(key, None))
             return offer.durable
+
+    def _taken(self, producer: str, sequence: int) -> Future[int]:
+        """When a batch that was taken before is durable."""
+        known = self._under_way.get((producer, sequence))
+        if known is not None:
+            return known.durable
+        durable: Future[int] = Future()
+        durable.set_result(self.entry.served.next_id)
+        return durable
 
 
 class _Watched:

@@ -22,11 +22,13 @@ from holdfast.blocks import one_batch
 from holdfast.connect.dead_letters import DeadLetters
 from holdfast.connect.ingest import FOREVER, Inlet
 from holdfast.connect.source import Chunk, Position, Reader, Source
+from holdfast.core.producers import ProducerPlace
 from holdfast.frames import SEQ, TIME
 from holdfast.operators import SourceOperator
 from holdfast.runtime.ledger import Line
 
 PENDING_BYTES = 64 << 20
+NOBODY = ProducerPlace()
 
 
 @dataclass(frozen=True)
@@ -138,14 +140,19 @@ class Intake:
         if not self.takes_arrival_time:
             self._inlet.forbid_before(boundary)
 
-    def push(self, table: pa.Table, producer: str, sequence: int, tuples: int) -> Offer:
-        """Tuples from a producer."""
+    def push(self, table: pa.Table, producer: str, place: ProducerPlace) -> Offer:
+        """Tuples from a producer, which is at ``place`` with them."""
         with self._lock:
             reader = self._inlet._reader
             assert isinstance(reader, PushReader)
             reader.push(table)
             self._inlet.take()
-            return self._offer(producer, sequence, tuples)
+            return self._offer(producer, place)
+
+    def opened(self, producer: str, place: ProducerPlace) -> Offer:
+        """A producer opened its name: nothing but a line for the ledger."""
+        with self._lock:
+            return self._offer(producer, place)
 
     def read(self) -> Offer | None:
         """The next tuples of the source; None if there are none now."""
@@ -161,12 +168,18 @@ class Intake:
         self._dead_letters.flush()
         self._dead_letters.close()
 
-    def _offer(self, producer: str | None = None, sequence: int = 0, tuples: int = 0) -> Offer:
+    def _offer(self, producer: str | None = None, place: ProducerPlace = NOBODY) -> Offer:
         parts = self._inlet.release(FOREVER)
         self._dead_letters.flush()
         count = sum(part.table.num_rows for part in parts)
         line = Line(
-            self._inlet.tuples - count, count, self._inlet.save(), producer, sequence, tuples
+            self._inlet.tuples - count,
+            count,
+            self._inlet.save(),
+            producer,
+            place.sequence,
+            place.tuples,
+            place.epoch,
         )
         if parts:
             table = pa.concat_tables([part.table for part in parts]).drop_columns([SEQ.name])

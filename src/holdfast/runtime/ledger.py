@@ -5,7 +5,10 @@ position goes into the ledger and is synced. After a crash the log says how far 
 that decides which lines count: those whose ids it has. So what the entry point knows of its
 producers and its source is always exactly what is in its log, though the two are two files.
 
-    {"first_id": 100, "count": 50, "save": {...}, "producer": "p", "sequence": 3, "tuples": 150}
+    {"first_id": 100, "count": 50, "save": {...},
+     "producer": "p", "epoch": 1, "sequence": 3, "tuples": 150}
+
+That a producer opened its name is a line without tuples.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from holdfast.core.producers import ProducerPlace
 from holdfast.errors import StateError
 from holdfast.runtime.durable import write_whole
 
@@ -28,6 +32,7 @@ class Line:
     """One batch on its way into the log.
 
     save      what the inlet needs to go on after it.
+    epoch     which life of the producer's name sent it;
     sequence  the producer's number of the batch; tuples how many the producer has sent with it.
     """
 
@@ -37,14 +42,7 @@ class Line:
     producer: str | None = None
     sequence: int = 0
     tuples: int = 0
-
-
-@dataclass
-class ProducerPlace:
-    """How far a producer's tuples are durable."""
-
-    sequence: int = 0
-    tuples: int = 0
+    epoch: int = 0
 
 
 @dataclass
@@ -57,7 +55,7 @@ class Standing:
     def take(self, line: Line) -> None:
         self.save = line.save
         if line.producer is not None:
-            self.producers[line.producer] = ProducerPlace(line.sequence, line.tuples)
+            self.producers[line.producer] = ProducerPlace(line.epoch, line.sequence, line.tuples)
 
 
 class Ledger:
@@ -116,7 +114,7 @@ class Ledger:
         if saved is not None:
             end = int(saved["next_id"])
             lines = [
-                Line(end, 0, saved, name, place.sequence, place.tuples)
+                Line(end, 0, saved, name, place.sequence, place.tuples, place.epoch)
                 for name, place in self.standing.producers.items()
             ] or [Line(end, 0, saved)]
         self._path.parent.mkdir(parents=True, exist_ok=True)

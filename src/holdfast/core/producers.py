@@ -1,0 +1,70 @@
+"""The producers of an entry point: who may send under a name, and which batch is next.
+
+Theory of operation. A producer opens its name and is told its epoch (``core.fence``), the number
+of the last batch taken from that name, and how many tuples came with it. It numbers its batches
+from there on. A batch counts if it is the next one of the newest epoch; one that was taken before
+is a repeat, which is acknowledged again and changes nothing; one further on would leave a hole,
+and is refused: what lies between is lost on its way or counted wrongly, and must not be so in
+silence. Opening fences the life before: whatever it still has on its way is refused.
+
+What was taken is not yet durable. After a restart this is made from what is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from holdfast.core.fence import check
+from holdfast.core.machine import PeerError
+
+
+class SequenceGap(PeerError):
+    """A batch is missing before the one that came."""
+
+
+class Verdict(Enum):
+    NEXT = "next"
+    REPEAT = "repeat"
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerPlace:
+    """How far a producer is: its epoch, its last batch, and its tuples with that one."""
+
+    epoch: int = 0
+    sequence: int = 0
+    tuples: int = 0
+
+
+class Producers:
+    """The places of all producers of one stream, with what is on its way into the log."""
+
+    def __init__(self, durable: Mapping[str, ProducerPlace]) -> None:
+        self._places = dict(durable)
+
+    def place(self, name: str) -> ProducerPlace:
+        return self._places.get(name, ProducerPlace())
+
+    def open(self, name: str) -> ProducerPlace:
+        """A new life of ``name``, which goes on where the one before stands."""
+        before = self.place(name)
+        self._places[name] = replace(before, epoch=before.epoch + 1)
+        return self._places[name]
+
+    def judge(self, name: str, epoch: int, sequence: int) -> Verdict:
+        """Whether a batch is the next; raises if its sender may not send it."""
+        place = self.place(name)
+        check(f"producer {name!r}", epoch, place.epoch)
+        if sequence > place.sequence + 1:
+            raise SequenceGap(
+                f"batch {sequence} of producer {name!r} is refused: batch {place.sequence + 1} "
+                f"is next, and what lies between is missing. Open the name again and send what "
+                f"comes after tuple {place.tuples}"
+            )
+        return Verdict.NEXT if sequence == place.sequence + 1 else Verdict.REPEAT
+
+    def took(self, name: str, sequence: int, tuples: int) -> None:
+        """The next batch is on its way into the log."""
+        self._places[name] = replace(self.place(name), sequence=sequence, tuples=tuples)
