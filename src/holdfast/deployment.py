@@ -55,7 +55,8 @@ from holdfast.core.settings import (
     Timing,
 )
 from holdfast.errors import HoldfastError
-from holdfast.flight.security import Security, SecurityError
+from holdfast.flight.secrets import read_token
+from holdfast.flight.security import Security
 
 LOOPBACK = "127.0.0.1"
 
@@ -146,14 +147,7 @@ class SecuritySpec:
     def read(self) -> Security:
         token = None
         if self.token_file is not None:
-            try:
-                token = self.token_file.read_text().strip()
-            except OSError as error:
-                raise SecurityError(
-                    f"{self.token_file}: cannot be read: {error.strerror}"
-                ) from None
-            if not token:
-                raise SecurityError(f"{self.token_file}: the token is empty")
+            token = read_token(self.token_file)
         return Security.read(token, self.certificate, self.key, self.authority)
 
 

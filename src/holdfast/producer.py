@@ -73,6 +73,7 @@ class Producer:
         self.stream = stream
         self.name = name
         self._security = security or Security()
+        self._security.check_destination(location)
         self._location = location
         self._batch_tuples = batch_tuples
         self._linger_s = linger_s

@@ -49,6 +49,7 @@ def two_machines(directory: Path) -> Iterator[tuple[Machine, Machine]]:
     """Two machines that reach each other."""
     token = directory / "token"
     token.write_text("a secret of the test\n")
+    token.chmod(0o600)
     with ExitStack() as stack:
         if not _may_make_namespaces():
             machine = Machine("127.0.0.1", (), {"token_file": token})

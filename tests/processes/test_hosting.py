@@ -51,6 +51,7 @@ def deployment(tmp_path: Path) -> Deployment:
     here = tmp_path / "here"
     here.mkdir()
     (here / "token").write_text("secret")
+    (here / "token").chmod(0o600)
     port = free_ports({"east": "127.0.0.1"}, [])["nodes"]["east"]
     return planned(here, DEPLOYMENT.format(port=port))
 

@@ -57,6 +57,7 @@ sink = "jsonl:means.jsonl"
 def write(directory: Path, protection: str, ports: dict[str, int]) -> Path:
     (directory / "network.py").write_text(NETWORK)
     (directory / "token").write_text("a secret of the test\n")
+    (directory / "token").chmod(0o600)
     path = directory / "deployment.toml"
     path.write_text(DEPLOYMENT.format(protection=protection, **ports))
     return path

@@ -65,7 +65,11 @@ Question = HeartbeatRequest | CopyRequest
 
 
 def connect(location: str, security: Security) -> flight.FlightClient:
-    """A client; it connects when it is first used."""
+    """A client; it connects when it is first used.
+
+    SecurityError if it would send a token in the clear to another machine.
+    """
+    security.check_destination(location)
     return flight.FlightClient(location, generic_options=_CHANNEL, **security.client_options())
 
 

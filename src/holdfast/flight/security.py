@@ -14,19 +14,18 @@ import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow.flight as flight
 
-from holdfast.errors import HoldfastError
+from holdfast.flight.refusals import Refusals
+from holdfast.flight.secrets import SecurityError as SecurityError
+from holdfast.flight.secrets import read_file, read_secret
 from holdfast.flight.wire import PROTOCOL
 
 PROTOCOL_HEADER = "x-holdfast-protocol"
 PROCESS_HEADER = "x-holdfast-process"
 TOKEN_HEADER = "authorization"
-
-
-class SecurityError(HoldfastError):
-    """A process that would listen where anybody could talk to it."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +50,13 @@ class Security:
         key: Path | None = None,
         authority: Path | None = None,
     ) -> Security:
-        """Read the files; SecurityError if one is missing."""
-
-        def content(path: Path | None) -> bytes | None:
-            if path is None:
-                return None
-            try:
-                return path.read_bytes()
-            except OSError as error:
-                raise SecurityError(f"{path}: cannot be read: {error.strerror}") from None
-
-        return cls(token, content(certificate), content(key), content(authority))
+        """Read the files; SecurityError if one is missing, or the key is no secret."""
+        return cls(
+            token,
+            None if certificate is None else read_file(certificate),
+            None if key is None else read_secret(key),
+            None if authority is None else read_file(authority),
+        )
 
     @property
     def has_tls(self) -> bool:
@@ -85,6 +80,16 @@ class Security:
                 f"{' and '.join(lacking)} is missing. Set [security] token_file, certificate and "
                 f"key in the deployment, or listen on 127.0.0.1"
             )
+
+    def check_destination(self, location: str) -> None:
+        """SecurityError if a call to ``location`` would show the token to whoever listens."""
+        where = urlsplit(location)
+        if self.token is None or where.scheme == "grpc+tls" or is_loopback(where.hostname or ""):
+            return
+        raise SecurityError(
+            f"a call to {location} would send the token in the clear, for everybody on the way to "
+            f"read; set [security] certificate, key and authority, and call grpc+tls://"
+        )
 
     def location(self, host: str, port: int) -> str:
         """The Flight location of a process."""
@@ -123,36 +128,66 @@ def is_loopback(host: str) -> bool:
 
 
 class Caller(flight.ServerMiddleware):  # type: ignore[misc]
-    """The name of whoever made a call, for the methods of the server."""
+    """Whoever made a call, for the methods of the server.
 
-    def __init__(self, name: str) -> None:
+    refusal  why it is not let in; None if it is.
+    """
+
+    def __init__(self, name: str, refusal: Exception | None = None) -> None:
         self.name = name
+        self.refusal = refusal
 
 
 class Gatekeeper(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Lets calls in that carry the right protocol and token."""
+    """Lets calls in that carry the right protocol and token.
 
-    def __init__(self, process: str, security: Security) -> None:
+    A call that streams to us is refused here, before anything of it is read. Of the others
+    gRPC has read the one message before it asks; they are refused by the methods of the
+    server, which know the caller's address (``admit``).
+    """
+
+    def __init__(self, process: str, security: Security, refusals: Refusals) -> None:
         super().__init__()
         self._process = process
         self._token = security.token
+        self._refusals = refusals
 
     def start_call(self, info: Any, headers: dict[str, list[str]]) -> Caller:
-        caller = _first(headers, PROCESS_HEADER) or "an unnamed process"
+        name = _first(headers, PROCESS_HEADER) or "an unnamed process"
+        refusal = self._refusal(name, headers)
+        if refusal is not None and info.method not in _ADMITTED_LATER:
+            self._refusals.note(name, "an unknown address", str(refusal))
+            raise refusal
+        return Caller(name, refusal)
+
+    def _refusal(self, name: str, headers: dict[str, list[str]]) -> Exception | None:
         protocol = _first(headers, PROTOCOL_HEADER)
         if protocol != str(PROTOCOL):
-            raise flight.FlightServerError(
-                f"{self._process} speaks protocol {PROTOCOL}, {caller} speaks "
+            other: Exception = flight.FlightServerError(
+                f"{self._process} speaks protocol {PROTOCOL}, {name} speaks "
                 f"{protocol or 'none'}; run the same version of holdfast on both"
             )
+            return other
         if self._token is not None:
             given = _first(headers, TOKEN_HEADER) or ""
             if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
                 wrong = "the wrong token" if given else "no token"
-                raise flight.FlightUnauthenticatedError(
-                    f"{self._process} refuses {caller}: it sent {wrong}"
+                unknown: Exception = flight.FlightUnauthenticatedError(
+                    f"{self._process} refuses {name}: it sent {wrong}"
                 )
-        return Caller(caller)
+                return unknown
+        return None
+
+    def admit(self, context: flight.ServerCallContext) -> str:
+        """The name of whoever calls, if it is let in."""
+        caller: Caller = context.get_middleware("caller")
+        if caller.refusal is not None:
+            self._refusals.note(caller.name, context.peer(), str(caller.refusal))
+            raise caller.refusal
+        return caller.name
+
+
+_ADMITTED_LATER = (flight.FlightMethod.DO_ACTION, flight.FlightMethod.DO_GET)
 
 
 def _first(headers: dict[str, list[str]], name: str) -> str | None:

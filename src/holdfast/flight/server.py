@@ -33,6 +33,7 @@ from holdfast.core.messages import (
 )
 from holdfast.flight.feeds import Feed, Feeds
 from holdfast.flight.links import LinkCut, Links
+from holdfast.flight.refusals import Refusals, Tell
 from holdfast.flight.security import Gatekeeper, Security
 from holdfast.flight.wire import WireError, decode_message, encode_message
 
@@ -90,15 +91,19 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         security: Security,
         controls: Mapping[str, Control] | None = None,
         links: Links | None = None,
+        on_refused: Tell = lambda caller, address, reason, calls: None,
     ) -> None:
+        """``on_refused`` is told of calls that are not let in, seldom (refusals.py)."""
         self._links = links or Links()
+        self.refusals = Refusals(on_refused)
+        self._gatekeeper = Gatekeeper(process.name, security, self.refusals)
         security.check_binding(host)
         self._process = process
         self._controls = dict(controls or {})
         self.feeds = Feeds(process.name)
         super().__init__(
             security.location(host, port),
-            middleware={"caller": Gatekeeper(process.name, security)},
+            middleware={"caller": self._gatekeeper},
             **security.server_options(),
         )
 
@@ -119,7 +124,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         self, context: flight.ServerCallContext, within_s: float | None = ANSWER_SECONDS
     ) -> str:
         """Who calls; on a link that is cut the call waits, until the caller gives it up."""
-        sender = str(context.get_middleware("caller").name)
+        sender = self._gatekeeper.admit(context)
         if not self._links.wait_to_hear(sender, within_s, context.is_cancelled):
             raise flight.FlightUnavailableError(str(LinkCut(self._process.name)))
         return sender

@@ -27,7 +27,7 @@ class Files:
 
     def create(self, path: Path) -> int:
         """A new file for reading and writing; it must not exist. Its name is not durable yet."""
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def open(self, path: Path, *, writable: bool = False) -> int:
         return os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
@@ -121,7 +121,7 @@ class Files:
 
     def lock(self, path: Path) -> int:
         """Takes the lock file, which the operating system frees when the process ends."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -69,7 +69,8 @@ def _open_read_only(
 
 def _make_directory(files: Files, directory: Path) -> None:
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
-    directory.mkdir(parents=True, exist_ok=True)
+    for path in reversed(missing):  # mkdir's own parents would be open to everybody
+        path.mkdir(mode=0o700, exist_ok=True)
     for path in missing:
         files.sync_directory(path.parent)
 

@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.deployment import Deployment, Endpoint
 from holdfast.errors import HoldfastError
 from holdfast.flight.security import Security
-from holdfast.runtime.durable import write_whole
+from holdfast.runtime.durable import make_private, write_whole
 
 # Metrics carry no tuples and need no token, so they stay on their machine.
 _METRICS_HOST = "127.0.0.1"
@@ -59,7 +59,7 @@ class Addresses:
             "nodes": {name: [each.host, each.port] for name, each in nodes.items()},
             "metrics": {name: [deployment.server_of(name), port] for name, port in metrics.items()},
         }
-        deployment.data.mkdir(parents=True, exist_ok=True)
+        make_private(deployment.data)
         write_whole(_path(deployment), json.dumps(text, indent=1).encode())
         return cls.read(deployment)
 

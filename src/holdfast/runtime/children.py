@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.deployment import Deployment
-from holdfast.runtime.durable import write_whole
+from holdfast.runtime.durable import make_private, open_private, write_whole
 
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
@@ -71,7 +71,8 @@ class Children:
 
     def start(self) -> None:
         """Start every process."""
-        (self.deployment.data / "logs").mkdir(parents=True, exist_ok=True)
+        make_private(self.deployment.data)
+        make_private(self.deployment.data / "logs")
         with self._lock:
             for child in self._children.values():
                 self._spawn(child)
@@ -79,7 +80,7 @@ class Children:
 
     def _spawn(self, child: Child) -> None:
         command = [sys.executable, "-m", "holdfast.runtime.process_main"]
-        with log_path(self.deployment, child.name).open("ab") as log:
+        with open_private(log_path(self.deployment, child.name), "ab") as log:
             child.popen = subprocess.Popen(
                 [*command, str(self.deployment.path), child.name],
                 cwd=self.deployment.path.parent,

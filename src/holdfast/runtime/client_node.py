@@ -25,7 +25,7 @@ from holdfast.core.messages import Message
 from holdfast.core.settings import Timing
 from holdfast.flight.server import PutBatch, StreamServer
 from holdfast.frames import SEQ, STIME
-from holdfast.runtime.durable import write_whole
+from holdfast.runtime.durable import make_private, write_whole
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.links import kept_links, links_control
 from holdfast.runtime.metrics import NodeMetrics
@@ -56,7 +56,7 @@ class ClientNode:
         self.journal = Journal(name)
         self.metrics = NodeMetrics(name, "client")
         self._path = directory / "position.json"
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private(directory)
         saved: dict[str, Any] = (
             json.loads(self._path.read_text()) if self._path.exists() else {"next_id": 0}
         )
@@ -88,7 +88,13 @@ class ClientNode:
         }
         place = self.place
         self.server = StreamServer(
-            self, place.host, place.port, place.security, controls, self._client.links
+            self,
+            place.host,
+            place.port,
+            place.security,
+            controls,
+            self._client.links,
+            self.journal.refused_call,
         )
         self._thread.start()
         self.journal.write("started", next_id=self._client.next_id)

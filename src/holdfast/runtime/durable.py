@@ -1,17 +1,46 @@
-"""Files that are either there as a whole or not at all, also after a power cut."""
+"""Files that are either there as a whole or not at all, also after a power cut; and private.
+
+What Holdfast keeps are its user's tuples and secrets: directories are 0700, files 0600, whatever
+the umask says.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import pyarrow as pa
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory that only this user may enter, with those above it that are missing.
+
+    One that is there already and lets others in, from an earlier version say, is closed to them.
+    """
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
+    found = directory.stat()
+    if found.st_mode & 0o077 and found.st_uid == os.geteuid():
+        directory.chmod(0o700)
+
+
+def open_private(path: Path, mode: str) -> BinaryIO:
+    """A file for writing, "wb" or "ab", that only this user may read."""
+
+    def opener(name: str, flags: int) -> int:
+        descriptor = os.open(name, flags, 0o600)
+        os.fchmod(descriptor, 0o600)
+        return descriptor
+
+    return cast(BinaryIO, open(path, mode, opener=opener))
 
 
 def write_whole(path: Path, data: bytes) -> None:
     """Replace ``path`` by ``data``: hidden file, sync, rename, sync of the directory."""
     hidden = path.with_name(f".{path.name}.part")
-    with hidden.open("wb") as file:
+    with open_private(hidden, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -21,7 +50,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def write_table(path: Path, table: pa.Table) -> None:
     """Write and sync an Arrow file; its directory is not synced."""
-    with path.open("wb") as file:
+    with open_private(path, "wb") as file:
         with pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table)
         file.flush()

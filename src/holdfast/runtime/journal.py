@@ -51,3 +51,8 @@ class Journal:
         text = json.dumps(line, default=str)
         with _lock:
             print(text, file=sys.stderr, flush=True)
+
+    def refused_call(self, caller: str, address: str, reason: str, calls: int) -> None:
+        """Somebody was not let in (``flight.refusals``)."""
+        fields = {"caller": caller, "address": address, "reason": reason, "calls": calls}
+        self.write("refused call", level="warning", **fields)

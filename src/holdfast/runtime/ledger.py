@@ -22,7 +22,7 @@ from typing import Any
 
 from holdfast.core.producers import ProducerPlace
 from holdfast.errors import StateError
-from holdfast.runtime.durable import write_whole
+from holdfast.runtime.durable import make_private, open_private, write_whole
 
 _COMPACT_BYTES = 4 << 20
 
@@ -117,7 +117,7 @@ class Ledger:
                 Line(end, 0, saved, name, place.sequence, place.tuples, place.epoch)
                 for name, place in self.standing.producers.items()
             ] or [Line(end, 0, saved)]
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(self._path.parent)
         data = "".join(json.dumps(asdict(line)) + "\n" for line in lines)
         write_whole(self._path, data.encode())
-        self._file = self._path.open("ab")
+        self._file = open_private(self._path, "ab")

@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.flight.links import Links
 from holdfast.flight.server import Control
-from holdfast.runtime.durable import write_whole
+from holdfast.runtime.durable import make_private, write_whole
 
 
 def kept_links(directory: Path) -> Links:
@@ -21,7 +21,7 @@ def kept_links(directory: Path) -> Links:
 
     def keep(cut: dict[str, Any]) -> None:
         if any(cut.values()):
-            directory.mkdir(parents=True, exist_ok=True)
+            make_private(directory)
             write_whole(path, json.dumps(cut).encode())
         else:
             path.unlink(missing_ok=True)

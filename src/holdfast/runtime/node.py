@@ -32,6 +32,7 @@ from holdfast.core.messages import (
 from holdfast.flight.peers import Peers
 from holdfast.flight.security import Security
 from holdfast.flight.server import Control, PutBatch, StreamServer
+from holdfast.runtime.durable import make_private
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.links import kept_links, links_control
 from holdfast.runtime.loop import Driver, Loop
@@ -82,6 +83,7 @@ class Node:
     ) -> None:
         """``consumers`` are those whose acknowledgements count, for each stream served."""
         place.security.check_binding(place.host)
+        make_private(directory)
         self.name = name
         self.place = place
         self.journal = Journal(name)
@@ -138,6 +140,7 @@ class Node:
             self.place.security,
             self.controls(),
             self.links,
+            self.journal.refused_call,
         )
         self.store.start()
         self.loop.start()
@@ -167,6 +170,7 @@ class Node:
             "log_bytes": sum(self.store.sizes.values()),
             "cut": self.links.listed(),
             "refused": dict(self._refusals),
+            "refused_calls": 0 if self.server is None else self.server.refusals.total,
         }
 
     # -- what comes in ------------------------------------------------------------------

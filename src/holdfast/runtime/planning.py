@@ -33,7 +33,7 @@ from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.flight.security import Security
 from holdfast.fragments import FragmentPlan, FragmentStream, plan_fragments
 from holdfast.network import Network
-from holdfast.runtime.durable import write_whole
+from holdfast.runtime.durable import make_private, write_whole
 from holdfast.spark.engine import input_schema
 
 FORMAT = 1
@@ -110,7 +110,7 @@ def write_plan(deployment: Deployment, plan: Plan) -> None:
         },
         "outputs": list(plan.outputs),
     }
-    deployment.data.mkdir(parents=True, exist_ok=True)
+    make_private(deployment.data)
     write_whole(plan_path(deployment), json.dumps(found, indent=1).encode())
 
 

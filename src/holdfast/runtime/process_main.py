@@ -198,6 +198,9 @@ class ProcessHost:
 def main(arguments: list[str]) -> int:
     deployment = load_deployment(arguments[0])
     name = arguments[1]
+    if not set(deployment.processes[name]) & set(deployment.clients):
+        # What it writes are logs and states, for nobody else; a client writes its user's files.
+        os.umask(0o077)
     host = ProcessHost(deployment, name)
     pa.enable_signal_handlers(False)  # Arrow would cancel what it is reading
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -41,7 +41,7 @@ from holdfast.flight.server import Control, PutBatch, StreamServer
 from holdfast.runtime.addresses import free_ports
 from holdfast.runtime.children import Children, last_lines, lines_after, log_path
 from holdfast.runtime.disturbances import start_disturbance
-from holdfast.runtime.durable import write_whole
+from holdfast.runtime.durable import make_private, write_whole
 from holdfast.runtime.journal import Journal
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -76,8 +76,10 @@ class Server:
                 "a server runs the code it is sent and needs a token, on loopback, too; write "
                 "one into a file and name it: --token-file"
             )
-        self._data.mkdir(parents=True, exist_ok=True)
-        self.server = StreamServer(self, host, port, secrets, self._controls())
+        make_private(self._data)
+        self.server = StreamServer(
+            self, host, port, secrets, self._controls(), on_refused=self.journal.refused_call
+        )
 
     @property
     def port(self) -> int:
@@ -158,7 +160,7 @@ class Server:
         for path, data in files.items():
             file = directory / path
             if not file.is_file() or file.read_bytes() != data:
-                file.parent.mkdir(parents=True, exist_ok=True)
+                make_private(file.parent)
                 write_whole(file, data)
                 changed = True
         return changed

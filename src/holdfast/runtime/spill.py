@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from holdfast.blocks import Block
+from holdfast.runtime.durable import make_private
 
 MEMORY_BYTES = 256 << 20
 
@@ -26,7 +27,7 @@ class Spill:
 
     def __init__(self, directory: Path, limit_bytes: int = MEMORY_BYTES) -> None:
         shutil.rmtree(directory, ignore_errors=True)  # worthless once the process has ended
-        directory.mkdir(parents=True)
+        make_private(directory)
         self._directory = directory
         self._limit = limit_bytes
         self._in_memory = 0

@@ -33,7 +33,13 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.errors import StateError
-from holdfast.runtime.durable import read_table, sync_directory, write_table, write_whole
+from holdfast.runtime.durable import (
+    make_private,
+    read_table,
+    sync_directory,
+    write_table,
+    write_whole,
+)
 from holdfast.spark.packing import PackedPart, PackedState
 
 _FORMAT = 1
@@ -52,7 +58,8 @@ class StateDirectory:
             raise StateError(f"{str(path)!r} is a file; a state directory is needed")
         self._refuse_foreign()
         self._checkpoints = self.path / "checkpoints"
-        self._checkpoints.mkdir(parents=True, exist_ok=True)
+        make_private(self.path)
+        make_private(self._checkpoints)
         self.manifest = self._read_manifest()
         self._lock = self._take_lock()
         shutil.rmtree(self.engine, ignore_errors=True)
@@ -85,7 +92,7 @@ class StateDirectory:
         self._number += 1
         hidden = self._checkpoints / f"{self._number:06}.part"
         shutil.rmtree(hidden, ignore_errors=True)
-        hidden.mkdir()
+        make_private(hidden)
         parts = []
         for index, part in enumerate(packed.parts):
             write_table(hidden / f"{index}.arrow", part.rows)
@@ -158,7 +165,7 @@ class StateDirectory:
             )
 
     def _take_lock(self) -> int:
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

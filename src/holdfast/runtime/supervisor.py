@@ -29,6 +29,7 @@ from holdfast.deployment import Deployment
 from holdfast.errors import HoldfastError
 from holdfast.runtime.addresses import Addresses
 from holdfast.runtime.children import Children, Tell
+from holdfast.runtime.durable import make_private
 from holdfast.runtime.planning import Topology, is_planned, read_plan
 from holdfast.runtime.remote import RemoteServer, ServerError
 from holdfast.runtime.spares import Spares
@@ -65,7 +66,7 @@ class Supervisor:
         security = self.deployment.security.read()
         for endpoint in self.deployment.endpoints.values():
             security.check_binding(endpoint.host)
-        self.deployment.data.mkdir(parents=True, exist_ok=True)
+        make_private(self.deployment.data)
         self._take_lock()
         self._plan()
         Addresses.choose(
@@ -108,7 +109,7 @@ class Supervisor:
 
     def _take_lock(self) -> None:
         path = self.deployment.data / "supervisor.pid"
-        self._lock_fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._lock_fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
