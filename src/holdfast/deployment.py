@@ -7,6 +7,7 @@
     [timing]
     delay = "3 seconds"               # X: every available tuple shows up within X per fragment
     alpha = 0.9                       # the share of it that tuples may wait for missing ones
+    follow_clock = 0.05               # a machine's clock that was set is followed at this rate
 
     [sources.load]                    # without "from", producers push
     from = "rate:1000"
@@ -46,6 +47,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from holdfast.clock import FOLLOW
 from holdfast.core.settings import (
     Continuous,
     Policy,
@@ -171,6 +173,8 @@ class Deployment:
     files: tuple[Path, ...] = ()
     # Servers that run nothing until another is gone, and for how many microseconds.
     spares: Mapping[str, int] = field(default_factory=dict)
+    # How much faster or slower nodes go to make up for a machine's clock that was set.
+    follow_clock: float = FOLLOW
 
     @property
     def endpoints(self) -> dict[str, Endpoint]:

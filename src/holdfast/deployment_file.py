@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from holdfast.clock import FOLLOW
 from holdfast.continuous_knobs import CONTINUOUS_KNOBS, KnobError, read_continuous
 from holdfast.core.settings import (
     Checkpointing,
@@ -81,6 +82,7 @@ class Reader:
             servers=self._servers,
             files=tuple(self._file_beside(each) for each in found.get("files", [])),
             spares=self._spares,
+            follow_clock=self._follow_clock(found.get("timing", {})),
         )
         self._check_names(deployment)
         self._check_places(deployment)
@@ -96,7 +98,7 @@ class Reader:
             "retry": "retry_us",
         }
         plain = ("alpha", "misses_until_down", "redo_buckets", "partial_redo_buckets")
-        self._table("timing", found, *lengths, *plain)
+        self._table("timing", found, "follow_clock", *lengths, *plain)
         values: dict[str, Any] = {key: found[key] for key in plain if key in found}
         for key, name in lengths.items():
             if key in found:
@@ -106,6 +108,12 @@ class Reader:
             return replace(Timing(bucket_us=1), **values)
         except (TypeError, ValueError) as error:
             raise self._error("timing", str(error)) from None
+
+    def _follow_clock(self, found: dict[str, Any]) -> float:
+        value = found.get("follow_clock", FOLLOW)
+        if isinstance(value, int | float) and 0 <= value < 1:
+            return float(value)
+        raise self._error("timing.follow_clock", f"a share from 0 to below 1, got {value!r}")
 
     def _source(self, name: str, found: dict[str, Any]) -> SourceSpec:
         where = f"sources.{name}"

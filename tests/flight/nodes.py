@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from holdfast.clock import Clock
 from holdfast.core.entry import EntrySettings
 from holdfast.flight.security import Security
 from holdfast.operators import SourceOperator
@@ -31,6 +32,7 @@ def make_entry(
     host: str = "127.0.0.1",
     operator: SourceOperator = LOAD,
     consumers: tuple[str, ...] = ("reader",),
+    clock: Clock | None = None,
 ) -> EntryNode:
     return EntryNode(
         EntrySettings("entry-load", "load", consumers, boundary_interval_us=20_000),
@@ -39,7 +41,7 @@ def make_entry(
         None,
         200_000,
         directory,
-        Place(host, port, {}, security or Security()),
+        Place(host, port, {}, security or Security(), clock or Clock()),
         fail,
     )
 

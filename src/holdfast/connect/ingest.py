@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.clock import Clock
 from holdfast.connect.conform import NEWEST_US, OLDEST_US, conform
 from holdfast.connect.dead_letters import DeadLetters
 from holdfast.connect.source import Chunk, Reject, Source
@@ -73,6 +74,9 @@ class Inlet:
         self._dead_letters = dead_letters
         self._newest = int(saved.get("newest", -FOREVER))
         self._boundary = int(saved.get("boundary", -FOREVER))
+        self._clock = Clock()
+        if operator.stime is None:
+            self._clock.at_least(self._boundary)
         self._waiting: list[Waiting] = []
         required = [*operator.keys, *([operator.stime] if operator.stime else [])]
         self._required = tuple(required)
@@ -110,7 +114,7 @@ class Inlet:
 
     def take(self) -> int:
         """Read the next chunk; how many rows it had, good or bad."""
-        now = time.time_ns() // 1000
+        now = self._clock.now()
         chunk = None if self._reader.ended else self._read()
         if chunk is not None:
             self._ingest(chunk, now)

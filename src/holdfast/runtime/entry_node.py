@@ -102,6 +102,8 @@ class EntryNode(Node):
             self._hand_over,
         )
         self._intake.forbid_before(self.entry.served.boundary)
+        if not settings.own_time:
+            place.clock.at_least(self.entry.served.boundary)
         self._pending: OrderedDict[int, Offer] = OrderedDict()
         # The numbers of the offers that are in the append under way, and their lines.
         self._appending: list[int] = []

@@ -5,7 +5,7 @@ thread may post an event; the loop hands it to the driver with the time, and giv
 that come back to ``carry_out``. Nothing in ``carry_out`` may wait: what takes time (jobs,
 disks, peers) has threads of its own, which post their outcome.
 
-Time is the machine's clock in microseconds, kept from going backwards.
+Time is the node's clock: it goes on whatever happens to the machine's.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Protocol
 
+from holdfast.clock import Clock
 from holdfast.core.effects import Effect
 from holdfast.core.events import Event, Started, TimerFired
 from holdfast.core.machine import PeerError
@@ -45,7 +46,9 @@ class Loop:
         carry_out: Callable[[Effect], None],
         on_fatal: Callable[[BaseException], None],
         on_peer_error: Callable[[PeerError], None] = lambda error: None,
+        clock: Clock | None = None,
     ) -> None:
+        self.clock = clock or Clock()
         self.name = name
         self.driver = driver
         self.answer: Answer | None = None
@@ -58,7 +61,6 @@ class Loop:
         self._timer_at: int | None = None
         self._later: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self._now = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"{name} loop", daemon=True)
         # Peers may call before the loop runs; this still comes first.
@@ -122,8 +124,7 @@ class Loop:
         self._timer_at = at
 
     def now(self) -> int:
-        self._now = max(self._now, time.time_ns() // 1000)
-        return self._now
+        return self.clock.now()
 
     @property
     def waiting(self) -> int:

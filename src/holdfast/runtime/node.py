@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from holdfast.blocks import Block
+from holdfast.clock import Clock
 from holdfast.core.admission import Admission
 from holdfast.core.effects import Append, Effect, Send, SetTimer, TrimLog, TruncateLog
 from holdfast.core.events import AppendFailed, Event, MessageArrived
@@ -41,7 +42,7 @@ from holdfast.runtime.metrics import NodeMetrics
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node listens and whom it can reach.
+    """Where a node listens, whom it can reach, and its time.
 
     book  the Flight location of every process of the deployment.
     """
@@ -50,6 +51,7 @@ class Place:
     port: int
     book: Mapping[str, str]
     security: Security
+    clock: Clock = field(default_factory=Clock)
 
 
 class Store(Protocol):
@@ -128,7 +130,12 @@ class Node:
 
     def make_loop(self, driver: Driver) -> Loop:
         return Loop(
-            self.name, driver, self.carry_out, self._on_fatal, lambda error: self._peer_error(error)
+            self.name,
+            driver,
+            self.carry_out,
+            self._on_fatal,
+            lambda error: self._peer_error(error),
+            self.place.clock,
         )
 
     def start(self) -> None:
@@ -156,7 +163,16 @@ class Node:
         self.journal.write("stopped")
 
     def controls(self) -> dict[str, Control]:
-        return {"status": lambda options: self.status(), "links": links_control(self.links)}
+        return {
+            "status": lambda options: self.status(),
+            "links": links_control(self.links),
+            "clock": self._set_clock,
+        }
+
+    def _set_clock(self, options: dict[str, Any]) -> dict[str, Any]:
+        """As if the machine's clock had been set."""
+        self.place.clock.step(int(options.get("step_us", 0)))
+        return {"off_us": self.place.clock.off_us}
 
     def status(self) -> dict[str, Any]:
         """What ``holdfast status`` shows."""
@@ -166,6 +182,7 @@ class Node:
             "uptime_s": round(time.monotonic() - self._started, 1),
             "events": self.loop.events,
             "waiting": self.loop.waiting,
+            "clock_off_s": round(self.place.clock.off_us / 1e6, 1),
             "feeds": len(self.server.feeds) if self.server is not None else 0,
             "log_bytes": sum(self.store.sizes.values()),
             "cut": self.links.listed(),

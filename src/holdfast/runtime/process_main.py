@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from holdfast.clock import Clock
 from holdfast.core.settings import Protection, ReplicaSettings, StandbySettings, Timing
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.flight.security import Security
@@ -80,7 +81,8 @@ class ProcessHost:
 
     def _place(self, node: str) -> Place:
         endpoint = self._addresses.of(node)
-        return Place(endpoint.host, endpoint.port, self._book, self._security)
+        clock = Clock(self._deployment.follow_clock)
+        return Place(endpoint.host, endpoint.port, self._book, self._security, clock)
 
     def _directory(self, node: str) -> Path:
         return self._deployment.data / "processes" / node
