@@ -3,6 +3,9 @@
 A process that dies is started again at once the first time, then after pauses that double up to
 five seconds; after one that stayed up for two seconds they start afresh. Each process leads a
 process group of its own, with its JVM in it, so that killing it kills all of it.
+
+What is written here is only for those who look: a disk without room stops nobody. What could not
+be written is tried again, and a process that cannot be started is, too.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 STAYED_UP_SECONDS = 2.0
 _STOP_SECONDS = 15.0
+_WRITE_AGAIN_SECONDS = 1.0
 
 Tell = Callable[[str], None]
 
@@ -62,6 +66,8 @@ class Children:
         self._children = {name: Child(name) for name in names}
         self._stopping = False
         self._lock = threading.RLock()
+        # When to write the state again that could not be written, and why it could not.
+        self._unwritten: tuple[float, str] | None = None
 
     def __contains__(self, name: str) -> bool:
         return name in self._children
@@ -75,8 +81,19 @@ class Children:
         make_private(self.deployment.data / "logs")
         with self._lock:
             for child in self._children.values():
-                self._spawn(child)
+                self._start(child)
             self._write_state()
+
+    def _start(self, child: Child) -> None:
+        try:
+            self._spawn(child)
+        except OSError as error:
+            child.pause = _longer(child.pause)
+            child.due = time.monotonic() + child.pause
+            problem = f"it cannot be started: {error}"
+            if child.problem != problem:
+                self._tell(f"{child.name}: {problem}; trying again")
+            child.problem = problem
 
     def _spawn(self, child: Child) -> None:
         command = [sys.executable, "-m", "holdfast.runtime.process_main"]
@@ -102,12 +119,12 @@ class Children:
             for child in self._children.values():
                 if child.popen is None:
                     if now >= child.due:
-                        self._spawn(child)
+                        self._start(child)
                         changed = True
                 elif child.popen.poll() is not None:
                     self._died(child, now)
                     changed = True
-            if changed:
+            if changed or (self._unwritten is not None and now >= self._unwritten[0]):
                 self._write_state()
 
     def _died(self, child: Child, now: float) -> None:
@@ -122,7 +139,7 @@ class Children:
         if lasted >= STAYED_UP_SECONDS or child.pause == 0.0:
             child.pause = FIRST_PAUSE_SECONDS
         else:
-            child.pause = min(2 * child.pause, LONGEST_PAUSE_SECONDS)
+            child.pause = _longer(child.pause)
         child.due = now + child.pause
         child.problem = _last_problem(log_path(self.deployment, child.name)) if code > 0 else None
         why = f" ({child.problem})" if child.problem else ""
@@ -175,8 +192,27 @@ class Children:
             }
 
     def _write_state(self) -> None:
-        text = json.dumps(self.states(), indent=1)
-        write_whole(self.deployment.data / "processes.json", text.encode())
+        """For ``holdfast status``; the processes do not depend on it."""
+        path = self.deployment.data / "processes.json"
+        before = None if self._unwritten is None else self._unwritten[1]
+        try:
+            write_whole(path, json.dumps(self.states(), indent=1).encode())
+        except OSError as error:
+            problem = str(error)
+            self._unwritten = (time.monotonic() + _WRITE_AGAIN_SECONDS, problem)
+            if problem != before:
+                self._tell(
+                    f"{path} cannot be written, so holdfast status shows what was before; the "
+                    f"processes go on: {problem}"
+                )
+        else:
+            self._unwritten = None
+            if before is not None:
+                self._tell(f"{path} is written again")
+
+
+def _longer(pause: float) -> float:
+    return min(2 * pause, LONGEST_PAUSE_SECONDS) if pause else FIRST_PAUSE_SECONDS
 
 
 def log_path(deployment: Deployment, process: str) -> Path:

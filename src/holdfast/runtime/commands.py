@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -54,7 +55,9 @@ def _up(options: argparse.Namespace) -> int:
     started = time.monotonic()
 
     def tell(text: str) -> None:
-        console.print(f"[dim]{time.monotonic() - started:6.1f} s[/dim]  {text}", soft_wrap=True)
+        # Whoever listened may be gone, or have no room; the deployment goes on.
+        with contextlib.suppress(OSError):
+            console.print(f"[dim]{time.monotonic() - started:6.1f} s[/dim]  {text}", soft_wrap=True)
 
     supervisor = Supervisor(load_deployment(options.deployment), tell)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import threading
@@ -49,7 +50,8 @@ class Journal:
             **fields,
         }
         text = json.dumps(line, default=str)
-        with _lock:
+        # Who has nowhere to write its lines goes on all the same.
+        with _lock, contextlib.suppress(OSError):
             print(text, file=sys.stderr, flush=True)
 
     def refused_call(self, caller: str, address: str, reason: str, calls: int) -> None:

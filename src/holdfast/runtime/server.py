@@ -25,6 +25,7 @@ import json
 import re
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path, PurePosixPath
@@ -45,6 +46,7 @@ from holdfast.runtime.durable import make_private, write_whole
 from holdfast.runtime.journal import Journal
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_START_AGAIN_SECONDS = 1.0
 _SIGNALS = {each.name: each for each in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)}
 
 
@@ -68,6 +70,9 @@ class Server:
         self._security = security
         self._networks = networks
         self._hosted: dict[str, Children] = {}
+        # Deployments that were hosted before and cannot be started, and when to try again.
+        self._waiting: dict[str, str] = {}
+        self._again = 0.0
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         secrets = security.read()
@@ -87,19 +92,36 @@ class Server:
 
     def run(self) -> None:
         """Start what was hosted before; look after everything until told to stop."""
-        for path in sorted(self._data.glob("*/hosted.json")):
-            try:
-                self._start(path.parent.name)
-            except HoldfastError as error:
-                self.journal.write("cannot start", level="error", problem=str(error))
+        self._start_hosted()
         self.journal.write("listening", port=self.port, data=str(self._data))
         while not self._stopping.wait(0.05):
+            if self._waiting and time.monotonic() >= self._again:
+                self._start_hosted()
             for children in list(self._hosted.values()):
                 children.watch()
         self.server.close()
         for children in self._hosted.values():
             children.stop()
         self.journal.write("stopped")
+
+    def _start_hosted(self) -> None:
+        """Start what was hosted before; what cannot be started now is tried again."""
+        waiting: dict[str, str] = {}
+        for path in sorted(self._data.glob("*/hosted.json")):
+            name = path.parent.name
+            with self._lock:
+                if name in self._hosted or not path.exists():
+                    continue
+                try:
+                    self._start(name)
+                except (HoldfastError, OSError, ValueError) as error:
+                    waiting[name] = str(error)
+                    if self._waiting.get(name) != str(error):
+                        self.journal.write(
+                            "cannot start", level="error", deployment=name, problem=str(error)
+                        )
+        self._waiting = waiting
+        self._again = time.monotonic() + _START_AGAIN_SECONDS
 
     def request_stop(self) -> None:
         """Make ``run`` return; what it hosts starts again with the next server."""
