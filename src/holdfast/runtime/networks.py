@@ -15,13 +15,15 @@ from holdfast.network import Network
 from holdfast.spark.session import get_session
 
 
-def load_network(path: Path, master: str, config: Mapping[str, str]) -> Network:
-    """The variable ``network`` of a Python file."""
+def load_network(
+    path: Path, master: str, config: Mapping[str, str], directory: Path | None = None
+) -> Network:
+    """The variable ``network`` of a Python file; ``directory`` is for Spark's sockets."""
     # Spark's Python workers must find what stands beside the file, too.
     sys.path.insert(0, str(path.parent))
     known = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(path.parent), *([known] if known else [])])
-    get_session(master, config)
+    get_session(master, config, directory)
     spec = importlib.util.spec_from_file_location(f"holdfast_network_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"{str(path)!r} is not a Python file")

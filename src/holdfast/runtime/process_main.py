@@ -185,7 +185,10 @@ class ProcessHost:
             if self._loaded is None:
                 self.journal.write("starting Spark", master=deployment.spark_master)
                 self._loaded = load_network(
-                    deployment.network, deployment.spark_master, deployment.spark_config
+                    deployment.network,
+                    deployment.spark_master,
+                    deployment.spark_config,
+                    self._directory(deployment.processes[self._name][0]),
                 )
                 self.journal.write("Spark is up")
             return self._loaded

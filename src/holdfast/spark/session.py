@@ -3,7 +3,10 @@
 The settings that matter, each measured on two cores with PySpark 4.3:
 
 - Unix domain sockets between the JVM and its Python workers: over TCP every exchange waits
-  40 ms for a delayed acknowledgement, which is most of the time of a small bucket.
+  40 ms for a delayed acknowledgement, which is most of the time of a small bucket. They are in a
+  directory that nobody else may enter (``sockets``).
+- Spark's own ports ask for a secret, made anew for each session: without it, every local user may
+  send the JVM objects to unpack.
 - No adaptive execution: it replans per job, and the number of partitions must belong to the
   network, not to the data.
 - Little history: Spark keeps 1,000 jobs and stages for a UI that is off, which looks like a
@@ -15,13 +18,16 @@ The settings that matter, each measured on two cores with PySpark 4.3:
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from holdfast.spark.class_archive import java_options
+from holdfast.spark.sockets import socket_directory
 
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _DEFAULTS = {
@@ -52,22 +58,38 @@ _REQUIRED = {
 _lock = threading.Lock()
 
 
-def get_session(master: str | None = None, config: Mapping[str, str] | None = None) -> SparkSession:
+def get_session(
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> SparkSession:
     """The process's SparkSession: the active one when there is one, else a new local one.
 
     ``config`` adds to or replaces the defaults when a session is made; the settings that
-    results depend on are applied in any case.
+    results depend on are applied in any case. ``directory`` is the process's own, for sockets.
     """
     with _lock:
         session = SparkSession.getActiveSession()
         if session is None:
             # Workers must run the interpreter, and so the libraries, of this process.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            builder = SparkSession.Builder().appName("holdfast").master(master or "local[*]")
+            master = master or "local[*]"
+            builder = SparkSession.Builder().appName("holdfast").master(master)
             java = {"spark.driver.extraJavaOptions": JAVA_OPTIONS + java_options()}
-            for key, value in {**_DEFAULTS, **java, **(config or {})}.items():
+            given = {**_DEFAULTS, **java, **_private(master, directory), **(config or {})}
+            for key, value in given.items():
                 builder = builder.config(key, value)
             session = builder.getOrCreate()
         for key, value in _REQUIRED.items():
             session.conf.set(key, value)
         return session
+
+
+def _private(master: str, directory: Path | None) -> dict[str, str]:
+    """What keeps others on this machine out; a cluster has its own secret and its own machines."""
+    if not re.match(r"local(\[|$)", master):
+        return {}
+    return {
+        "spark.authenticate": "true",  # Spark makes a secret for a local session by itself
+        "spark.python.unix.domain.socket.dir": str(socket_directory(directory)),
+    }
