@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.errors import StateError
+from holdfast.runtime.durable import write_document
 from holdfast.runtime.state_directory import StateDirectory
 from holdfast.spark.packing import PackedPart, PackedState
 
@@ -85,6 +86,6 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
     manifest.write_text("{")
     with pytest.raises(StateError, match="is damaged"):
         StateDirectory(tmp_path / "state")
-    manifest.write_text('{"format": 99}')
+    write_document(manifest, {"format": 99})
     with pytest.raises(StateError, match="has format 99"):
         StateDirectory(tmp_path / "state")

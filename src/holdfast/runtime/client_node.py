@@ -7,7 +7,6 @@ that; an upsert writes it again under the same id.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +24,7 @@ from holdfast.core.messages import Message
 from holdfast.core.settings import Timing
 from holdfast.flight.server import PutBatch, StreamServer
 from holdfast.frames import SEQ, STIME
-from holdfast.runtime.durable import make_private, write_whole
+from holdfast.runtime.durable import make_private, read_document, write_document
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.links import kept_links, links_control
 from holdfast.runtime.metrics import NodeMetrics
@@ -57,9 +56,7 @@ class ClientNode:
         self.metrics = NodeMetrics(name, "client")
         self._path = directory / "position.json"
         make_private(directory)
-        saved: dict[str, Any] = (
-            json.loads(self._path.read_text()) if self._path.exists() else {"next_id": 0}
-        )
+        saved = read_document(self._path) if self._path.exists() else {"next_id": 0}
         self._own = pa.schema([field for field in schema if field.name not in ("stime", "tmax")])
         self._writer = sink.open(output, self._own, saved.get("position"))
         self._on_fatal = on_fatal
@@ -168,7 +165,7 @@ class ClientNode:
         position = self._writer.flush()
         # 2: where it and the stream go on
         saved = {"next_id": self._client.next_id, "position": position}
-        write_whole(self._path, json.dumps(saved).encode())
+        write_document(self._path, saved)
         # 3: the producers may forget it
         self._client.commit()
 

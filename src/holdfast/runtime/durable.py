@@ -1,16 +1,26 @@
 """Files that are either there as a whole or not at all, also after a power cut; and private.
 
+What a process goes on from after a restart carries a CRC32C: documents (JSON with a field for it),
+tables (Arrow, with it at the end) and lines (with it in front). Disks and copies flip bits now and
+then; whoever reads finds out, and refuses.
+
 What Holdfast keeps are its user's tuples and secrets: directories are 0700, files 0600, whatever
 the umask says.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
+
+from holdfast.errors import StateError
+from holdfast.log.checksum import crc32c
+
+_TABLE_END = b"HFT1"
 
 
 def make_private(directory: Path) -> None:
@@ -48,19 +58,96 @@ def write_whole(path: Path, data: bytes) -> None:
     sync_directory(path.parent)
 
 
+class Damaged(StateError):
+    """A file is not as it was written."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(f"{path} is damaged: {what}. Put back an intact copy of it")
+
+
+def write_document(path: Path, content: dict[str, Any]) -> None:
+    """Replace a JSON file, with a checksum in it."""
+    text = json.dumps({**content, "crc32c": _checksum(content)}, indent=1)
+    write_whole(path, text.encode())
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """What ``write_document`` wrote; raises Damaged if it is not that any more."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_bytes())
+        said = content.pop("crc32c", None)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise Damaged(path, f"it is no JSON object ({error})") from None
+    if said is None:
+        raise Damaged(path, "it has no checksum (version 0.1.0 wrote none)")
+    if said != _checksum(content):
+        raise Damaged(path, "its checksum is another")
+    return content
+
+
+def _checksum(content: dict[str, Any]) -> int:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return crc32c(text.encode())
+
+
+def seal_line(text: str) -> bytes:
+    """A line for a file of lines, with its checksum in front."""
+    data = text.encode()
+    return b"%08x %s\n" % (crc32c(data), data)
+
+
+def open_line(line: bytes) -> str | None:
+    """What ``seal_line`` sealed, given without the end of line; None if it is damaged."""
+    checksum, _, data = line.partition(b" ")
+    return data.decode() if checksum == b"%08x" % crc32c(data) else None
+
+
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write and sync an Arrow file; its directory is not synced."""
+    """Write and sync an Arrow file with a checksum; its directory is not synced."""
     with open_private(path, "wb") as file:
-        with pa.ipc.new_file(file, table.schema) as writer:
+        checked = _Checked(file)
+        with pa.ipc.new_file(pa.PythonFile(checked, "w"), table.schema) as writer:
             writer.write_table(table)
+        file.write(checked.crc.to_bytes(4, "little") + _TABLE_END)
         file.flush()
         os.fsync(file.fileno())
 
 
 def read_table(path: Path) -> pa.Table:
-    """Read an Arrow file into memory."""
+    """Read what ``write_table`` wrote into memory; raises Damaged if it is not that any more."""
     with pa.OSFile(str(path), "rb") as source:
-        return pa.ipc.open_file(source).read_all()
+        whole = source.read_buffer()
+    size = whole.size - 4 - len(_TABLE_END)
+    end = whole.slice(max(0, size)).to_pybytes()
+    if size < 0 or end[4:] != _TABLE_END:
+        raise Damaged(path, "its end is missing")
+    data = whole.slice(0, size)
+    if crc32c(data) != int.from_bytes(end[:4], "little"):
+        raise Damaged(path, "its checksum is another")
+    return pa.ipc.open_file(data).read_all()
+
+
+class _Checked:
+    """A file that takes the checksum of what is written to it, which comes in order."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.crc = 0
+
+    def write(self, data: Any) -> int:
+        self.crc = crc32c(data, self.crc)
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        """The file stays open for the checksum."""
 
 
 def sync_directory(directory: Path) -> None:

@@ -8,23 +8,36 @@ producers and its source is always exactly what is in its log, though the two ar
     {"first_id": 100, "count": 50, "save": {...},
      "producer": "p", "epoch": 1, "sequence": 3, "tuples": 150}
 
-That a producer opened its name is a line without tuples.
+That a producer opened its name is a line without tuples. Every line has its checksum in front.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from holdfast.core.producers import ProducerPlace
 from holdfast.errors import StateError
-from holdfast.runtime.durable import make_private, open_private, write_whole
+from holdfast.runtime.durable import (
+    Damaged,
+    make_private,
+    open_line,
+    open_private,
+    seal_line,
+    write_whole,
+)
 
 _COMPACT_BYTES = 4 << 20
+_WAY_OUT = (
+    "It says which of its producers' tuples are in the log; without it they would be taken twice. "
+    "If there is no copy, move the whole directory away: the producers then begin anew, and so "
+    "must everything that reads from here"
+)
 
 
 @dataclass(frozen=True)
@@ -59,12 +72,20 @@ class Standing:
 
 
 class Ledger:
-    """The ledger file; used by the disk's thread once it is open."""
+    """The ledger file; used by the disk's thread once it is open.
+
+    The file starts with the number of lines that were written with it as a whole. Those are
+    never torn; of the lines added later, the last ones may be.
+    """
 
     def __init__(self, path: Path, next_id: int) -> None:
         """Open and drop the lines that the log, which is at ``next_id``, never got."""
         self._path = path
         self.standing = Standing()
+        # Lines that were added and whose tuples the log has not got yet.
+        self._unsettled: list[Line] = []
+        self._file: BinaryIO | None = None
+        self._file_bytes = 0
         for line in self._read():
             if line.first_id + line.count <= next_id:
                 self.standing.take(line)
@@ -72,43 +93,64 @@ class Ledger:
         if (saved is None and next_id) or (saved is not None and saved["next_id"] != next_id):
             raise StateError(
                 f"{path} ends at id {saved and saved['next_id']}, but the log beside it is at "
-                f"{next_id}: one of them was replaced or lost; put it back"
+                f"{next_id}: one of them was replaced, damaged or lost; put it back"
             )
-        self._compact()
+        make_private(path.parent)
+        self._start_anew()
 
     def add(self, lines: Sequence[Line]) -> None:
-        """Write lines and sync them; the log comes after."""
+        """Write lines and sync them; the log comes after.
+
+        A file that failed once is not trusted: what it did not write, or only seemed to, is
+        written into a new one.
+        """
         if not lines:
             return
-        if self._file.tell() > _COMPACT_BYTES:
-            self._file.close()
-            self._compact()
-        data = "".join(json.dumps(asdict(line)) + "\n" for line in lines)
-        self._file.write(data.encode())
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        if self._file is None or self._file_bytes > _COMPACT_BYTES:
+            self._start_anew()
+        assert self._file is not None
+        data = b"".join(_sealed(line) for line in lines)
+        try:
+            self._file.write(data)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError:
+            self._let_go()
+            raise
+        self._file_bytes += len(data)
+        self._unsettled = [*self._unsettled, *lines]
 
     def settled(self, line: Line) -> None:
         """The log has the line's tuples."""
         self.standing.take(line)
+        self._unsettled = []  # there is never more than one append under way
 
     def close(self) -> None:
-        self._file.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):  # what it could not write is written elsewhere
+                file.close()
 
     def _read(self) -> list[Line]:
         if not self._path.exists():
             return []
-        lines = []
-        for text in self._path.read_bytes().split(b"\n"):
-            try:
-                found = json.loads(text)
-            except ValueError:
-                continue  # torn: its tuples never went into the log
-            lines.append(Line(**found))
-        return lines
+        texts = self._path.read_bytes().split(b"\n")
+        opened = [open_line(text) for text in texts[:-1]]  # a line without its end is torn
+        if not opened or opened[0] is None:
+            raise Damaged(self._path, f"its first line. {_WAY_OUT}")
+        good = [number for number, text in enumerate(opened) if text is not None]
+        whole = 1 + int(json.loads(opened[0])["whole"])
+        # A crash tears the lines it comes upon; after those there are none.
+        if good[-1] + 1 < whole or len(good) <= good[-1]:
+            bad = next(place for place, number in enumerate([*good, -1]) if place != number)
+            raise Damaged(self._path, f"line {bad + 1}. {_WAY_OUT}")
+        return [Line(**json.loads(text)) for text in opened[1:] if text is not None]
 
-    def _compact(self) -> None:
-        """Write only what still counts, in place of everything."""
+    def _start_anew(self) -> None:
+        """A file with only what still counts, in place of everything."""
         saved = self.standing.save
         lines = []
         if saved is not None:
@@ -117,7 +159,13 @@ class Ledger:
                 Line(end, 0, saved, name, place.sequence, place.tuples, place.epoch)
                 for name, place in self.standing.producers.items()
             ] or [Line(end, 0, saved)]
-        make_private(self._path.parent)
-        data = "".join(json.dumps(asdict(line)) + "\n" for line in lines)
-        write_whole(self._path, data.encode())
-        self._file = open_private(self._path, "ab")
+        lines += self._unsettled
+        data = seal_line(json.dumps({"whole": len(lines)})) + b"".join(map(_sealed, lines))
+        # Until the new file is in its place, the old one is: nothing is lost if there is no room.
+        self._let_go()
+        write_whole(self._path, data)
+        self._file, self._file_bytes = open_private(self._path, "ab"), len(data)
+
+
+def _sealed(line: Line) -> bytes:
+    return seal_line(json.dumps(asdict(line)))

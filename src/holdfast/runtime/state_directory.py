@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -34,15 +33,17 @@ import pyarrow as pa
 
 from holdfast.errors import StateError
 from holdfast.runtime.durable import (
+    Damaged,
     make_private,
+    read_document,
     read_table,
     sync_directory,
+    write_document,
     write_table,
-    write_whole,
 )
 from holdfast.spark.packing import PackedPart, PackedState
 
-_FORMAT = 1
+_FORMAT = 2
 # Changes are laid on the last whole state; after so many of them, it is written anew.
 _LONGEST_CHAIN = 8
 
@@ -115,8 +116,7 @@ class StateDirectory:
     def write_manifest(self, manifest: Manifest) -> None:
         """Steps 4 and 5."""
         self.manifest = {"format": _FORMAT, **manifest, "chain": self._chain}
-        text = json.dumps(self.manifest, indent=1)
-        write_whole(self.path / "manifest.json", text.encode())
+        write_document(self.path / "manifest.json", self.manifest)
         self._remove_unnamed()
 
     def finish(self, tuples: Mapping[str, int]) -> None:
@@ -129,16 +129,10 @@ class StateDirectory:
         states = []
         for link in self._chain:
             directory = self._checkpoints / f"{link['number']:06}"
-            try:
-                parts = [
-                    PackedPart(operator, family, partition, read_table(directory / file))
-                    for operator, family, partition, file in link["parts"]
-                ]
-            except (OSError, pa.ArrowInvalid) as error:
-                raise StateError(
-                    f"checkpoint {directory} is damaged ({error}); start over with a new state "
-                    f"directory"
-                ) from None
+            parts = [
+                PackedPart(operator, family, partition, _intact(directory / file))
+                for operator, family, partition, file in link["parts"]
+            ]
             states.append(PackedState(link["version"], link["boundary"], link["since"], parts))
         return states
 
@@ -147,7 +141,7 @@ class StateDirectory:
         if not self._chain:
             return None
         path = self._checkpoints / f"{self._chain[-1]['number']:06}" / f"waiting-{name}.arrow"
-        return read_table(path) if path.exists() else None
+        return _intact(path) if path.exists() else None
 
     def close(self) -> None:
         shutil.rmtree(self.engine, ignore_errors=True)
@@ -184,9 +178,9 @@ class StateDirectory:
         if not path.exists():
             return None
         try:
-            manifest: Manifest = json.loads(path.read_text())
-        except ValueError as error:
-            raise StateError(f"{path} is damaged ({error})") from None
+            manifest: Manifest = read_document(path)
+        except Damaged as error:
+            raise StateError(f"{error}; or start over with a new state directory") from None
         if manifest.get("format") != _FORMAT:
             raise StateError(
                 f"{path} has format {manifest.get('format')}, this version of Holdfast reads "
@@ -200,3 +194,11 @@ class StateDirectory:
             if each.name not in named:
                 with contextlib.suppress(OSError):
                     shutil.rmtree(each)
+
+
+def _intact(path: Path) -> pa.Table:
+    """A table of a checkpoint, or StateError."""
+    try:
+        return read_table(path)
+    except (OSError, pa.ArrowInvalid, Damaged) as error:
+        raise StateError(f"{error}; or start over with a new state directory") from None
