@@ -17,7 +17,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -54,7 +54,7 @@ class Producer:
     def __init__(
         self,
         stream: str,
-        location: str,
+        location: str | Callable[[], str],
         *,
         name: str,
         security: Security | None = None,
@@ -64,6 +64,7 @@ class Producer:
         connect_timeout_s: float = 30.0,
     ) -> None:
         """
+        location         of the entry point; a function is asked at every attempt to connect.
         name             who this is; two producers of one stream need two names, because one
                          that is opened fences any other of its name.
         batch_tuples     a batch is sent when it has so many tuples,
@@ -73,8 +74,8 @@ class Producer:
         self.stream = stream
         self.name = name
         self._security = security or Security()
-        self._security.check_destination(location)
-        self._location = location
+        self._where = location
+        self._security.check_destination(self._location)
         self._batch_tuples = batch_tuples
         self._linger_s = linger_s
         self._most_pending = pending_batches
@@ -105,7 +106,7 @@ class Producer:
         book = found.book()
         if process not in book:
             raise ProducerError(f"{deployment} has no source {stream!r}")
-        return cls(stream, book[process], name=name, security=found.security)
+        return cls(stream, lambda: book[process], name=name, security=found.security)
 
     # -- sending ------------------------------------------------------------------------
 
@@ -210,6 +211,10 @@ class Producer:
             raise ProducerError(f"the producer {self.name!r} was closed")
 
     # -- the connection -----------------------------------------------------------------
+
+    @property
+    def _location(self) -> str:
+        return self._where if isinstance(self._where, str) else self._where()
 
     def _place(self, timeout_s: float) -> dict[str, Any]:
         """How far the entry point has our tuples; tries until it answers."""

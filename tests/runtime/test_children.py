@@ -97,6 +97,7 @@ def test_a_process_that_cannot_be_started_is_tried_again(
 def test_a_server_without_room_goes_on(deployment: Deployment, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("secret")
+    token.chmod(0o600)
     hosted = tmp_path / "server" / "small"
     blocking = no_room(hosted / "data")
     (hosted / "network.py").write_text("")

@@ -36,6 +36,7 @@ from holdfast.flight.links import LinkCut, Links
 from holdfast.flight.refusals import Refusals, Tell
 from holdfast.flight.security import Gatekeeper, Security
 from holdfast.flight.wire import WireError, decode_message, encode_message
+from holdfast.ports import check_free
 
 # How long the driver may take to answer a heartbeat; the asker has given up long before.
 ANSWER_SECONDS = 10.0
@@ -101,6 +102,8 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         self._process = process
         self._controls = dict(controls or {})
         self.feeds = Feeds(process.name)
+        # Flight itself says only that it did not start properly.
+        check_free(host, port)
         super().__init__(
             security.location(host, port),
             middleware={"caller": self._gatekeeper},

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from holdfast.deployment import Deployment, Endpoint
+from holdfast.deployment import Deployment, DeploymentError, Endpoint
 from holdfast.errors import HoldfastError
 from holdfast.flight.security import Security
+from holdfast.ports import PortTaken, free_port, is_free
 from holdfast.runtime.durable import make_private, write_whole
 
 # Metrics carry no tuples and need no token, so they stay on their machine.
@@ -148,6 +149,38 @@ def _known(
     return nodes, metrics
 
 
+def taken_ports(deployment: Deployment, patience_s: float = 10.0) -> list[str]:
+    """The processes of this machine whose chosen ports somebody else has by now.
+
+    A port that the deployment itself names cannot be changed: that it is taken is an error, after
+    some patience, for a process of an earlier start may just be ending.
+    """
+    addresses = Addresses.read(deployment)
+    given = {
+        name: endpoint
+        for name, endpoint in deployment.endpoints.items()
+        if endpoint.server is None and endpoint.port
+    }
+    deadline = time.monotonic() + patience_s
+    for name, endpoint in given.items():
+        while not is_free(endpoint.host, endpoint.port):
+            if time.monotonic() > deadline:
+                raise DeploymentError(
+                    f"{deployment.path.name}: {name}: {PortTaken(endpoint.host, endpoint.port)}"
+                )
+            time.sleep(0.1)
+    return [
+        process
+        for process in deployment.hosted_by(None)
+        if not is_free(*addresses.metrics(process))
+        or any(
+            not is_free(addresses.of(node).host, addresses.of(node).port)
+            for node in deployment.processes[process]
+            if node not in given
+        )
+    ]
+
+
 def free_ports(hosts: Mapping[str, str], processes: list[str]) -> dict[str, dict[str, int]]:
     """Ports nobody listens on, for nodes on their hosts and for metrics; they all differ."""
     wanted = [
@@ -155,10 +188,7 @@ def free_ports(hosts: Mapping[str, str], processes: list[str]) -> dict[str, dict
         *(("metrics", name, _METRICS_HOST) for name in processes),
     ]
     found: dict[str, dict[str, int]] = {"nodes": {}, "metrics": {}}
-    with contextlib.ExitStack() as taken:
+    with contextlib.ExitStack() as held:
         for what, name, host in wanted:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            made = taken.enter_context(socket.socket(family))
-            made.bind((host, 0))
-            found[what][name] = int(made.getsockname()[1])
+            found[what][name] = free_port(host, held)
     return found

@@ -31,6 +31,8 @@ LONGEST_PAUSE_SECONDS = 5.0
 STAYED_UP_SECONDS = 2.0
 _STOP_SECONDS = 15.0
 _WRITE_AGAIN_SECONDS = 1.0
+# What a process exits with when it cannot listen on a port.
+PORT_TAKEN_CODE = 69
 
 Tell = Callable[[str], None]
 
@@ -60,8 +62,16 @@ class Child:
 class Children:
     """Some processes of a deployment; any thread may call it."""
 
-    def __init__(self, deployment: Deployment, names: Iterable[str], tell: Tell) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        names: Iterable[str],
+        tell: Tell,
+        on_port_taken: Callable[[str], None] | None = None,
+    ) -> None:
+        """``on_port_taken`` gets a process that cannot listen; it may give it other ports."""
         self.deployment = deployment
+        self._on_port_taken = on_port_taken
         self._tell = tell
         self._children = {name: Child(name) for name in names}
         self._stopping = False
@@ -146,6 +156,8 @@ class Children:
         self._tell(
             f"{child.name}: {how} after {lasted:.1f} s{why}; starts again in {child.pause:g} s"
         )
+        if code == PORT_TAKEN_CODE and self._on_port_taken is not None:
+            self._on_port_taken(child.name)
 
     def signal(self, name: str, number: signal.Signals) -> int | None:
         """Signal a process and its JVM; its pid, None if it does not run now."""

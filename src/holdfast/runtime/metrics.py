@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 
 from holdfast.blocks import Block
 from holdfast.core.messages import FeedFrames
+from holdfast.ports import check_free
 
 registry = CollectorRegistry()
 
@@ -89,5 +90,6 @@ class NodeMetrics:
 
 def serve_metrics(host: str, port: int) -> int:
     """Serve all metrics of this process over HTTP; the port."""
+    check_free(host, port)
     server, _ = start_http_server(port, host, registry=registry)
     return int(server.server_address[1])

@@ -24,7 +24,9 @@ from holdfast.clock import Clock
 from holdfast.core.settings import Protection, ReplicaSettings, StandbySettings, Timing
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.flight.security import Security
+from holdfast.ports import PortTaken
 from holdfast.runtime.addresses import Addresses, Book
+from holdfast.runtime.children import PORT_TAKEN_CODE
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.metrics import serve_metrics
 from holdfast.runtime.node import Place
@@ -219,7 +221,7 @@ def main(arguments: list[str]) -> int:
         host.journal.write(
             "cannot start", level="error", problem=str(error), story=traceback.format_exc()
         )
-        os._exit(1)
+        os._exit(PORT_TAKEN_CODE if isinstance(error, PortTaken) else 1)
     while not host.stopping.wait(1.0):
         if os.getppid() != parent:
             host.journal.write("the supervisor is gone", level="warning")

@@ -27,7 +27,7 @@ from typing import Any
 
 from holdfast.deployment import Deployment
 from holdfast.errors import HoldfastError
-from holdfast.runtime.addresses import Addresses
+from holdfast.runtime.addresses import Addresses, taken_ports
 from holdfast.runtime.children import Children, Tell
 from holdfast.runtime.durable import make_private
 from holdfast.runtime.planning import Topology, is_planned, read_plan
@@ -48,13 +48,15 @@ class Supervisor:
     def __init__(self, deployment: Deployment, tell: Tell = lambda text: None) -> None:
         self.deployment = deployment
         self._tell = tell
-        self._children = Children(deployment, deployment.hosted_by(None), tell)
+        self._children = Children(deployment, deployment.hosted_by(None), tell, self._new_ports)
         used = [name for name in deployment.servers if deployment.hosted_by(name)]
         self._servers = {name: RemoteServer(deployment, name) for name in used}
         # Servers that do not run their part yet, and when to ask them again.
         self._waiting: dict[str, float] = {}
         self._said: dict[str, str] = {}
         self._asking: dict[str, threading.Thread] = {}
+        # Servers that run their part and must learn new addresses.
+        self._untold: set[str] = set()
         self._lock_fd: int | None = None
         self._stopping = False
         self._spares = Spares(deployment, tell, self._moved)
@@ -73,6 +75,10 @@ class Supervisor:
             self.deployment,
             lambda server, nodes, processes: self._servers[server].ports(nodes, processes),
         )
+        taken = taken_ports(self.deployment)
+        if taken:
+            self._tell(f"other programs have ports of {', '.join(taken)}, which get new ones")
+            Addresses.choose(self.deployment, anew=taken)
         self._children.start()
         self._waiting = dict.fromkeys(self._servers, 0.0)
         for name in self._servers:
@@ -85,10 +91,22 @@ class Supervisor:
         self._servers = {name: RemoteServer(deployment, name) for name in self._servers}
         self._waiting[server] = 0.0
 
+    def _new_ports(self, process: str) -> None:
+        """A process cannot listen, for somebody has its port: it gets others, where it may."""
+        try:
+            Addresses.choose(self.deployment, anew=[process])
+        except (HoldfastError, OSError) as error:
+            self._tell(f"{process}: no other port was found: {error}")
+            return
+        for name in self._servers:
+            if name not in self._waiting:
+                self._untold.add(name)
+                self._waiting[name] = 0.0
+
     def _ask(self, name: str) -> None:
         """Have a server run its part."""
         try:
-            self._servers[name].deploy()
+            self._servers[name].deploy(restart=name not in self._untold)
         except ServerError as error:
             self._waiting[name] = time.monotonic() + _ASK_AGAIN_SECONDS
             if self._said.get(name) != str(error):
@@ -96,6 +114,7 @@ class Supervisor:
             self._said[name] = str(error)
         else:
             self._tell(f"server {name} runs {', '.join(self.deployment.hosted_by(name))}")
+            self._untold.discard(name)
             del self._waiting[name]
 
     def _ask_again(self) -> None:
