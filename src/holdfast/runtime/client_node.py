@@ -56,7 +56,9 @@ class ClientNode:
         self.metrics = NodeMetrics(name, "client")
         self._path = directory / "position.json"
         make_private(directory)
-        saved = read_document(self._path) if self._path.exists() else {"next_id": 0}
+        saved: dict[str, Any] = {"next_id": 0}
+        if self._path.exists():
+            saved = read_document(self._path)
         self._own = pa.schema([field for field in schema if field.name not in ("stime", "tmax")])
         self._writer = sink.open(output, self._own, saved.get("position"))
         self._on_fatal = on_fatal
