@@ -18,7 +18,7 @@ from holdfast.spark.session import get_session
 def load_network(
     path: Path, master: str, config: Mapping[str, str], directory: Path | None = None
 ) -> Network:
-    """The variable ``network`` of a Python file; ``directory`` is for Spark's sockets."""
+    """The variable ``network`` of a Python file; ``directory`` is for what Spark needs."""
     # Spark's Python workers must find what stands beside the file, too.
     sys.path.insert(0, str(path.parent))
     known = os.environ.get("PYTHONPATH")

@@ -27,6 +27,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from holdfast.spark.class_archive import java_options
+from holdfast.spark.scratch import java_option, scratch_in
 from holdfast.spark.sockets import socket_directory
 
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -66,7 +67,8 @@ def get_session(
     """The process's SparkSession: the active one when there is one, else a new local one.
 
     ``config`` adds to or replaces the defaults when a session is made; the settings that
-    results depend on are applied in any case. ``directory`` is the process's own, for sockets.
+    results depend on are applied in any case. ``directory`` is the process's own, for sockets and
+    temporary files.
     """
     with _lock:
         session = SparkSession.getActiveSession()
@@ -75,14 +77,27 @@ def get_session(
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             master = master or "local[*]"
             builder = SparkSession.Builder().appName("holdfast").master(master)
-            java = {"spark.driver.extraJavaOptions": JAVA_OPTIONS + java_options()}
-            given = {**_DEFAULTS, **java, **_private(master, directory), **(config or {})}
+            # The sockets first: below a temporary directory of its own their names may not fit.
+            given = {**_DEFAULTS, **_private(master, directory), **_places(directory)}
+            given |= config or {}
             for key, value in given.items():
                 builder = builder.config(key, value)
             session = builder.getOrCreate()
         for key, value in _REQUIRED.items():
             session.conf.set(key, value)
         return session
+
+
+def _places(directory: Path | None) -> dict[str, str]:
+    """What the JVM is told, and where it and its workers put temporary files."""
+    options = JAVA_OPTIONS + java_options()
+    if directory is None:
+        return {"spark.driver.extraJavaOptions": options}
+    scratch = scratch_in(directory)
+    return {
+        "spark.driver.extraJavaOptions": options + java_option(scratch),
+        "spark.local.dir": str(scratch),
+    }
 
 
 def _private(master: str, directory: Path | None) -> dict[str, str]:
