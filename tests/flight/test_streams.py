@@ -220,7 +220,7 @@ def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             headers = Security().headers("c")
         call = flight.FlightCallOptions(timeout=5, headers=headers)
         refused = pytest.raises(
-            flight.FlightServerError, match="entry-load speaks protocol 1, c speaks 99"
+            flight.FlightServerError, match=r"entry-load speaks protocol \d+, c speaks 99"
         )
         with peers.connect(location(node), Security()) as client, refused:
             list(client.do_action(flight.Action("status", b""), call))

@@ -38,7 +38,7 @@ from holdfast.flight.wire import (
 
 MESSAGES: list[Message] = [
     HeartbeatRequest(("a", "b"), (("a", 4), ("b", 5)), (7, 8), 9),
-    HeartbeatReply((StreamReport("a", StreamState.UP_FAILURE, 1, 2),), ((7, 3),)),
+    HeartbeatReply((StreamReport("a", StreamState.UP_FAILURE, 1, 2),), (7, 3)),
     Subscribe("a", 7, 100, 2**60),
     SubscribeRefused(7, "recovering"),
     Unsubscribe(7),

@@ -98,7 +98,7 @@ def lies(dice: random.Random) -> Message:
         for _ in range(dice.randrange(4))
     )
     if dice.random() < 0.5:
-        feeds = tuple((number(), number()) for _ in range(dice.randrange(3)))
+        feeds = tuple(number() for _ in range(dice.randrange(3)))
         return HeartbeatReply(reports, feeds)
     frames = []
     for _ in range(dice.randrange(4)):

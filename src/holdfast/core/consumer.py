@@ -137,10 +137,9 @@ class Consumer:
                 raise PeerError(f"{self._owner}: {peer} cannot be where it says: {report}")
         self.detectors[peer].handle(detector.Replied(), now)
         effects: list[ConsumerEffect] = []
-        sent = dict(reply.feeds)
         for report in reply.reports:
             if report.stream in self._streams_at[peer]:
-                event = upstream.PeerReported(peer, report, sent)
+                event = upstream.PeerReported(peer, report, reply.feeds)
                 effects += self.upstreams[report.stream].handle(event, now)
         return effects
 

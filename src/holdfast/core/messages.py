@@ -1,8 +1,9 @@
 """What processes of a network say to each other: streams, heartbeats, partners.
 
-Messages between two processes may be lost with their connection, and messages of different
-connections overtake each other. Nothing here relies on more: every feed message carries its
-place in the feed, and every heartbeat compares what one side sent with what the other has.
+Messages between two processes may be lost or late, and messages of different connections
+overtake each other. A feed is a connection of its own: it loses nothing unless it breaks, and its
+reader is told then. Nothing here relies on more: every feed message carries its place in the
+feed, and every heartbeat compares which feeds one side serves with those the other has.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """I am. ``feeds`` says how many messages went out on each of the asker's feeds."""
+    """I am. ``feeds`` are those of the asker's feeds that are served here."""
 
     reports: tuple[StreamReport, ...]
-    feeds: tuple[tuple[int, int], ...]
+    feeds: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

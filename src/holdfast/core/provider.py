@@ -49,7 +49,7 @@ class Provider:
             if stream in self.streams:
                 effects += self.streams[stream].acknowledge(sender, first_needed, now)
         reports = []
-        feeds: list[tuple[int, int]] = []
+        feeds: list[int] = []
         for stream in request.streams:
             served = self.streams.get(stream)
             if served is not None:

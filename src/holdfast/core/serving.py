@@ -5,7 +5,7 @@ tentative frames that no stable ones have replaced yet. The tuples are behind op
 in memory, or places in the durable log. A new subscriber is sent what it lacks, stable tuples
 by id and tentative ones by time, as one message; from then on it gets every frame as it is
 published. Feed messages are counted, so that the subscriber notices a lost one, and heartbeat
-replies repeat the count, so that it notices when the last one was lost.
+replies say which feeds are served, so that it notices when its own is not.
 
 While the stream is closed (its replica is recovering) subscribers are refused. While it is
 *suspended* (its replica stands by) they are granted and sent nothing: when the replica wakes,
@@ -97,8 +97,8 @@ class ServedStream:
     def unsubscribe(self, consumer: str, feed: int) -> None:
         self._sent.get(consumer, {}).pop(feed, None)
 
-    def hear(self, consumer: str, request: HeartbeatRequest) -> list[tuple[int, int]]:
-        """Drop the consumer's feeds it no longer wants; what was sent on the others."""
+    def hear(self, consumer: str, request: HeartbeatRequest) -> list[int]:
+        """Drop the consumer's feeds it no longer wants; the others."""
         feeds = self._sent.get(consumer)
         if not feeds:
             self._sent.pop(consumer, None)
@@ -106,7 +106,7 @@ class ServedStream:
         for feed in list(feeds):
             if feed not in request.feeds and feed <= request.newest_feed:
                 del feeds[feed]
-        return list(feeds.items())
+        return list(feeds)
 
     def acknowledge(self, consumer: str, first_needed: int, now: int) -> list[Effect]:
         """Note an acknowledgement; trim if it was the last one missing."""

@@ -15,12 +15,13 @@ live one has of the stable stream. It stays with what it has when that is as goo
 a little and gains nothing. A replica that calls itself stable but falls behind another stable
 one is left, because it is about to fail: its own αX and ours would end at the same moment.
 
-A feed continues where the consumer is, by id and by time (see stream_copy.py). Feed messages
-are counted: a gap, or a heartbeat that says that more was sent than came, and came no later
-than the next heartbeat, means that messages were lost, and the feed is opened anew. A feed
-that breaks is opened at another current replica at once, if there is one: a process that dies
-breaks its connections long before it misses heartbeats. What a feed carries is itself news of
-its replica's state, faster than heartbeats: tentative tuples, an UNDO, a REC_DONE.
+A feed continues where the consumer is, by id and by time (see stream_copy.py). It loses nothing
+unless its connection breaks, and the runtime reports that. Feed messages are counted all the
+same: a gap means that messages were lost, and so does a heartbeat of a replica that does not
+serve the feed, and the feed is opened anew. A feed that breaks is opened at another current
+replica at once, if there is one: a process that dies breaks its connections long before it
+misses heartbeats. What a feed carries is itself news of its replica's state, faster than
+heartbeats: tentative tuples, an UNDO, a REC_DONE.
 
 Where the producer is a hybrid fragment the consumer keeps a *standing* feed at every other copy
 too, also at one that is suspended and sends nothing. When that copy wakes, its tuples are here
@@ -102,11 +103,11 @@ TABLE: Mapping[tuple[Enum, Enum], Enum] = {
 
 @dataclass(frozen=True, slots=True)
 class PeerReported:
-    """A heartbeat reply: the stream's report and what was sent on our feeds."""
+    """A heartbeat reply: the stream's report and which of our feeds the peer serves."""
 
     peer: str
     report: StreamReport
-    sent: Mapping[int, int]
+    feeds: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,6 @@ class Feed:
     opened_at: int
     asked_from: int
     received: int = 0
-    sent_before: int = 0
     stable_next: int = 0
 
 
@@ -219,9 +219,9 @@ class Upstream(Machine[Following, Trigger]):
 
     def handle(self, event: UpstreamEvent, now: int) -> list[UpstreamEffect]:
         match event:
-            case PeerReported(peer, report, sent):
+            case PeerReported(peer, report, feeds):
                 self.reports[peer] = report
-                return self._compare_feeds(peer, sent, now) + self._choose(now)
+                return self._compare_feeds(peer, feeds, now) + self._choose(now)
             case PeerSilent(peer):
                 self.reports.pop(peer, None)
                 return self._choose(now)
@@ -294,16 +294,14 @@ class Upstream(Machine[Following, Trigger]):
         self.reports[peer] = replace(report, state=state)
         return self._choose(now)
 
-    def _compare_feeds(self, peer: str, sent: Mapping[int, int], now: int) -> list[UpstreamEffect]:
-        """Open feeds anew that lost messages without our noticing."""
+    def _compare_feeds(self, peer: str, served: tuple[int, ...], now: int) -> list[UpstreamEffect]:
+        """Open feeds anew that ended without our noticing."""
         effects: list[UpstreamEffect] = []
         for feed in self.feeds():
             if feed.peer != peer or now - feed.opened_at < self._reply_us:
                 continue
-            if feed.id not in sent or feed.received < feed.sent_before:
+            if feed.id not in served:
                 effects += self._reopen(feed, now)
-            else:
-                feed.sent_before = sent[feed.id]
         return effects
 
     def _broken(self, feed: Feed, now: int) -> list[UpstreamEffect]:

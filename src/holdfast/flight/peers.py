@@ -15,7 +15,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +35,7 @@ from holdfast.core.messages import (
     SubscribeRefused,
     Unsubscribe,
 )
+from holdfast.core.pieces import ends_piece
 from holdfast.errors import HoldfastError
 from holdfast.flight.links import LinkCut, Links
 from holdfast.flight.security import Security
@@ -58,6 +58,15 @@ _CHANNEL = [
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
 ]
+
+
+class FeedGap(HoldfastError):
+    """A message of a feed is missing, though its connection stands."""
+
+    def __init__(self, stream: str, expected: int, came: object) -> None:
+        super().__init__(
+            f"the feed of {stream} skips from message {expected} to {came}; it is opened anew"
+        )
 
 
 Tell = Callable[[str, str], None]
@@ -238,10 +247,6 @@ class _Peer:
         if not isinstance(reply, HeartbeatReply | CopyReply):
             self.failed(WireError(f"{type(reply).__name__} is no answer to a heartbeat"))
             return
-        if isinstance(reply, HeartbeatReply):
-            # A connection loses nothing unless it breaks, and says so then. That more was sent
-            # than came only means that it is on its way, or that we are slow to take it.
-            reply = replace(reply, feeds=tuple((feed, 0) for feed, _ in reply.feeds))
         self._owner.post(MessageArrived(self._name, reply))
 
     def _call(self, action: str, message: Message) -> list[flight.Result]:
@@ -372,7 +377,7 @@ class _Reading:
         Messages are counted as they are handed on: one may be handed on in pieces.
         """
         frames: list[StreamFrame] = []
-        size = seq = 0
+        size = seq = messages = 0
         while not self._cancelled:
             while not self._peer.may_read() and not self._cancelled:
                 time.sleep(0.01)
@@ -387,12 +392,16 @@ class _Reading:
                 self._peer.post_frames(refused)
                 return False
             header = _header_of(metadata, chunk.data)
+            if metadata.get("seq") != messages:
+                raise FeedGap(self._request.stream, messages, metadata.get("seq"))
+            left = metadata["left"]
             block = Block(chunk.data) if header.kind.is_data else None
             if block is not None:
                 size += block.nbytes
                 self._peer.took(block)
             frames.append(StreamFrame(header, block))
-            if metadata["left"] == 0 or size >= _PIECE_BYTES:
+            messages += left == 0
+            if ends_piece(header, left, size, _PIECE_BYTES):
                 self._peer.post_frames(FeedFrames(self._request.feed, seq, tuple(frames)))
                 self._peer.went_well()
                 frames, size, seq = [], 0, seq + 1

@@ -45,7 +45,7 @@ from holdfast.core.messages import (
 )
 from holdfast.errors import HoldfastError
 
-PROTOCOL = 1
+PROTOCOL = 2
 # What reading JSON and making something of it may raise, whatever was sent.
 NOT_DECODED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
@@ -90,10 +90,6 @@ def _acks(listed: list[list[Any]]) -> tuple[tuple[str, int], ...]:
     return tuple((str(stream), int(first_needed)) for stream, first_needed in listed)
 
 
-def _sent(listed: list[list[Any]]) -> tuple[tuple[int, int], ...]:
-    return tuple((int(feed), int(messages)) for feed, messages in listed)
-
-
 def _report(found: Json) -> StreamReport:
     return StreamReport(
         str(found["stream"]),
@@ -123,7 +119,8 @@ _DECODERS: dict[str, Callable[[Json], Message]] = {
         int(found["newest_feed"]),
     ),
     "HeartbeatReply": lambda found: HeartbeatReply(
-        tuple(_report(each) for each in found["reports"]), _sent(found["feeds"])
+        tuple(_report(each) for each in found["reports"]),
+        tuple(int(each) for each in found["feeds"]),
     ),
     "Subscribe": lambda found: Subscribe(
         str(found["stream"]),

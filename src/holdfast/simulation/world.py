@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from holdfast.core.client import Client
-from holdfast.core.events import MessageArrived
-from holdfast.core.messages import Message, SubscribeRefused
+from holdfast.core.events import FeedLost, MessageArrived, PeerUnreachable
+from holdfast.core.messages import CopyRequest, Message, Subscribe, SubscribeRefused
 from holdfast.core.replica import Replica
 from holdfast.core.settings import SECOND_US, Protection
 from holdfast.simulation.checkers import (
@@ -27,7 +27,7 @@ from holdfast.simulation.checkers.stable_tree import StableTree
 from holdfast.simulation.checkers.standby import StandbyChecks
 from holdfast.simulation.clock import Clock
 from holdfast.simulation.coverage import Coverage
-from holdfast.simulation.network import Network
+from holdfast.simulation.network import Network, Quality
 from holdfast.simulation.networks import Fragment, NetworkSpec
 from holdfast.simulation.processes import ClientProcess, EntryProcess, Process, ReplicaProcess
 from holdfast.simulation.protected import ProtectedProcess
@@ -90,11 +90,14 @@ class Conditions:
     sample_us: int = SECOND_US // 2
     # All processes start within this time.
     start_us: int = 300_000
+    quality: Quality = field(default_factory=Quality)
 
     @classmethod
     def draw(cls, random: Random, gentle: bool) -> Conditions:
         longest_append_us = random.choice([1_000, 10_000, 100_000])
-        return cls(longest_append_us, 0 if gentle else random.choice([0, 50_000, 200_000]))
+        skew_us = 0 if gentle else random.choice([0, 50_000, 200_000])
+        quality = Quality(random.choice([3, 10, 40]), 0.0 if gentle else 0.1)
+        return cls(longest_append_us, skew_us, quality=quality)
 
 
 class World:
@@ -114,13 +117,14 @@ class World:
         self.random = random
         self.server_of = server_of
         self.clock = Clock()
-        self.network = Network(self.clock, random, server_of)
-        self.network.deliver = self._deliver
         self.coverage = Coverage()
         self.truth = Truth()
         self.client_checks = ClientChecks(self)
         self.source_stop = schedule.end
         conditions = conditions or Conditions.draw(random, schedule.gentle)
+        self.network = Network(self.clock, random, server_of, conditions.quality)
+        self.network.deliver = self._deliver
+        self.network.lose_feed = self._lose_feed
         self.job_failure_rate = conditions.job_failure_rate
         self.longest_append_us = conditions.longest_append_us
         self.skew_us = conditions.skew_us
@@ -141,6 +145,8 @@ class World:
         self._tell = tell
         self._told: dict[str, str] = {}
         self._down: Counter[str] = Counter()
+        # Servers that are down as a whole: nobody there refuses a connection.
+        self._dark: set[str] = set()
         self._build()
         self.standby = StandbyChecks(self)
         self.availability = Availability(self)
@@ -236,7 +242,23 @@ class World:
             # Whoever has jumped ahead may still be answered about where it was.
             if not self.standby.void and consumer is not None and consumer.needs(message.feed):
                 raise Violation("no loss", f"{source} cannot serve {target}: {message.reason}")
-        self.processes[target].receive(MessageArrived(source, message))
+        process = self.processes[target]
+        if process.up:
+            process.receive(MessageArrived(source, message))
+        elif isinstance(message, Subscribe):
+            # A machine that is down does not even refuse.
+            after_us = SECOND_US if self.server_of[target] in self._dark else 1_000
+            self.clock.after(after_us, self.network.refuse, source, message.feed)
+        elif isinstance(message, CopyRequest) and self.server_of[target] not in self._dark:
+            self.clock.after(1_000, self._nobody_listens, source, target)
+
+    def _lose_feed(self, reader: str, feed: int) -> None:
+        self.processes[reader].receive(FeedLost(feed))
+
+    def _nobody_listens(self, asker: str, target: str) -> None:
+        back = self.network.link(self.server_of[target], self.server_of[asker])
+        if not back.cuts:
+            self.processes[asker].receive(PeerUnreachable(target))
 
     def link_stands_since(self, one: str, other: str) -> int | None:
         """Since when messages flow both ways, in time; None if they do not now."""
@@ -287,12 +309,16 @@ class World:
 
     def _crash(self, server: str, begins: bool) -> None:
         self._down[server] += 1 if begins else -1
+        machine = begins and self.random.random() < 0.3
+        (self._dark.add if machine else self._dark.discard)(server)
         for process in self._at(server):
             if isinstance(process, ClientProcess):
                 process.pause() if begins else process.resume()
             elif begins:
                 process.crash()
+                self.network.crash(process.address, machine)
             elif not self._down[server]:
+                self.network.restart(process.address)
                 process.start()
 
     def _apply_to_links(self, fault: Fault, begins: bool) -> None:
