@@ -1,26 +1,67 @@
-"""Holdfast: stream processing on Spark that keeps answering while parts of it fail."""
+"""Holdfast: stream processing on Spark that keeps answering while parts of it fail.
 
-from holdfast.aggregates import Aggregator, aggregate
-from holdfast.client import Client, View
-from holdfast.connect.callback_sink import call
-from holdfast.connect.console_sink import write_console
-from holdfast.connect.csv_source import read_csv
-from holdfast.connect.directory_source import read_directory
-from holdfast.connect.generator_source import generate, rate
-from holdfast.connect.jsonl_sink import write_jsonl
-from holdfast.connect.jsonl_source import read_jsonl
-from holdfast.connect.parquet_sink import write_parquet
-from holdfast.connect.parquet_source import read_parquet
-from holdfast.connect.socket_source import read_socket
-from holdfast.errors import HoldfastError, InputError, NetworkError, StateError
-from holdfast.network import Network
-from holdfast.producer import Producer
-from holdfast.runtime.reports import RunSummary
-from holdfast.runtime.run import run
-from holdfast.stream import Stream
-from holdfast.windows import count_window, session_window, window
+A name is imported when it is first used: Spark, Arrow and the rest take seconds, and neither
+``holdfast --help`` nor a program that only reads a stream should pay for what it does not use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.aggregates import Aggregator, aggregate
+    from holdfast.client import Client, View
+    from holdfast.connect.callback_sink import call
+    from holdfast.connect.console_sink import write_console
+    from holdfast.connect.csv_source import read_csv
+    from holdfast.connect.directory_source import read_directory
+    from holdfast.connect.generator_source import generate, rate
+    from holdfast.connect.jsonl_sink import write_jsonl
+    from holdfast.connect.jsonl_source import read_jsonl
+    from holdfast.connect.parquet_sink import write_parquet
+    from holdfast.connect.parquet_source import read_parquet
+    from holdfast.connect.socket_source import read_socket
+    from holdfast.errors import HoldfastError, InputError, NetworkError, StateError
+    from holdfast.network import Network
+    from holdfast.producer import Producer
+    from holdfast.runtime.reports import RunSummary
+    from holdfast.runtime.run import run
+    from holdfast.stream import Stream
+    from holdfast.windows import count_window, session_window, window
 
 __version__ = "0.1.0"
+
+# Where each name is at home; the imports above say the same to type checkers.
+_HOMES = {
+    "Aggregator": "aggregates",
+    "Client": "client",
+    "HoldfastError": "errors",
+    "InputError": "errors",
+    "Network": "network",
+    "NetworkError": "errors",
+    "Producer": "producer",
+    "RunSummary": "runtime.reports",
+    "StateError": "errors",
+    "Stream": "stream",
+    "View": "client",
+    "aggregate": "aggregates",
+    "call": "connect.callback_sink",
+    "count_window": "windows",
+    "generate": "connect.generator_source",
+    "rate": "connect.generator_source",
+    "read_csv": "connect.csv_source",
+    "read_directory": "connect.directory_source",
+    "read_jsonl": "connect.jsonl_source",
+    "read_parquet": "connect.parquet_source",
+    "read_socket": "connect.socket_source",
+    "run": "runtime.run",
+    "session_window": "windows",
+    "window": "windows",
+    "write_console": "connect.console_sink",
+    "write_jsonl": "connect.jsonl_sink",
+    "write_parquet": "connect.parquet_sink",
+}
 
 __all__ = [
     "Aggregator",
@@ -51,3 +92,18 @@ __all__ = [
     "write_jsonl",
     "write_parquet",
 ]
+
+
+if not TYPE_CHECKING:  # or they would take every name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        """Import a name from its home, the first time it is used."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+        found = getattr(import_module(f"holdfast.{_HOMES[name]}"), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError, InputError
-from holdfast.log.commands import add_log
 from holdfast.runtime.commands import add_commands
+from holdfast.runtime.log_command import add_log
 from holdfast.saying import said
 
 if TYPE_CHECKING:

@@ -11,40 +11,16 @@ Between fragments the tuple id takes the place of ``seq``.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from holdfast.errors import NetworkError
+from holdfast.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.frames import SEQ
 from holdfast.network import Network
 from holdfast.operators import Operator, SourceOperator, upstream
 from holdfast.spark.engine import input_schema
 from holdfast.stream import Stream
-
-
-@dataclass(frozen=True)
-class FragmentStream:
-    """A stream a fragment serves."""
-
-    stream: str
-    schema: pa.Schema
-    reached_by: frozenset[str]
-
-
-@dataclass(frozen=True)
-class FragmentPlan:
-    """One fragment: what it reads and what it serves.
-
-    inputs    the streams it reads, with their schemas.
-    blocking  whether it holds a join, which says nothing while an input is missing.
-    """
-
-    name: str
-    inputs: Mapping[str, pa.Schema]
-    outputs: tuple[FragmentStream, ...]
-    blocking: bool
 
 
 def stream_schema_of(operator: Operator) -> pa.Schema:

@@ -14,24 +14,7 @@ from holdfast.log.recovery import segment_paths
 from holdfast.log.repairs import repair
 
 
-def add_log(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add the command to the parser of ``holdfast``."""
-    text = "look into the durable logs of streams"
-    log = commands.add_parser("log", help=text, description=text)
-    what = log.add_subparsers(required=True, metavar="WHAT")
-    look = what.add_parser("inspect", help="what is in a log, and whether it is intact")
-    look.add_argument("directory", type=Path, metavar="DIR", help="of one stream, or above several")
-    look.add_argument("--json", action="store_true", help="as JSON, one line for each log")
-    look.set_defaults(command=_inspect)
-    mend = what.add_parser("repair", help="cut a damaged log where the damage begins")
-    mend.add_argument("directory", type=Path, metavar="DIR", help="of one stream")
-    mend.add_argument(
-        "--yes", action="store_true", help="really cut it; without, say what would be cut"
-    )
-    mend.set_defaults(command=_repair)
-
-
-def _inspect(options: argparse.Namespace) -> int:
+def inspect_logs(options: argparse.Namespace) -> int:
     """0 if every log is intact, 1 if one is damaged."""
     intact = True
     for directory in _logs_below(options.directory):
@@ -47,7 +30,7 @@ def _logs_below(directory: Path) -> list[Path]:
     return sorted(found) or [directory]
 
 
-def _repair(options: argparse.Namespace) -> int:
+def repair_log(options: argparse.Namespace) -> int:
     summary = inspect(options.directory)
     if summary.is_intact:
         print(f"{options.directory}: intact; nothing to repair")

@@ -10,13 +10,12 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-
 from holdfast.runtime.chaos_commands import add_chaos
 from holdfast.runtime.server_command import add_server
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from holdfast.deployment import Deployment
 
 # What fits into a row of the table.
@@ -48,6 +47,8 @@ def _command(commands: Any, name: str, text: str, function: Any) -> argparse.Arg
 
 
 def _up(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
     from holdfast.deployment import load_deployment
     from holdfast.runtime.supervisor import Supervisor
 
@@ -74,6 +75,8 @@ def _up(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
     from holdfast.deployment import load_deployment
     from holdfast.runtime.supervisor import supervisor_pid
 
@@ -106,6 +109,8 @@ def _table(deployment: Deployment, notes: dict[str, str] | None = None) -> Table
 
     What is too long for a row goes to ``notes``, if given.
     """
+    from rich.table import Table
+
     from holdfast.runtime.status import node_status
     from holdfast.runtime.supervisor import read_state
 

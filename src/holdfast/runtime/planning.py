@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -31,10 +31,11 @@ from holdfast.core.settings import (
 )
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.flight.security import Security
-from holdfast.fragments import FragmentPlan, FragmentStream, plan_fragments
-from holdfast.network import Network
+from holdfast.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.runtime.durable import make_private, write_whole
-from holdfast.spark.engine import input_schema
+
+if TYPE_CHECKING:
+    from holdfast.network import Network
 
 FORMAT = 1
 
@@ -60,6 +61,10 @@ class Plan:
 
 def plan_of(network: Network) -> Plan:
     """The plan of a network."""
+    # Only who has a network has Spark already; the others read plans.
+    from holdfast.fragments import plan_fragments
+    from holdfast.spark.engine import input_schema
+
     return Plan(
         network.bucket,
         {

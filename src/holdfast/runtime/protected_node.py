@@ -48,7 +48,7 @@ from holdfast.core.settings import Protection, ReplicaSettings, StandbySettings
 from holdfast.core.versions import Line
 from holdfast.flight.checkpoints import decode_checkpoint
 from holdfast.flight.server import PutBatch
-from holdfast.fragments import FragmentPlan
+from holdfast.fragment_plans import FragmentPlan
 from holdfast.network import Network
 from holdfast.runtime.copy_jobs import CopyJobs
 from holdfast.runtime.jobs import JobReport
