@@ -29,6 +29,7 @@ from holdfast.errors import HoldfastError, InputError
 from holdfast.flight.peers import act, connect, explain
 from holdfast.flight.security import Security
 from holdfast.flight.server import FENCED, REFUSED
+from holdfast.intact import small_enough
 
 _LONGEST_PAUSE_SECONDS = 2.0
 
@@ -112,7 +113,11 @@ class Producer:
 
     def send(self, rows: pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]) -> None:
         """Hand over tuples; waits only while too much is not acknowledged."""
-        table = self._as_table(rows)
+        # All of the rows or, if one cannot be sent, none.
+        for table in list(small_enough(self._as_table(rows), f"source {self.stream!r}")):
+            self._collect(table)
+
+    def _collect(self, table: pa.Table) -> None:
         if table.num_rows == 0:
             return
         with self._changed:
@@ -197,12 +202,13 @@ class Producer:
             return
         table = pa.concat_tables(self._collecting).combine_chunks()
         self._collecting, self._collected = [], 0
-        for data in table.to_batches():
-            self._sequence += 1
-            self._sent_tuples += data.num_rows
-            batch = _Batch(self._sequence, self._sent_tuples, data)
-            self._pending.append(batch)
-            self._unsent.append(batch)
+        for piece in small_enough(table, self.stream):
+            for data in piece.to_batches():
+                self._sequence += 1
+                self._sent_tuples += data.num_rows
+                batch = _Batch(self._sequence, self._sent_tuples, data)
+                self._pending.append(batch)
+                self._unsent.append(batch)
 
     def _check(self) -> None:
         if self._failure is not None:

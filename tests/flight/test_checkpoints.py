@@ -12,6 +12,7 @@ from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
 from holdfast.flight.checkpoints import decode_checkpoint, encode_checkpoint
 from holdfast.flight.wire import WireError
 from holdfast.spark.packing import PackedPart, PackedState
+from tests.network.test_intact import broken
 
 RECORD = RecoveryRecord(100, 90, (("in", 7),), (("out", 3), ("other", 0)))
 
@@ -68,3 +69,21 @@ def test_a_checkpoint_that_was_cut_short_is_refused() -> None:
         decode_checkpoint(whole[:-1])
     with pytest.raises(WireError, match="not a checkpoint"):
         decode_checkpoint([])
+
+
+def test_malformed_rows_are_no_checkpoint() -> None:
+    rows = pa.Table.from_batches([broken(pa.array(["abc", "def"]), 1, 0, 5, 2)])
+    chain = (PackedState(5, 90, None, [PackedPart("sum", "window", 0, rows)], 4),)
+    sent = Checkpoint(12, 3, None, RECORD, (), None)
+    with pytest.raises(WireError, match="not a checkpoint"):
+        decode_checkpoint(encode_checkpoint(sent, chain))
+
+
+def test_an_empty_batch_is_no_checkpoint() -> None:
+    rows = pa.table({"slot": [1]})
+    chain = (PackedState(5, 90, None, [PackedPart("sum", "window", 0, rows)], 4),)
+    (first, about), (second, _) = encode_checkpoint(
+        Checkpoint(12, 3, None, RECORD, (), None), chain
+    )
+    with pytest.raises(WireError, match="not a checkpoint"):
+        decode_checkpoint([(first, about), (second.slice(0, 0), {})])

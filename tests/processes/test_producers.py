@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.flight as flight
 import pytest
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from holdfast import intact
+from holdfast.errors import InputError
+from holdfast.flight.peers import act
 from holdfast.flight.security import Security
 from holdfast.operators import SourceOperator
 from holdfast.producer import Producer, ProducerError, ProducerFenced
 from holdfast.runtime.entry_node import EntryNode
 from holdfast.testing.undisturbed import logged_tuples
 from tests.flight.nodes import location, make_entry
+from tests.network.test_intact import broken
 
 KEYED = SourceOperator(
     "load",
@@ -25,6 +33,10 @@ KEYED = SourceOperator(
     "main",
     None,
     ("value",),
+)
+
+TEXT = SourceOperator(
+    "load", "source 'load'", (), StructType([StructField("text", StringType())]), "main", None, ()
 )
 
 
@@ -40,8 +52,8 @@ def running(
         node.stop()
 
 
-def logged(directory: Path) -> list[int]:
-    values: list[int] = logged_tuples(directory / "streams" / "load")["value"].to_pylist()
+def logged(directory: Path, column: str = "value") -> list[Any]:
+    values: list[Any] = logged_tuples(directory / "streams" / "load")[column].to_pylist()
     return values
 
 
@@ -120,3 +132,50 @@ def test_a_gap_in_the_numbers_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ProducerError, match=r"batch 3 .* batch 2 is next"):
             producer.flush(20.0)
     assert logged(tmp_path) == [1]
+
+
+def put_raw(node: EntryNode, batch: pa.RecordBatch, about: dict[str, object]) -> None:
+    """A batch as somebody sends it who does not use our producer; waits for the answer."""
+    with flight.connect(location(node)) as client:
+        act(client, Security(), "p", "producer", {"producer": "p"})
+        said = {"stream": "load", "producer": "p", "epoch": 1}
+        writer, reader = client.do_put(
+            flight.FlightDescriptor.for_command(json.dumps(said).encode()),
+            batch.schema,
+            flight.FlightCallOptions(timeout=20.0, headers=Security().headers("p")),
+        )
+        with contextlib.closing(writer):
+            writer.write_with_metadata(batch, pa.py_buffer(json.dumps(about).encode()))
+            reader.read()
+            writer.done_writing()
+
+
+@pytest.mark.parametrize("offsets", [(0, 1 << 30, 6), (0, 5, 2)], ids=["far", "backwards"])
+def test_malformed_arrow_is_refused_before_anything_reads_it(
+    tmp_path: Path, offsets: tuple[int, ...]
+) -> None:
+    batch = broken(pa.array(["abc", "def"]), 1, *offsets)
+    with running(tmp_path, operator=TEXT) as node:
+        with pytest.raises(flight.FlightError, match="column 'text' is malformed Arrow"):
+            put_raw(node, batch, {"sequence": 1, "tuples": 2})
+        with Producer("load", location(node), name="p") as producer:
+            producer.send([{"text": "good"}])
+            assert producer.flush(20.0) == 1
+    assert logged(tmp_path, "text") == ["good"]
+
+
+def test_a_batch_that_is_too_large_is_refused_by_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intact, "LARGEST_BATCH_BYTES", 1_000)
+    batch = pa.record_batch({"text": ["x" * 400] * 3})
+    with running(tmp_path, operator=TEXT) as node:
+        with pytest.raises(flight.FlightError, match="too large, at most 1,000 are taken"):
+            put_raw(node, batch, {"sequence": 1, "tuples": 3})
+        # Ours sends what is too large for one batch in several.
+        with Producer("load", location(node), name="p") as producer:
+            producer.send(batch)
+            assert producer.flush(20.0) == 3
+            with pytest.raises(InputError, match=r"row 1 has .* bytes, at most 1,000"):
+                producer.send([{"text": "small"}, {"text": "x" * 2_000}])
+    assert logged(tmp_path, "text") == ["x" * 400] * 3

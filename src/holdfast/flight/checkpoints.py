@@ -99,7 +99,14 @@ def decode_checkpoint(batches: Iterable[tuple[pa.RecordBatch, Json]]) -> Checkpo
             state,
             bool(about["wanted"]),
         )
-    except (StopIteration, KeyError, ValueError, TypeError, pa.ArrowInvalid) as error:
+    except (
+        StopIteration,
+        LookupError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        pa.ArrowException,
+    ) as error:
         raise WireError(f"not a checkpoint: {error!r}") from None
 
 
@@ -165,9 +172,13 @@ def _ipc(batches: list[pa.RecordBatch], schema: pa.Schema) -> bytes:
 
 
 def _table(batch: pa.RecordBatch) -> pa.Table:
-    return pa.ipc.open_stream(batch.column(0)[0].as_buffer()).read_all()
+    table = pa.ipc.open_stream(batch.column(0)[0].as_buffer()).read_all()
+    table.validate(full=True)
+    return table
 
 
 def _rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The one batch of a frame, with what its schema says of it."""
-    return pa.ipc.open_stream(batch.column(0)[0].as_buffer()).read_next_batch()
+    rows = pa.ipc.open_stream(batch.column(0)[0].as_buffer()).read_next_batch()
+    rows.validate(full=True)
+    return rows

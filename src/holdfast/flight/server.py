@@ -31,11 +31,13 @@ from holdfast.core.messages import (
     Subscribe,
     Unsubscribe,
 )
+from holdfast.errors import InputError
 from holdfast.flight.feeds import Feed, Feeds
 from holdfast.flight.links import LinkCut, Links
 from holdfast.flight.refusals import Refusals, Tell
 from holdfast.flight.security import Gatekeeper, Security
 from holdfast.flight.wire import WireError, decode_message, encode_message
+from holdfast.intact import check_intact, check_size
 from holdfast.ports import check_free
 
 # How long the driver may take to answer a heartbeat; the asker has given up long before.
@@ -240,9 +242,20 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
                 self._admit(context, None)
                 metadata = chunk.app_metadata
                 said = json.loads(metadata.to_pybytes()) if metadata is not None else {}
+                self._look_at(sender, chunk.data, bounded=not options.get("checkpoint"))
                 yield PutBatch(chunk.data, said, answer)
 
         self._process.put(sender, stream, options, batches())
+
+    def _look_at(self, sender: str, batch: pa.RecordBatch, bounded: bool) -> None:
+        """Refuse what nobody may read, before anybody does."""
+        who = f"{self._process.name} refuses a batch of {sender!r}"
+        try:
+            if bounded:
+                check_size(batch, who)
+            check_intact(batch, who)
+        except InputError as error:
+            raise flight.FlightServerError(str(error), REFUSED) from None
 
 
 def _decoded(sender: str, data: bytes) -> Message:
