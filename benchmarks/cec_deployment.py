@@ -38,6 +38,7 @@ sales.groupBy(count_window(10), "item").agg(mean).output("prices")
 """
 DEPLOYMENT = f"""
 network = "network.py"
+chaos = true
 [timing]
 delay = "3 seconds"
 [sources.sales]

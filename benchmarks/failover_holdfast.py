@@ -33,6 +33,7 @@ readings.distinct("number", window=window("10 seconds")).output("unique")
 """
 DEPLOYMENT = """
 network = "network.py"
+chaos = true
 data = "{protection}"
 
 [timing]
@@ -88,9 +89,10 @@ class Holdfast:
         self._deployment = deployment
         self._running = contextlib.ExitStack()
         self.supervisor = self._running.enter_context(supervised(deployment))
-        book = Addresses.read(deployment).book(deployment.security.read())
+        security = deployment.security.read()
+        book = Addresses.read(deployment).book(security)
         self._producer = Producer(
-            "readings", book["entry-readings"], name="failover", linger_s=0.002
+            "readings", book["entry-readings"], name="failover", security=security, linger_s=0.002
         )
         self.client = self._running.enter_context(
             Client.of(deployment.path, "unique", name="measure")

@@ -102,7 +102,7 @@ class Plan:
         network = NETWORK.format(bucket_ms=self.bucket_ms, branches=dict(self.branches))
         (directory / f"{name}.py").write_text(network)
         timing = {"delay": "20 seconds", "heartbeat": "100 ms", **self.timing}
-        lines = [f'network = "{name}.py"', f'data = "{name}"', "[timing]"]
+        lines = [f'network = "{name}.py"', "chaos = true", f'data = "{name}"', "[timing]"]
         lines += [f'{key} = "{value}"' for key, value in timing.items()]
         lines.append("[sources.elements]")
         for fragment in ("subjob-1", "subjob-2", "subjob-3", *self.branches):

@@ -42,6 +42,7 @@ readings.distinct("number", window=window("10 seconds")).output("unique")
 """
 DEPLOYMENT = """
 network = "network.py"
+chaos = true
 
 [timing]
 delay = "10 seconds"
@@ -82,7 +83,6 @@ def measure_holdfast(seconds: float) -> dict[str, float]:
     """Latencies of a deployment."""
     from holdfast.client import Client, Tuples
     from holdfast.deployment import load_deployment
-    from holdfast.flight.security import Security
     from holdfast.producer import Producer
     from holdfast.runtime.addresses import Addresses
     from holdfast.testing.deployed import supervised
@@ -93,15 +93,19 @@ def measure_holdfast(seconds: float) -> dict[str, float]:
     deployment = load_deployment(directory / "deployment.toml")
     latencies: list[Any] = []
     with supervised(deployment):
-        book = Addresses.read(deployment).book(Security())
-        producer = Producer("readings", book["entry-readings"], name="bench", linger_s=0.002)
+        security = deployment.security.read()
+        book = Addresses.read(deployment).book(security)
+        producer = Producer(
+            "readings", book["entry-readings"], name="bench", security=security, linger_s=0.002
+        )
 
         def send(first: int, made: int) -> None:
             numbers = np.arange(first, first + TUPLES_PER_TURN)
             times = np.full(TUPLES_PER_TURN, made)
             producer.send(pa.table({"number": numbers, "made": times, "value": np.sqrt(numbers)}))
 
-        with Client("unique", {"main-1": book["main-1"]}, name="measure") as client:
+        at = {"main-1": book["main-1"]}
+        with Client("unique", at, name="measure", security=security) as client:
             arrivals = Arrivals(send)
             start = None
             while start is None or time.monotonic() - start < WARM_SECONDS + seconds:

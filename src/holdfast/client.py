@@ -41,6 +41,7 @@ from holdfast.core.settings import Input, Timing
 from holdfast.errors import HoldfastError
 from holdfast.flight.links import Links
 from holdfast.flight.peers import Peers
+from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
 from holdfast.runtime.loop import Loop
 
@@ -97,6 +98,7 @@ class Client:
         auto_commit: bool = True,
         standing: bool = False,
         links: Links | None = None,
+        role: Role = Role.READ,
     ) -> None:
         """
         stream       the output to read.
@@ -106,6 +108,7 @@ class Client:
         auto_commit  acknowledge an event when the next one is taken; otherwise ``commit``.
         standing     keep a feed open at every producer: for outputs of hybrid fragments.
         links        links to the producers that were cut before; whole if not given.
+        role         what this is to the producers: a reader, or a node of the deployment.
         """
         self.stream = stream
         self.name = name
@@ -129,6 +132,7 @@ class Client:
             self._problem,
             self._may_read,
             links=links,
+            role=role,
         )
         self._loop.start()
 

@@ -2,7 +2,8 @@
 
     name = "monitoring"
     network = "network.py"            # beside this file
-    data = "data"                     # logs, states, addresses
+    data = "data"                     # logs, states, addresses, tokens
+    chaos = true                      # holdfast chaos may make parts of it fail
 
     [timing]
     delay = "3 seconds"               # X: every available tuple shows up within X per fragment
@@ -57,8 +58,8 @@ from holdfast.core.settings import (
     Timing,
 )
 from holdfast.errors import HoldfastError
-from holdfast.flight.secrets import read_token
-from holdfast.flight.security import Security
+from holdfast.flight.credentials import SecuritySpec as SecuritySpec
+from holdfast.flight.roles import HERE
 
 LOOPBACK = "127.0.0.1"
 
@@ -138,22 +139,6 @@ class ClientSpec:
 
 
 @dataclass(frozen=True)
-class SecuritySpec:
-    """Files of secrets; see flight/security.py."""
-
-    token_file: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    authority: Path | None = None
-
-    def read(self) -> Security:
-        token = None
-        if self.token_file is not None:
-            token = read_token(self.token_file)
-        return Security.read(token, self.certificate, self.key, self.authority)
-
-
-@dataclass(frozen=True)
 class Deployment:
     """Everything ``holdfast up`` needs."""
 
@@ -175,6 +160,8 @@ class Deployment:
     spares: Mapping[str, int] = field(default_factory=dict)
     # How much faster or slower nodes go to make up for a machine's clock that was set.
     follow_clock: float = FOLLOW
+    # Whether its parts may be made to fail on purpose: ``holdfast chaos``.
+    chaos: bool = False
 
     @property
     def endpoints(self) -> dict[str, Endpoint]:
@@ -212,6 +199,16 @@ class Deployment:
             for process, nodes in self.processes.items()
             if endpoints[nodes[0]].server == server
         )
+
+    def machines(self) -> dict[str, frozenset[str]]:
+        """The nodes that may speak from each machine; a spare may have to speak for any."""
+        found = {
+            HERE if server is None else server: frozenset(
+                name for name, each in self.endpoints.items() if each.server == server
+            )
+            for server in (None, *self.servers)
+        }
+        return found | dict.fromkeys(self.spares, frozenset(self.endpoints))
 
     def server_of(self, process: str) -> str | None:
         """Who runs a process; None for the machine the deployment was started on."""

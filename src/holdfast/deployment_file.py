@@ -28,6 +28,7 @@ from holdfast.deployment import (
     SecuritySpec,
     SourceSpec,
 )
+from holdfast.flight.roles import COMMANDS, HERE
 from holdfast.flight.security import is_loopback
 from holdfast.times import microseconds
 
@@ -59,6 +60,7 @@ class Reader:
             "clients",
             "servers",
             "files",
+            "chaos",
         )
         self._servers = {name: self._server(name, each) for name, each in _items(found, "servers")}
         spark = self._table("spark", found.get("spark", {}), "master", "config")
@@ -76,17 +78,19 @@ class Reader:
                 name: self._fragment(name, each) for name, each in _items(found, "fragments")
             },
             clients={name: self._client(name, each) for name, each in _items(found, "clients")},
-            security=self._security(found.get("security", {})),
+            security=self._security(found),
             spark_master=str(spark.get("master", "local[2]")),
             spark_config={key: str(value) for key, value in spark.get("config", {}).items()},
             servers=self._servers,
             files=tuple(self._file_beside(each) for each in found.get("files", [])),
             spares=self._spares,
             follow_clock=self._follow_clock(found.get("timing", {})),
+            chaos=self._flag("chaos", found.get("chaos", False)),
         )
         self._check_names(deployment)
         self._check_places(deployment)
-        return deployment
+        security = replace(deployment.security, machines=deployment.machines())
+        return replace(deployment, security=security)
 
     def _timing(self, found: dict[str, Any]) -> Timing:
         lengths = {
@@ -280,11 +284,19 @@ class Reader:
             raise self._error("files", f"there is no file {text!r} beside {self._file.name}")
         return path
 
-    def _security(self, found: dict[str, Any]) -> SecuritySpec:
-        names = ("token_file", "certificate", "key", "authority")
-        self._table("security", found, *names)
-        paths = {name: self._path(found[name]) if name in found else None for name in names}
-        return SecuritySpec(**paths)
+    def _security(self, tables: dict[str, Any]) -> SecuritySpec:
+        names = ("token_file", "tokens", "certificate", "key", "authority")
+        found = self._table("security", tables.get("security", {}), *names, "mutual")
+        paths: dict[str, Any] = {name: self._path(found[name]) for name in names if name in found}
+        mutual = self._flag("security.mutual", found.get("mutual", True))
+        if "token_file" in found and "tokens" in found:
+            raise self._error(
+                "security", "token_file is one token for every role, tokens one each; choose one"
+            )
+        if not any(name in found for name in ("token_file", "tokens", "certificate")):
+            paths["tokens"] = self._path(tables.get("data", "data")) / "tokens"
+            return SecuritySpec(**paths, mutual=mutual, own_tokens=True)
+        return SecuritySpec(**paths, mutual=mutual)
 
     def _check_names(self, deployment: Deployment) -> None:
         if not deployment.fragments:
@@ -293,8 +305,10 @@ class Reader:
         for fragment in deployment.fragments.values():
             names += fragment.processes
         names += deployment.clients
-        if "holdfast" in names:
-            raise self._error("holdfast", "the commands go by this name; rename it")
+        if HERE in deployment.servers:
+            raise self._error(f"servers.{HERE}", "this machine goes by this name; rename it")
+        if COMMANDS in names:
+            raise self._error(COMMANDS, "the commands go by this name; rename it")
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise self._error(twice[0], "two processes have this name; rename one")
@@ -346,6 +360,11 @@ class Reader:
 
     def _path(self, text: object) -> Path:
         return (self._file.parent / str(text)).resolve()
+
+    def _flag(self, where: str, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise self._error(where, f"it is true or false; got {value!r}")
+        return value
 
     def _length(self, where: str, value: Any) -> int:
         try:

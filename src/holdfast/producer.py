@@ -27,6 +27,7 @@ import pyarrow.flight as flight
 
 from holdfast.errors import HoldfastError, InputError
 from holdfast.flight.peers import act, connect, explain
+from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
 from holdfast.flight.server import FENCED, REFUSED
 from holdfast.intact import small_enough
@@ -228,8 +229,9 @@ class Producer:
         while True:
             try:
                 with connect(self._location, self._security) as client:
+                    asked = {"producer": self.name}
                     return act(
-                        client, self._security, self.name, "producer", {"producer": self.name}
+                        client, self._security, self.name, "producer", asked, role=Role.PRODUCE
                     )
             except Exception as error:
                 self._refused(error)
@@ -282,7 +284,8 @@ class Producer:
         with connect(self._location, self._security) as client:
             said = {"stream": self.stream, "producer": self.name, "epoch": self.epoch}
             command = json.dumps(said).encode()
-            options = flight.FlightCallOptions(headers=self._security.headers(self.name))
+            headers = self._security.headers(self.name, Role.PRODUCE)
+            options = flight.FlightCallOptions(headers=headers)
             writer, reader = client.do_put(
                 flight.FlightDescriptor.for_command(command), self.schema, options
             )

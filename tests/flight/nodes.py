@@ -33,6 +33,7 @@ def make_entry(
     operator: SourceOperator = LOAD,
     consumers: tuple[str, ...] = ("reader",),
     clock: Clock | None = None,
+    chaos: bool = True,
 ) -> EntryNode:
     return EntryNode(
         EntrySettings("entry-load", "load", consumers, boundary_interval_us=20_000),
@@ -41,17 +42,17 @@ def make_entry(
         None,
         200_000,
         directory,
-        Place(host, port, {}, security or Security(), clock or Clock()),
+        Place(host, port, {}, security or Security(), clock or Clock(), chaos),
         fail,
     )
 
 
 @contextmanager
 def entry_point(
-    directory: Path, security: Security | None = None, port: int = 0
+    directory: Path, security: Security | None = None, port: int = 0, chaos: bool = True
 ) -> Iterator[EntryNode]:
     """A running entry point of the stream "load"."""
-    node = make_entry(directory, security, port)
+    node = make_entry(directory, security, port, chaos=chaos)
     node.start()
     try:
         yield node

@@ -42,6 +42,7 @@ SOURCES, OUTPUTS, REPLICAS = ("a", "b", "c"), ("sums", "steady", "matched"), ("m
 BUCKET_US, X_US = 200_000, 1_500_000
 DEPLOYMENT = """
 network = "network.py"
+chaos = true
 
 [timing]
 delay = "1500 ms"

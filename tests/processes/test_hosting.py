@@ -7,17 +7,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from holdfast.deployment import Deployment, SecuritySpec
+from holdfast.deployment import Deployment, SecuritySpec, load_deployment
 from holdfast.errors import HoldfastError
 from holdfast.flight.security import SecurityError
 from holdfast.producer import Producer
 from holdfast.runtime import server
 from holdfast.runtime.addresses import Addresses, free_ports
-from holdfast.runtime.chaos import disturb
+from holdfast.runtime.chaos import ChaosError, disturb
 from holdfast.runtime.children import Children
 from holdfast.runtime.disturbances import Disturbance
 from holdfast.runtime.remote import RemoteServer, ServerError
@@ -35,6 +36,7 @@ from tests.processes.planned import NETWORK, planned
 DEPLOYMENT = """
 name = "hosting"
 network = "network.py"
+chaos = true
 [security]
 token_file = "token"
 [servers.east]
@@ -159,12 +161,30 @@ def test_a_server_may_run_its_own_networks_only(deployment: Deployment, tmp_path
 
 
 def test_a_server_listens_to_nobody_without_the_token(deployment: Deployment) -> None:
+    guess = deployment.path.parent / "guess"
+    guess.write_text("guessed")
+    guess.chmod(0o600)
     with serving(deployment):
-        (deployment.path.parent / "token").write_text("guessed")
+        guessing = replace(deployment, security=SecuritySpec(token_file=guess))
         with pytest.raises(ServerError, match="refuses holdfast: it sent the wrong token"):
-            deployed(deployment)
+            deployed(guessing)
     with pytest.raises(SecurityError, match="needs a token, on loopback, too"):
         Server("127.0.0.1", 0, deployment.data, SecuritySpec())
+
+
+def test_a_server_disturbs_only_what_may_be_disturbed(deployment: Deployment) -> None:
+    text = deployment.path.read_text().replace("chaos = true", "chaos = false")
+    deployment.path.write_text(text)
+    calm = load_deployment(deployment.path)
+    with serving(calm):
+        remote = deployed(calm)
+        with pytest.raises(ServerError, match="write chaos = true"):
+            remote.signal("entry-load", signal.SIGSTOP)
+        with pytest.raises(ServerError, match="write chaos = true"):
+            remote.disturb({"seconds": 0.1, "process": "entry-load"})
+        with pytest.raises(ChaosError, match=r"hosting: .* write chaos = true"):
+            disturb(calm, Disturbance(0.1, "entry-load"))
+        remote.stop()
 
 
 @pytest.mark.parametrize("path", ["../up", "/etc/passwd", "data/plan.json", "deployment.json", ""])

@@ -34,6 +34,7 @@ load.groupBy(window("200 ms"), F.expr("value % 3").alias("k")).agg(
 DEPLOYMENT = """
 name = "two"
 network = "network.py"
+chaos = true
 files = ["names.py"]
 
 {security}

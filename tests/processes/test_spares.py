@@ -33,6 +33,7 @@ means.output("means")
 DEPLOYMENT = """
 name = "spares"
 network = "network.py"
+chaos = true
 [security]
 token_file = "token"
 [timing]

@@ -38,6 +38,7 @@ best.output("best")
 """
 DEPLOYMENT = """
 network = "network.py"
+chaos = true
 [timing]
 delay = "4 seconds"
 heartbeat = "100 ms"
@@ -79,8 +80,9 @@ class World:
         self.entry.start()
         for name in COPIES:
             self.start(name)
-        book = addresses.book(self.deployment.security.read())
-        self.producer = Producer("load", book["entry-load"], name="test")
+        security = self.deployment.security.read()
+        book = addresses.book(security)
+        self.producer = Producer("load", book["entry-load"], name="test", security=security)
         self.client = Client.of(self.deployment.path, "best", name="reader")
         self.view = View()
         self._stopping = threading.Event()

@@ -71,7 +71,7 @@ def stands_by(status: Status) -> bool:
 @pytest.mark.timeout(300)
 def test_failures_of_copies_leave_no_trace(tmp_path: Path, spark: SparkSession) -> None:
     shutil.copy(EXAMPLE / "network.py", tmp_path / "network.py")
-    (tmp_path / "deployment.toml").write_text('network = "network.py"\n' + STANDBY)
+    (tmp_path / "deployment.toml").write_text('network = "network.py"\nchaos = true\n' + STANDBY)
     deployment = load_deployment(tmp_path / "deployment.toml")
     found = deployment.data / "busy.jsonl"
     left, right = (deployment.processes[name] for name in ("left", "right"))

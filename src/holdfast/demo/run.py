@@ -46,6 +46,7 @@ _WARM_ANSWERS = 3
 _DEPLOYMENT = """\
 name = "demo"
 network = "{network}"
+chaos = true
 
 [timing]
 delay = "{delay_s} seconds"

@@ -38,6 +38,7 @@ from holdfast.core.messages import (
 from holdfast.core.pieces import ends_piece
 from holdfast.errors import HoldfastError
 from holdfast.flight.links import LinkCut, Links
+from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
 from holdfast.flight.wire import WireError, decode_message, decode_metadata, encode_message
 
@@ -78,6 +79,7 @@ def connect(location: str, security: Security) -> flight.FlightClient:
 
     SecurityError if it would send a token in the clear to another machine.
     """
+    security = security.current()
     security.check_destination(location)
     return flight.FlightClient(location, generic_options=_CHANNEL, **security.client_options())
 
@@ -89,10 +91,11 @@ def call(
     action: str,
     options: dict[str, Any] | None = None,
     timeout_s: float = CALL_SECONDS,
+    role: Role = Role.OPERATE,
 ) -> dict[str, Any]:
     """One control action on a process, on a connection of its own."""
     with connect(location, security) as client:
-        return act(client, security, name, action, options, timeout_s)
+        return act(client, security, name, action, options, timeout_s, role)
 
 
 def act(
@@ -102,10 +105,12 @@ def act(
     action: str,
     options: dict[str, Any] | None = None,
     timeout_s: float = CALL_SECONDS,
+    role: Role = Role.OPERATE,
 ) -> dict[str, Any]:
     """One control action on a connected process; its answer."""
     body = json.dumps(options or {}).encode()
-    call_options = flight.FlightCallOptions(timeout=timeout_s, headers=security.headers(name))
+    headers = security.headers(name, role)
+    call_options = flight.FlightCallOptions(timeout=timeout_s, headers=headers)
     results = list(client.do_action(flight.Action(action, body), call_options))
     found: dict[str, Any] = json.loads(results[0].body.to_pybytes()) if results else {}
     return found
@@ -124,12 +129,15 @@ class Peers:
         may_read: Callable[[], bool] = lambda: True,
         on_block: Callable[[Block], None] = lambda block: None,
         links: Links | None = None,
+        role: Role = Role.REPLICATE,
     ) -> None:
         """
         may_read  whether subscriptions should go on taking frames now.
         on_block  is shown every block that comes, in the thread that reads it.
         links     which links are cut; whole if not given.
+        role      what this process is to the others.
         """
+        self.role = role
         self.links = links or Links()
         self.name = name
         self.security = security
@@ -185,9 +193,8 @@ class _Peer:
     def __init__(self, owner: Peers, name: str, location: str) -> None:
         self._owner = owner
         self._name = name
-        self._headers = owner.security.headers(owner.name)
         self._location = location
-        self._client = connect(location, owner.security)
+        self._connect()
         self._links = owner.links
         self._queue: queue.Queue[Message | None] = queue.Queue(_QUEUED)
         self._questions: dict[type[Question], Question] = {}
@@ -292,7 +299,8 @@ class _Peer:
         return self._owner.closed
 
     def options(self, timeout_s: float | None) -> flight.FlightCallOptions:
-        return flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
+        headers = self._owner.security.headers(self._owner.name, self._owner.role)
+        return flight.FlightCallOptions(timeout=timeout_s, headers=headers)
 
     @property
     def client(self) -> flight.FlightClient:
@@ -312,7 +320,13 @@ class _Peer:
         if location not in (None, self._location):
             # It has moved to another machine. Calls under way on the old connection end there.
             self._location, self._failures = location, 0
-            self._client = connect(location, self._owner.security)
+            self._connect()
+        elif self._owner.security.current().client_options() != self._made_with:
+            self._connect()  # our certificate was renewed since
+
+    def _connect(self) -> None:
+        self._made_with = self._owner.security.current().client_options()
+        self._client = connect(self._location, self._owner.security)
 
     def pause_seconds(self) -> float:
         """How long to wait before trying again."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import hmac
 import os
+import secrets
 import stat
 from pathlib import Path
 
@@ -11,6 +14,11 @@ from holdfast.errors import HoldfastError
 
 class SecurityError(HoldfastError):
     """A secret that is none, or a connection on which anybody could listen or talk."""
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether two secrets are the same, in a time that says nothing about them."""
+    return hmac.compare_digest(one.encode(), other.encode())
 
 
 def read_file(path: Path) -> bytes:
@@ -54,3 +62,17 @@ def read_token(path: Path) -> str:
     if not token.isascii() or not token.isprintable():
         raise SecurityError(f"{path}: a token is one line of plain characters")
     return token
+
+
+def make_secret(path: Path) -> None:
+    """Write a new random secret, for this user only, unless there is one."""
+    hidden = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(descriptor, f"{secrets.token_hex(32)}\n".encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    with contextlib.suppress(FileExistsError):
+        os.link(hidden, path)  # whole or not at all; who comes second takes the first one's
+    hidden.unlink()

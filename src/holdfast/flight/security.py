@@ -1,46 +1,65 @@
-"""Who may talk to a process: a token and TLS; and the protocol both sides must speak.
+"""What both ends of a connection must have: roles, tokens and TLS.
 
-Every call carries three headers: the protocol, the caller's name, and the token if the
-deployment has one. The server's middleware looks at them before anything else happens.
+Every call carries three headers: the protocol, the caller's name, and a token. The server looks at
+them before anything else happens (gate.py); what each role may do stands in roles.py.
 
-Loopback needs neither token nor TLS. Anything else needs both: a token sent in the clear is no
-secret, and TLS without a token lets everybody in.
+Between machines TLS is needed, and each side shows a certificate of the deployment's authority:
+a stranger's connection ends with the handshake, before any message of it is read. On loopback a
+token is enough.
 """
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pyarrow.flight as flight
-
-from holdfast.flight.refusals import Refusals
+from holdfast.flight.roles import (
+    ALL_ROLES,
+    NO_ROLES,
+    Machines,
+    Role,
+    make_token,
+    roles_of_identity,
+    roles_of_token,
+    without_foreign_names,
+)
 from holdfast.flight.secrets import SecurityError as SecurityError
-from holdfast.flight.secrets import read_file, read_secret
+from holdfast.flight.secrets import is_same, read_file, read_secret
 from holdfast.flight.wire import PROTOCOL
 
 PROTOCOL_HEADER = "x-holdfast-protocol"
 PROCESS_HEADER = "x-holdfast-process"
 TOKEN_HEADER = "authorization"
+_BEARER = "Bearer "
 
 
 @dataclass(frozen=True)
 class Security:
-    """What both ends of a connection must have.
+    """What both ends of a connection must have. Secrets are not shown when printed.
 
-    token        the shared secret; not shown when printed.
-    certificate  the server's certificate chain, PEM; key its private key.
-    authority    the root certificates a client trusts, PEM; the system's if None.
+    token        one secret for every role; or, for whoever was given one, a token for a name.
+    certificate  the certificate chain, PEM; key its private key.
+    authority    the root certificates that are trusted, PEM; the system's if None.
+    tokens       the secrets of the roles.
+    mutual       callers must show a certificate of the authority, if there is one.
+    machines     the nodes of each machine: nobody else goes by their names.
+    renewed      gives this anew if its files have changed.
     """
 
     token: str | None = field(default=None, repr=False)
     certificate: bytes | None = None
     key: bytes | None = field(default=None, repr=False)
     authority: bytes | None = None
+    tokens: Mapping[Role, str] = field(default_factory=dict, repr=False)
+    mutual: bool = True
+    machines: Machines = field(default_factory=dict, repr=False)
+    renewed: Callable[[], Security] | None = field(default=None, repr=False, compare=False)
+    # What counted until a moment ago: whoever has not yet read the new files is still let in.
+    former: Security | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def read(
@@ -58,6 +77,10 @@ class Security:
             None if authority is None else read_file(authority),
         )
 
+    def current(self) -> Security:
+        """The same with its files as they are now."""
+        return self if self.renewed is None else self.renewed()
+
     @property
     def has_tls(self) -> bool:
         return self.certificate is not None and self.key is not None
@@ -67,24 +90,39 @@ class Security:
         """Whether connections made with this are encrypted."""
         return self.certificate is not None or self.authority is not None
 
+    @property
+    def is_mutual(self) -> bool:
+        """Whether only those with a certificate of the authority get through at all."""
+        return self.mutual and self.has_tls and self.authority is not None
+
+    @property
+    def has_token(self) -> bool:
+        return self.token is not None or bool(self.tokens)
+
     def check_binding(self, host: str) -> None:
         """SecurityError unless it is safe to listen on ``host``."""
         if is_loopback(host):
             return
         lacking = [
-            what for what, there in (("a token", self.token), ("TLS", self.has_tls)) if not there
+            what
+            for what, there in (
+                ("a token", self.has_token or self.is_mutual),
+                ("TLS", self.has_tls),
+            )
+            if not there
         ]
         if lacking:
             raise SecurityError(
                 f"listening on {host} lets other machines in and needs a token and TLS; "
-                f"{' and '.join(lacking)} is missing. Set [security] token_file, certificate and "
-                f"key in the deployment, or listen on 127.0.0.1"
+                f"{' and '.join(lacking)} is missing. Set [security] certificate, key and "
+                f"authority in the deployment (holdfast security init makes them), or listen on "
+                f"127.0.0.1"
             )
 
     def check_destination(self, location: str) -> None:
         """SecurityError if a call to ``location`` would show the token to whoever listens."""
         where = urlsplit(location)
-        if self.token is None or where.scheme == "grpc+tls" or is_loopback(where.hostname or ""):
+        if not self.has_token or where.scheme == "grpc+tls" or is_loopback(where.hostname or ""):
             return
         raise SecurityError(
             f"a call to {location} would send the token in the clear, for everybody on the way to "
@@ -96,25 +134,61 @@ class Security:
         scheme = "grpc+tls" if self.uses_tls else "grpc"
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
-    def headers(self, process: str) -> list[tuple[bytes, bytes]]:
-        """The headers of every call ``process`` makes."""
+    # -- the caller's side --------------------------------------------------------------
+
+    def headers(self, process: str, role: Role = Role.READ) -> list[tuple[bytes, bytes]]:
+        """The headers of a call that ``process`` makes, and for which it needs ``role``."""
         found = [
             (PROTOCOL_HEADER.encode(), str(PROTOCOL).encode()),
             (PROCESS_HEADER.encode(), process.encode()),
         ]
-        if self.token is not None:
-            found.append((TOKEN_HEADER.encode(), f"Bearer {self.token}".encode()))
+        token = self.current()._token_for(process, role)
+        if token is not None:
+            found.append((TOKEN_HEADER.encode(), f"{_BEARER}{token}".encode()))
         return found
+
+    def _token_for(self, process: str, role: Role) -> str | None:
+        if self.token is not None:
+            return self.token
+        for each in (role, Role.OPERATE, *Role):
+            if each in self.tokens:
+                return make_token(each, self.tokens[each], process)
+        return None
+
+    def client_options(self) -> dict[str, Any]:
+        """Keyword arguments of a FlightClient."""
+        if self.authority is None:
+            return {}
+        options: dict[str, Any] = {"tls_root_certs": self.authority}
+        if self.is_mutual:
+            options |= {"cert_chain": self.certificate, "private_key": self.key}
+        return options
+
+    # -- the server's side --------------------------------------------------------------
 
     def server_options(self) -> dict[str, Any]:
         """Keyword arguments of a FlightServerBase."""
         if not self.has_tls:
             return {}
-        return {"tls_certificates": [(self.certificate, self.key)]}
+        options: dict[str, Any] = {"tls_certificates": [(self.certificate, self.key)]}
+        if self.is_mutual:
+            options |= {"verify_client": True, "root_certificates": self.authority}
+        return options
 
-    def client_options(self) -> dict[str, Any]:
-        """Keyword arguments of a FlightClient."""
-        return {} if self.authority is None else {"tls_root_certs": self.authority}
+    def roles(self, name: str, authorization: str, certificate: str) -> frozenset[Role]:
+        """What a caller may do under a name: by its token, and by its certificate's name."""
+        if not self.has_token and not self.is_mutual:
+            return ALL_ROLES  # a process that asks for nothing, on loopback
+        found = roles_of_identity(certificate, name, self.machines) if self.is_mutual else NO_ROLES
+        if authorization.startswith(_BEARER):
+            token = authorization.removeprefix(_BEARER)
+            if self.token is not None and is_same(token, self.token):
+                found = ALL_ROLES
+            found |= roles_of_token(token, name, self.tokens)
+        found = without_foreign_names(found, name, self.machines)
+        if not found and self.former is not None:
+            return self.former.roles(name, authorization, certificate)
+        return found
 
 
 def is_loopback(host: str) -> bool:
@@ -125,73 +199,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-class Caller(flight.ServerMiddleware):  # type: ignore[misc]
-    """Whoever made a call, for the methods of the server.
-
-    refusal  why it is not let in; None if it is.
-    """
-
-    def __init__(self, name: str, refusal: Exception | None = None) -> None:
-        self.name = name
-        self.refusal = refusal
-
-
-class Gatekeeper(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Lets calls in that carry the right protocol and token.
-
-    A call that streams to us is refused here, before anything of it is read. Of the others
-    gRPC has read the one message before it asks; they are refused by the methods of the
-    server, which know the caller's address (``admit``).
-    """
-
-    def __init__(self, process: str, security: Security, refusals: Refusals) -> None:
-        super().__init__()
-        self._process = process
-        self._token = security.token
-        self._refusals = refusals
-
-    def start_call(self, info: Any, headers: dict[str, list[str]]) -> Caller:
-        name = _first(headers, PROCESS_HEADER) or "an unnamed process"
-        refusal = self._refusal(name, headers)
-        if refusal is not None and info.method not in _ADMITTED_LATER:
-            self._refusals.note(name, "an unknown address", str(refusal))
-            raise refusal
-        return Caller(name, refusal)
-
-    def _refusal(self, name: str, headers: dict[str, list[str]]) -> Exception | None:
-        protocol = _first(headers, PROTOCOL_HEADER)
-        if protocol != str(PROTOCOL):
-            other: Exception = flight.FlightServerError(
-                f"{self._process} speaks protocol {PROTOCOL}, {name} speaks "
-                f"{protocol or 'none'}; run the same version of holdfast on both"
-            )
-            return other
-        if self._token is not None:
-            given = _first(headers, TOKEN_HEADER) or ""
-            if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
-                wrong = "the wrong token" if given else "no token"
-                unknown: Exception = flight.FlightUnauthenticatedError(
-                    f"{self._process} refuses {name}: it sent {wrong}"
-                )
-                return unknown
-        return None
-
-    def admit(self, context: flight.ServerCallContext) -> str:
-        """The name of whoever calls, if it is let in."""
-        caller: Caller = context.get_middleware("caller")
-        if caller.refusal is not None:
-            self._refusals.note(caller.name, context.peer(), str(caller.refusal))
-            raise caller.refusal
-        return caller.name
-
-
-_ADMITTED_LATER = (flight.FlightMethod.DO_ACTION, flight.FlightMethod.DO_GET)
-
-
-def _first(headers: dict[str, list[str]], name: str) -> str | None:
-    for key, values in headers.items():
-        if key.lower() == name and values:
-            return str(values[0])
-    return None

@@ -33,9 +33,11 @@ from holdfast.core.messages import (
 )
 from holdfast.errors import InputError
 from holdfast.flight.feeds import Feed, Feeds
+from holdfast.flight.gate import Gatekeeper
 from holdfast.flight.links import LinkCut, Links
 from holdfast.flight.refusals import Refusals, Tell
-from holdfast.flight.security import Gatekeeper, Security
+from holdfast.flight.roles import Role
+from holdfast.flight.security import Security
 from holdfast.flight.wire import WireError, decode_message, encode_message
 from holdfast.intact import check_intact, check_size
 from holdfast.ports import check_free
@@ -46,6 +48,15 @@ ANSWER_SECONDS = 10.0
 # What an error to a producer says beside its words: trying again changes nothing.
 REFUSED = b"refused"
 FENCED = b"fenced"
+
+_READERS = (Role.READ, Role.REPLICATE)
+# What each action needs; the others are for operators.
+_ROLES: Mapping[str, tuple[Role, ...]] = {
+    "heartbeat": _READERS,
+    "message": _READERS,
+    "producer": (Role.PRODUCE,),
+    "status": tuple(Role),
+}
 
 Control = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -100,6 +111,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         self._links = links or Links()
         self.refusals = Refusals(on_refused)
         self._gatekeeper = Gatekeeper(process.name, security, self.refusals)
+        security = security.current()
         security.check_binding(host)
         self._process = process
         self._controls = dict(controls or {})
@@ -126,10 +138,15 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
     # -- links that are cut -------------------------------------------------------------
 
     def _admit(
-        self, context: flight.ServerCallContext, within_s: float | None = ANSWER_SECONDS
+        self,
+        context: flight.ServerCallContext,
+        what: str,
+        *roles: Role,
+        within_s: float | None = ANSWER_SECONDS,
     ) -> str:
-        """Who calls; on a link that is cut the call waits, until the caller gives it up."""
-        sender = self._gatekeeper.admit(context)
+        """Who calls, with one of these roles; on a link that is cut the call waits, until the
+        caller gives it up."""
+        sender = self._gatekeeper.admit(context, what, *roles)
         if not self._links.wait_to_hear(sender, within_s, context.is_cancelled):
             raise flight.FlightUnavailableError(str(LinkCut(self._process.name)))
         return sender
@@ -146,7 +163,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
     def do_get(
         self, context: flight.ServerCallContext, ticket: flight.Ticket
     ) -> flight.FlightDataStream:
-        sender = self._admit(context)
+        sender = self._admit(context, "to subscribe", *_READERS)
         message = _decoded(sender, ticket.ticket)
         if not isinstance(message, Subscribe):
             raise flight.FlightServerError(f"a ticket is a Subscribe message, got {message!r}")
@@ -181,7 +198,8 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
     # -- heartbeats, messages, control --------------------------------------------------
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[bytes]:
-        sender = self._admit(context)
+        roles = _ROLES.get(action.type, (Role.OPERATE,))
+        sender = self._admit(context, repr(action.type), *roles)
         answer = self._act(sender, action)
         self._let_out(context, sender, ANSWER_SECONDS)
         return answer
@@ -199,7 +217,9 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
                 raise flight.FlightServerError(str(answer.exception()))
             return []
         if action.type in self._controls:
-            options = json.loads(body) if body else {}
+            options = _options(sender, body)
+            if action.type == "producer":
+                _check_own_name(sender, options)
             return [json.dumps(self._controls[action.type](options)).encode()]
         raise flight.FlightServerError(
             f"{self._process.name} knows no action {action.type!r}; it knows heartbeat, message "
@@ -227,10 +247,15 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.FlightMetadataWriter,
     ) -> None:
-        sender = self._admit(context)
-        options = json.loads(descriptor.command or b"{}")
+        options = _options("a producer", descriptor.command or b"")
+        is_checkpoint = bool(options.get("checkpoint"))
+        what, role = (
+            ("a checkpoint", Role.REPLICATE) if is_checkpoint else ("to produce", Role.PRODUCE)
+        )
+        sender = self._admit(context, what, role)
         stream = str(options.get("stream", ""))
-        if not options.get("checkpoint"):
+        if not is_checkpoint:
+            _check_own_name(sender, options)
             self._schema(stream)
 
         def answer(data: bytes) -> None:
@@ -239,10 +264,10 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
 
         def batches() -> Iterator[PutBatch]:
             for chunk in reader:
-                self._admit(context, None)
+                self._admit(context, what, role, within_s=None)
                 metadata = chunk.app_metadata
-                said = json.loads(metadata.to_pybytes()) if metadata is not None else {}
-                self._look_at(sender, chunk.data, bounded=not options.get("checkpoint"))
+                said = _options(sender, b"" if metadata is None else metadata.to_pybytes())
+                self._look_at(sender, chunk.data, bounded=not is_checkpoint)
                 yield PutBatch(chunk.data, said, answer)
 
         self._process.put(sender, stream, options, batches())
@@ -263,3 +288,22 @@ def _decoded(sender: str, data: bytes) -> Message:
         return decode_message(data)
     except WireError as error:
         raise flight.FlightServerError(f"{sender}: {error}") from None
+
+
+def _options(sender: str, data: bytes) -> dict[str, Any]:
+    """The JSON object of a call."""
+    try:
+        found = json.loads(data) if data else {}
+    except (ValueError, RecursionError) as error:
+        raise flight.FlightServerError(f"{sender}: not JSON: {error!r}") from None
+    if not isinstance(found, dict):
+        raise flight.FlightServerError(f"{sender}: a JSON object is needed, got {type(found)}")
+    return found
+
+
+def _check_own_name(sender: str, options: dict[str, Any]) -> None:
+    """Producers speak for themselves."""
+    if options.get("producer") != sender:
+        raise flight.FlightServerError(
+            f"{sender} takes no other producer's place: it named {options.get('producer')!r}"
+        )

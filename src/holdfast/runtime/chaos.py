@@ -27,6 +27,7 @@ from holdfast.errors import HoldfastError
 from holdfast.flight.peers import call, explain
 from holdfast.runtime.addresses import Addresses
 from holdfast.runtime.disturbances import Disturbance, carry_out
+from holdfast.runtime.links import NO_CHAOS
 from holdfast.runtime.remote import RemoteServer
 from holdfast.runtime.supervisor import SupervisorError, send_signal
 
@@ -35,8 +36,15 @@ class ChaosError(HoldfastError):
     """A failure that cannot be made."""
 
 
+def check_chaos(deployment: Deployment) -> None:
+    """ChaosError unless the deployment may be made to fail on purpose."""
+    if not deployment.chaos:
+        raise ChaosError(f"{deployment.name}: {NO_CHAOS}")
+
+
 def cut(deployment: Deployment, source: str, target: str, *, one_way: bool = False) -> None:
     """Cut the link between two nodes; one way: only what ``source`` sends to ``target``."""
+    check_chaos(deployment)
     told = _tell_ends(deployment, "cut", source, target, one_way)
     if not told:
         raise ChaosError(
@@ -56,6 +64,7 @@ def heal(
 
     Gives the nodes that did not answer: if they cut the link themselves, it is still cut.
     """
+    check_chaos(deployment)
     nodes = list(deployment.endpoints)
     if source is None:
         return [node for node in nodes if not _tell(deployment, node, {"heal": None})]
@@ -77,6 +86,7 @@ def partition(deployment: Deployment, one: Iterable[str], other: Iterable[str]) 
 
 def disturb(deployment: Deployment, disturbance: Disturbance, *, server: str | None = None) -> None:
     """Slow a process down, or load this machine or that of a server; returns when it is over."""
+    check_chaos(deployment)
     process = disturbance.process
     if process is not None:
         if process not in deployment.processes:

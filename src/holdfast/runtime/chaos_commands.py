@@ -59,9 +59,11 @@ def _failure(
 
 def _signal(options: argparse.Namespace) -> int:
     from holdfast.deployment import load_deployment
+    from holdfast.runtime.chaos import check_chaos
     from holdfast.runtime.supervisor import send_signal
 
     deployment = load_deployment(options.deployment)
+    check_chaos(deployment)
     pid = send_signal(deployment, options.process, options.number)
     print(f"{options.number.name}: {options.process}, process {pid}")
     return 0

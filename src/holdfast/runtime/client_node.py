@@ -22,11 +22,13 @@ from holdfast.client import Boundary, Client, Tuples, Undo
 from holdfast.connect.sink import Sink
 from holdfast.core.messages import Message
 from holdfast.core.settings import Timing
+from holdfast.flight.roles import Role
 from holdfast.flight.server import PutBatch, StreamServer
 from holdfast.frames import SEQ, STIME
 from holdfast.runtime.durable import make_private, read_document, write_document
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.links import kept_links, links_control
+from holdfast.runtime.links import if_allowed, kept_links, links_control
+from holdfast.runtime.listening import Listener
 from holdfast.runtime.metrics import NodeMetrics
 from holdfast.runtime.node import Place
 
@@ -72,36 +74,40 @@ class ClientNode:
             timing=timing,
             auto_commit=False,
             standing=standing,
-            links=kept_links(directory),
+            links=kept_links(directory) if place.chaos else None,
+            role=Role.REPLICATE,
         )
         self._boundary = 0
         self._tentative = False
         self._started = time.monotonic()
-        self.server: StreamServer | None = None
+        self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._run, name=f"{name} sink", daemon=True)
 
     def start(self) -> None:
+        place = self.place
+        self._listener = Listener(self._make_server, place.port, place.security, self.journal)
+        self._thread.start()
+        self.journal.write("started", next_id=self._client.next_id)
+
+    def _make_server(self, port: int) -> StreamServer:
         controls = {
             "status": lambda options: self.status(),
-            "links": links_control(self._client.links),
+            "links": if_allowed(self.place.chaos, links_control(self._client.links)),
         }
-        place = self.place
-        self.server = StreamServer(
+        return StreamServer(
             self,
-            place.host,
-            place.port,
-            place.security,
+            self.place.host,
+            port,
+            self.place.security,
             controls,
             self._client.links,
             self.journal.refused_call,
         )
-        self._thread.start()
-        self.journal.write("started", next_id=self._client.next_id)
 
     def stop(self) -> None:
         self._stopping.set()
-        if self.server is not None:
-            self.server.close()
+        if self._listener is not None:
+            self._listener.close()
         self._thread.join(10.0)
         self._client.close()
         self._writer.close()

@@ -10,9 +10,25 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.flight as flight
+
 from holdfast.flight.links import Links
 from holdfast.flight.server import Control
 from holdfast.runtime.durable import make_private, write_whole
+
+NO_CHAOS = (
+    "this deployment is not to be made to fail on purpose; if it is, write chaos = true at the top "
+    "of its file and start it again"
+)
+
+
+def if_allowed(chaos: bool, control: Control) -> Control:
+    """An action that makes something fail on purpose, or that says why it does not."""
+
+    def refuse(options: dict[str, Any]) -> dict[str, Any]:
+        raise flight.FlightServerError(NO_CHAOS)
+
+    return control if chaos else refuse
 
 
 def kept_links(directory: Path) -> Links:

@@ -30,12 +30,14 @@ from holdfast.core.messages import (
     SubscribeRefused,
     Unsubscribe,
 )
+from holdfast.flight.links import Links
 from holdfast.flight.peers import Peers
 from holdfast.flight.security import Security
 from holdfast.flight.server import Control, PutBatch, StreamServer
 from holdfast.runtime.durable import make_private
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.links import kept_links, links_control
+from holdfast.runtime.links import if_allowed, kept_links, links_control
+from holdfast.runtime.listening import Listener
 from holdfast.runtime.loop import Driver, Loop
 from holdfast.runtime.metrics import NodeMetrics
 
@@ -44,7 +46,8 @@ from holdfast.runtime.metrics import NodeMetrics
 class Place:
     """Where a node listens, whom it can reach, and its time.
 
-    book  the Flight location of every process of the deployment.
+    book   the Flight location of every process of the deployment.
+    chaos  whether it may be made to fail on purpose: links cut, its clock set.
     """
 
     host: str
@@ -52,6 +55,7 @@ class Place:
     book: Mapping[str, str]
     security: Security
     clock: Clock = field(default_factory=Clock)
+    chaos: bool = False
 
 
 class Store(Protocol):
@@ -94,7 +98,7 @@ class Node:
         self._consumers = {stream: set(names) for stream, names in consumers.items()}
         self._on_fatal = on_fatal
         self._admission = Admission(name)
-        self.links = kept_links(directory)
+        self.links = kept_links(directory) if place.chaos else Links()
         self._started = time.monotonic()
         self._state = ""
         # Why producers refuse a stream, by their name.
@@ -108,7 +112,7 @@ class Node:
             on_block=self.took,
             links=self.links,
         )
-        self.server: StreamServer | None = None
+        self._listener: Listener | None = None
 
     def listen_to(self, partners: tuple[str, ...], copy: str | None = None) -> None:
         """Who speaks to this node as another replica, or the other copy, of its fragment."""
@@ -121,8 +125,13 @@ class Node:
     @property
     def port(self) -> int:
         """The port the node listens on."""
-        assert self.server is not None
-        return int(self.server.port)
+        assert self._listener is not None
+        return self._listener.port
+
+    @property
+    def server(self) -> StreamServer | None:
+        """What listens; another one after its certificates have changed."""
+        return None if self._listener is None else self._listener.server
 
     @property
     def driver(self) -> Driver:
@@ -140,23 +149,28 @@ class Node:
 
     def start(self) -> None:
         """Listen and run."""
-        self.server = StreamServer(
-            self,
-            self.place.host,
-            self.place.port,
-            self.place.security,
-            self.controls(),
-            self.links,
-            self.journal.refused_call,
+        self._listener = Listener(
+            self._make_server, self.place.port, self.place.security, self.journal
         )
         self.store.start()
         self.loop.start()
         self.journal.write("started", port=self.port)
 
+    def _make_server(self, port: int) -> StreamServer:
+        return StreamServer(
+            self,
+            self.place.host,
+            port,
+            self.place.security,
+            self.controls(),
+            self.links,
+            self.journal.refused_call,
+        )
+
     def stop(self) -> None:
         """Stop serving, finish what is being written, close the logs."""
-        if self.server is not None:
-            self.server.close()
+        if self._listener is not None:
+            self._listener.close()
         self.peers.close()
         self.loop.stop()
         self.store.close()
@@ -165,8 +179,8 @@ class Node:
     def controls(self) -> dict[str, Control]:
         return {
             "status": lambda options: self.status(),
-            "links": links_control(self.links),
-            "clock": self._set_clock,
+            "links": if_allowed(self.place.chaos, links_control(self.links)),
+            "clock": if_allowed(self.place.chaos, self._set_clock),
         }
 
     def _set_clock(self, options: dict[str, Any]) -> dict[str, Any]:

@@ -53,6 +53,7 @@ class ProcessHost:
         self.journal = Journal(name)
         self._plan: Plan = read_plan(deployment)
         self._topology = Topology(deployment, self._plan)
+        deployment.security.make()
         self._security: Security = deployment.security.read()
         self._addresses = Addresses.read(deployment)
         self._book = Book(deployment, self._security)
@@ -84,7 +85,8 @@ class ProcessHost:
     def _place(self, node: str) -> Place:
         endpoint = self._addresses.of(node)
         clock = Clock(self._deployment.follow_clock)
-        return Place(endpoint.host, endpoint.port, self._book, self._security, clock)
+        chaos = self._deployment.chaos
+        return Place(endpoint.host, endpoint.port, self._book, self._security, clock, chaos)
 
     def _directory(self, node: str) -> Path:
         return self._deployment.data / "processes" / node

@@ -44,6 +44,8 @@ from holdfast.runtime.children import Children, last_lines, lines_after, log_pat
 from holdfast.runtime.disturbances import start_disturbance
 from holdfast.runtime.durable import make_private, write_whole
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.links import NO_CHAOS
+from holdfast.runtime.listening import Listener
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _START_AGAIN_SECONDS = 1.0
@@ -76,19 +78,25 @@ class Server:
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         secrets = security.read()
-        if secrets.token is None:
+        if not secrets.has_token and not secrets.is_mutual:
             raise SecurityError(
                 "a server runs the code it is sent and needs a token, on loopback, too; write "
-                "one into a file and name it: --token-file"
+                "one into a file and name it, --token-file, or have callers show certificates: "
+                "--certificate, --key and --authority (holdfast security init makes all of them)"
             )
         make_private(self._data)
-        self.server = StreamServer(
-            self, host, port, secrets, self._controls(), on_refused=self.journal.refused_call
+        self._listener = Listener(
+            lambda port: StreamServer(
+                self, host, port, secrets, self._controls(), on_refused=self.journal.refused_call
+            ),
+            port,
+            secrets,
+            self.journal,
         )
 
     @property
     def port(self) -> int:
-        return int(self.server.port)
+        return self._listener.port
 
     def run(self) -> None:
         """Start what was hosted before; look after everything until told to stop."""
@@ -99,7 +107,7 @@ class Server:
                 self._start_hosted()
             for children in list(self._hosted.values()):
                 children.watch()
-        self.server.close()
+        self._listener.close()
         for children in self._hosted.values():
             children.stop()
         self.journal.write("stopped")
@@ -168,11 +176,7 @@ class Server:
             "name": options["deployment"],
             "network": network,
             "data": "data",
-            "security": {
-                key: str(path.resolve())
-                for key, path in vars(self._security).items()
-                if path is not None
-            },
+            "security": self._security.table(),
         }
         files["deployment.json"] = json.dumps(tables, indent=1).encode()
         files["data/plan.json"] = str(options["plan"]).encode()
@@ -226,7 +230,7 @@ class Server:
 
     def _signal(self, options: dict[str, Any]) -> dict[str, Any]:
         number = _SIGNALS[str(options["signal"])]
-        return {"pid": self._found(options).signal(str(options["process"]), number)}
+        return {"pid": self._to_disturb(options).signal(str(options["process"]), number)}
 
     def _logs(self, options: dict[str, Any]) -> dict[str, Any]:
         children = self._found(options)
@@ -238,8 +242,15 @@ class Server:
         return {"lines": lines, "offset": end}
 
     def _disturb(self, options: dict[str, Any]) -> dict[str, Any]:
-        start_disturbance(options, self._found(options))
+        start_disturbance(options, self._to_disturb(options))
         return {}
+
+    def _to_disturb(self, options: dict[str, Any]) -> Children:
+        """What may be made to fail on purpose."""
+        children = self._found(options)
+        if not children.deployment.chaos:
+            raise HoldfastError(NO_CHAOS)
+        return children
 
     def _found(self, options: dict[str, Any]) -> Children:
         name = _checked_name(options)

@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-_ABOUT = """Runs processes of deployments that were started on other machines. Whoever has the
-token may have Python code run here; see --networks."""
+_ABOUT = """Runs processes of deployments that were started on other machines. Whoever may operate
+them (a token or a certificate of that role) may have Python code run here; see --networks."""
 
 
 def add_server(commands: argparse._SubParsersAction[Any]) -> None:
@@ -18,7 +18,8 @@ def add_server(commands: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("--listen", required=True, metavar="HOST:PORT")
     parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="what it keeps")
-    parser.add_argument("--token-file", required=True, type=Path, metavar="FILE")
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help="a token for every role")
+    parser.add_argument("--tokens", type=Path, metavar="DIR", help="a token for each role")
     parser.add_argument("--certificate", type=Path, metavar="FILE", help="PEM, for TLS")
     parser.add_argument("--key", type=Path, metavar="FILE", help="PEM, for TLS")
     parser.add_argument("--authority", type=Path, metavar="FILE", help="PEM, whom to trust")
@@ -36,7 +37,9 @@ def _server(options: argparse.Namespace) -> int:
     host, _, port = options.listen.rpartition(":")
     if not host or not port.isdigit():
         raise InputError(f"--listen is host:port, got {options.listen!r}")
-    security = SecuritySpec(options.token_file, options.certificate, options.key, options.authority)
+    security = SecuritySpec(
+        options.token_file, options.certificate, options.key, options.authority, options.tokens
+    )
     server = Server(host, int(port), options.data, security, options.networks)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.request_stop())

@@ -23,6 +23,7 @@ from holdfast.core.records import Checkpoint
 from holdfast.flight.checkpoints import SCHEMA, encode_checkpoint
 from holdfast.flight.links import Links
 from holdfast.flight.peers import connect, explain
+from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
 from holdfast.runtime.keeper import LONGEST_CHAIN
 from holdfast.spark.chains import Chain, Handle, Workshop, chain_bytes, chain_rows
@@ -65,7 +66,7 @@ class Shipper:
         self._partner = partner
         self._locate = locate
         self._security = security
-        self._headers = security.headers(name)
+        self._name = name
         self._links = links
         self._workshop = workshop
         self._post = post
@@ -110,7 +111,8 @@ class Shipper:
             raise TimeoutError("the link is cut")
         if self._client is None:
             self._client = connect(self._locate(), self._security)
-        options = flight.FlightCallOptions(timeout=SHIP_SECONDS, headers=self._headers)
+        headers = self._security.headers(self._name, Role.REPLICATE)
+        options = flight.FlightCallOptions(timeout=SHIP_SECONDS, headers=headers)
         descriptor = flight.FlightDescriptor.for_command(json.dumps({"checkpoint": True}))
         writer, _ = self._client.do_put(descriptor, SCHEMA, options)
         with writer:

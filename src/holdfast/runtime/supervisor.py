@@ -69,6 +69,7 @@ class Supervisor:
         for endpoint in self.deployment.endpoints.values():
             security.check_binding(endpoint.host)
         make_private(self.deployment.data)
+        self.deployment.security.make()
         self._take_lock()
         self._plan()
         Addresses.choose(
