@@ -20,7 +20,7 @@ from holdfast.log.options import LogOptions
 from holdfast.log.order import Tail
 from holdfast.log.recovery import Recovered, TailCut, examine_in_use, segment_paths
 from holdfast.log.scan import stretches
-from holdfast.log.segment import Segment
+from holdfast.log.segment import Segment, read_segment_header
 from holdfast.log.window_summary import WindowCounter, WindowSummary
 
 
@@ -126,6 +126,21 @@ def inspect(directory: str | os.PathLike[str], *, files: Files | None = None) ->
         last = recovered.segments[-1]
         summary.schema, summary.tail = last.header.schema, last.tail
     return summary
+
+
+def stored_schema(directory: Path, files: Files | None = None) -> pa.Schema | None:
+    """The schema of a log, by its newest segment; None if there is none, or none that is whole."""
+    files = files or Files()
+    paths = segment_paths(files, directory) if directory.is_dir() else []
+    if not paths:
+        return None
+    fd = files.open(paths[-1])
+    try:
+        return read_segment_header(files, fd, paths[-1], LogOptions().index_bytes).header.schema
+    except DamagedLog:
+        return None  # whoever opens the log says what is wrong with it
+    finally:
+        os.close(fd)
 
 
 def _add_segment(

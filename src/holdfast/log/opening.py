@@ -99,7 +99,7 @@ def _check_schema(directory: Path, segments: list[Segment], schema: pa.Schema | 
     stored = segments[-1].header.schema
     if schema is not None and not stored.equals(schema):
         raise SchemaMismatch(
-            f"{directory}: the log has another schema; {difference(stored, schema)}. A stream "
+            f"{directory}: the log has another schema; {difference(schema, stored)}. A stream "
             f"keeps its schema for ever: give the changed one another directory"
         )
     for segment in segments:

@@ -144,6 +144,7 @@ def _stream(batch: pa.RecordBatch) -> list[Part]:
 
 
 def difference(expected: pa.Schema, found: pa.Schema) -> str:
+    """In what a schema that was found is not the one that was expected."""
     if expected.names != found.names:
         return f"expected the columns {expected.names}, found {found.names}"
     for ours, theirs in zip(expected, found, strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import signal
 import sys
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.runtime.chaos_commands import add_chaos
 from holdfast.runtime.server_command import add_server
+from holdfast.runtime.up_command import add_up
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,8 +24,7 @@ _LONGEST_SAID = 60
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the commands to the parser of ``holdfast``."""
-    up = _command(commands, "up", "start a deployment and look after it", _up)
-    up.add_argument("--wait", type=float, default=120.0, metavar="SECONDS", help="to come up")
+    add_up(_command(commands, "up", "start a deployment and look after it", None))
     _command(commands, "status", "what the processes of a deployment say", _status)
     top = _command(commands, "top", "the same, live", _top)
     top.add_argument("--seconds", type=float, default=None, help="how long (default: until ctrl-c)")
@@ -44,34 +43,6 @@ def _command(commands: Any, name: str, text: str, function: Any) -> argparse.Arg
     if function is not None:
         parser.set_defaults(command=function)
     return parser
-
-
-def _up(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from holdfast.deployment import load_deployment
-    from holdfast.runtime.supervisor import Supervisor
-
-    console = Console(stderr=True, highlight=False)
-    started = time.monotonic()
-
-    def tell(text: str) -> None:
-        # Whoever listened may be gone, or have no room; the deployment goes on.
-        with contextlib.suppress(OSError):
-            console.print(f"[dim]{time.monotonic() - started:6.1f} s[/dim]  {text}", soft_wrap=True)
-
-    supervisor = Supervisor(load_deployment(options.deployment), tell)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: supervisor.request_stop())
-    supervisor.start()
-    try:
-        supervisor.wait_ready(options.wait)
-        tell("all up; ctrl-c or holdfast down stops it")
-        supervisor.run()
-    finally:
-        supervisor.stop()
-        tell("stopped")
-    return 0
 
 
 def _status(options: argparse.Namespace) -> int:

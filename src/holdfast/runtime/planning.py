@@ -30,6 +30,7 @@ from holdfast.core.settings import (
     Timing,
 )
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
+from holdfast.errors import HoldfastError
 from holdfast.flight.security import Security
 from holdfast.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.runtime.durable import make_private, write_whole
@@ -306,10 +307,28 @@ def main(arguments: list[str]) -> int:
     from holdfast.runtime.networks import load_network
 
     deployment = load_deployment(arguments[0])
-    plan = plan_of(load_network(deployment.network, deployment.spark_master, {}))
-    Topology(deployment, plan)
+    try:
+        plan = plan_of(load_network(deployment.network, deployment.spark_master, {}))
+    except Exception as error:
+        # The last line is what `holdfast up` shows.
+        print(network_problem(error, deployment.network), file=sys.stderr)
+        return 1
     write_plan(deployment, plan)
     return 0
+
+
+def network_problem(error: BaseException, network: Path) -> str:
+    """One line for a mistake in a network's file: where in it, and what."""
+    trace = error.__traceback__
+    line = None
+    while trace is not None:
+        if Path(trace.tb_frame.f_code.co_filename) == network:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    what = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    kind = "" if isinstance(error, HoldfastError) else f"{type(error).__name__}: "
+    where = "" if line is None else f"line {line}: "
+    return f"{where}{kind}{what}"
 
 
 if __name__ == "__main__":

@@ -19,8 +19,6 @@ import fcntl
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from typing import Any
@@ -30,9 +28,10 @@ from holdfast.errors import HoldfastError
 from holdfast.runtime.addresses import Addresses, taken_ports
 from holdfast.runtime.children import Children, Tell
 from holdfast.runtime.durable import make_private
-from holdfast.runtime.planning import Topology, is_planned, read_plan
+from holdfast.runtime.planning import Topology
 from holdfast.runtime.remote import RemoteServer, ServerError
 from holdfast.runtime.spares import Spares
+from holdfast.runtime.starting import check_connectors, check_logs, plan_network
 from holdfast.runtime.status import node_status
 
 _ASK_AGAIN_SECONDS = 1.0
@@ -63,15 +62,29 @@ class Supervisor:
 
     # -- starting -----------------------------------------------------------------------
 
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopping
+
     def start(self) -> None:
-        """Plan the network if that was not done, choose ports, start every process."""
+        """Plan the network if that was not done, choose ports, start every process.
+
+        Whatever does not fit is said before anything starts. Told to stop meanwhile, it starts
+        nothing.
+        """
+        check_connectors(self.deployment)
         security = self.deployment.security.read()
         for endpoint in self.deployment.endpoints.values():
             security.check_binding(endpoint.host)
         make_private(self.deployment.data)
         self.deployment.security.make()
         self._take_lock()
-        self._plan()
+        plan = plan_network(self.deployment, self._tell, lambda: self._stopping)
+        if plan is None:
+            return
+        Topology(self.deployment, plan)
+        check_logs(self.deployment, plan)
         Addresses.choose(
             self.deployment,
             lambda server, nodes, processes: self._servers[server].ports(nodes, processes),
@@ -141,23 +154,6 @@ class Supervisor:
             ) from None
         os.truncate(self._lock_fd, 0)
         os.pwrite(self._lock_fd, f"{os.getpid()}\n".encode(), 0)
-
-    def _plan(self) -> None:
-        if not is_planned(self.deployment):
-            self._tell("reading the network (Spark takes a few seconds)")
-            done = subprocess.run(
-                [sys.executable, "-m", "holdfast.runtime.planning", str(self.deployment.path)],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                check=False,
-            )
-            if done.returncode != 0:
-                lines = done.stderr.decode(errors="replace").strip().splitlines()
-                raise SupervisorError(
-                    f"{self.deployment.network} cannot be read: {lines[-1] if lines else '?'}"
-                )
-        # Whatever does not fit is said here, before anything starts.
-        Topology(self.deployment, read_plan(self.deployment))
 
     # -- watching -----------------------------------------------------------------------
 

@@ -1,0 +1,162 @@
+"""``holdfast up``: what it refuses before anything starts, how it is stopped, the background."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from holdfast.cli import main
+from holdfast.deployment import DeploymentError
+from holdfast.frames import stream_schema
+from holdfast.log import StreamLog
+from holdfast.ports import free_port
+from holdfast.runtime.planning import read_plan
+from holdfast.runtime.starting import check_logs
+from holdfast.runtime.supervisor import Supervisor, supervisor_pid
+from tests.processes.planned import planned
+
+DEPLOYMENT = """
+name = "small"
+network = "network.py"
+[sources.load]
+[fragments.main]
+"""
+
+
+def wait(until: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 60.0
+    while not until():
+        assert time.monotonic() < deadline, f"waited for: {what}"
+        time.sleep(0.02)
+
+
+def test_every_source_and_sink_that_is_none_is_refused_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = 'from = "kafka:x"\n[fragments.main]\n[clients.writer]\noutput = "out"\nsink = "hdfs:y"'
+    text = DEPLOYMENT.replace("[fragments.main]", wrong)
+    (tmp_path / "network.py").write_text("")
+    (tmp_path / "deployment.toml").write_text(text)
+    assert main(["up", str(tmp_path / "deployment.toml")]) == 1
+    said = capsys.readouterr().err
+    assert "deployment.toml: sources.load.from: 'kafka:x': there is no kind 'kafka'" in said
+    assert "deployment.toml: clients.writer.sink: 'hdfs:y': there is no kind 'hdfs'" in said
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_wrong_output_is_blamed_on_the_deployment_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The network is fine, and is read by Spark here."""
+    (tmp_path / "network.py").write_text(
+        "from holdfast import Network\n"
+        "network = Network('numbers')\n"
+        "network.source('load', 'number bigint').output('numbers')\n"
+    )
+    text = DEPLOYMENT + '[clients.reader]\noutput = "nmbers"\n'
+    (tmp_path / "deployment.toml").write_text(text)
+    assert main(["up", str(tmp_path / "deployment.toml")]) == 1
+    said = capsys.readouterr().err
+    assert "deployment.toml: clients.reader: the network has no output 'nmbers'" in said
+    assert "cannot be read" not in said
+
+
+def test_a_mistake_in_the_network_is_named_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "network.py").write_text("from holdfast import Network\nnetwrk.source('load')\n")
+    (tmp_path / "deployment.toml").write_text(DEPLOYMENT)
+    assert main(["up", str(tmp_path / "deployment.toml")]) == 1
+    said = capsys.readouterr().err
+    assert "network.py cannot be read: line 2: NameError: name 'netwrk' is not defined" in said
+
+
+def test_a_source_that_has_changed_is_refused_with_both_schemas(tmp_path: Path) -> None:
+    deployment = planned(tmp_path, DEPLOYMENT)
+    directory = deployment.data / "processes" / "entry-load" / "streams" / "load"
+    older = stream_schema(pa.schema([pa.field("number", pa.int64())]))
+    with StreamLog.open(directory, older):
+        pass
+    now = "the network has number int64, text string; the log has number int64"
+    with pytest.raises(DeploymentError, match=now):
+        check_logs(deployment, read_plan(deployment))
+
+
+def test_who_stops_it_while_the_network_is_read_is_told_nothing_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "slow"
+    slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    deployment = planned(tmp_path, DEPLOYMENT)
+    (deployment.data / "plan.json").unlink()
+    supervisor = Supervisor(deployment)
+    thread = threading.Thread(target=supervisor.start)
+    thread.start()
+    wait(lambda: bool((tmp_path / "pid").exists() and (tmp_path / "pid").read_text()), "Spark")
+    supervisor.request_stop()
+    thread.join(30.0)
+    assert not thread.is_alive()
+    supervisor.stop()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_stopped_while_nodes_crash_it_does_not_say_all_up(tmp_path: Path) -> None:
+    """The replica cannot start: its network's file defines none."""
+    planned(tmp_path, DEPLOYMENT)
+    said = tmp_path / "said.txt"
+    with said.open("wb") as file:
+        up = subprocess.Popen(
+            [sys.executable, "-m", "holdfast.cli", "up", str(tmp_path / "deployment.toml")],
+            stdout=file,
+            stderr=file,
+        )
+    try:
+        wait(lambda: "main-1: exit code 1" in said.read_text(), "a crash")
+        up.send_signal(signal.SIGTERM)
+        assert up.wait(60.0) == 0
+    finally:
+        up.kill()
+        up.wait()
+    text = said.read_text()
+    assert "SIGTERM: stopping" in text
+    assert text.splitlines()[-1].endswith("stopped")
+    assert "all up" not in text
+
+
+def test_it_goes_on_in_the_background(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The replica is on a server that is off: it is not waited for, and no Spark starts."""
+    with contextlib.ExitStack() as held:
+        port = free_port("127.0.0.1", held)
+    text = DEPLOYMENT.replace("[fragments.main]", '[fragments.main]\nreplicas = ["east:1"]')
+    text += f'[servers.east]\nlisten = "127.0.0.1:{port}"\n[security]\ntoken_file = "token"\n'
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "token").chmod(0o600)
+    deployment = planned(tmp_path, text)
+    known = {"nodes": {"main-1": ["127.0.0.1", 1]}, "metrics": {"main-1": ["east", 1]}}
+    (deployment.data / "addresses.json").write_text(json.dumps(known))
+    path = str(deployment.path)
+    try:
+        assert main(["up", "--detach", path]) == 0
+        said = capsys.readouterr()
+        assert "all up" in said.err
+        pid = supervisor_pid(deployment)
+        assert f"small runs in the background, supervised by process {pid};" in said.out
+        assert main(["up", "--detach", path]) == 1
+        assert f"small is running already, supervised by process {pid}" in capsys.readouterr().err
+    finally:
+        assert main(["down", path]) == 0
+    assert supervisor_pid(deployment) is None
