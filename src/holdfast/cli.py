@@ -33,7 +33,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(given)
     try:
         code: int = options.command(options)
+        sys.stdout.flush()
         return code
+    except BrokenPipeError:
+        # Whoever read has enough, as head has; what is left has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except HoldfastError as error:
         print(f"holdfast: {error}", file=sys.stderr)
         return 1

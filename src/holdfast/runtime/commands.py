@@ -14,18 +14,14 @@ from holdfast.runtime.server_command import add_server
 from holdfast.runtime.up_command import add_up
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from holdfast.deployment import Deployment
-
-# What fits into a row of the table.
-_LONGEST_SAID = 60
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the commands to the parser of ``holdfast``."""
     add_up(_command(commands, "up", "start a deployment and look after it", None))
-    _command(commands, "status", "what the processes of a deployment say", _status)
+    status = _command(commands, "status", "what the processes of a deployment say", _status)
+    status.add_argument("--json", action="store_true", help="for programs; nothing is left out")
     top = _command(commands, "top", "the same, live", _top)
     top.add_argument("--seconds", type=float, default=None, help="how long (default: until ctrl-c)")
     logs = _command(commands, "logs", "what the processes of a deployment have written", _logs)
@@ -46,94 +42,15 @@ def _command(commands: Any, name: str, text: str, function: Any) -> argparse.Arg
 
 
 def _status(options: argparse.Namespace) -> int:
-    from rich.console import Console
+    from holdfast.runtime.status_table import show_status
 
-    from holdfast.deployment import load_deployment
-    from holdfast.runtime.supervisor import supervisor_pid
-
-    deployment = load_deployment(options.deployment)
-    notes: dict[str, str] = {}
-    Console().print(_table(deployment, notes))
-    for name, note in notes.items():
-        print(f"{name}: {note}")
-    running = supervisor_pid(deployment)
-    print(f"supervised by process {running}" if running else "not supervised: run holdfast up")
-    return 0 if running else 1
+    return show_status(options)
 
 
 def _top(options: argparse.Namespace) -> int:
-    from rich.live import Live
+    from holdfast.runtime.status_table import show_top
 
-    from holdfast.deployment import load_deployment
-
-    deployment = load_deployment(options.deployment)
-    end = None if options.seconds is None else time.monotonic() + options.seconds
-    with Live(_table(deployment), auto_refresh=False) as live:
-        while end is None or time.monotonic() < end:
-            time.sleep(0.5)
-            live.update(_table(deployment), refresh=True)
-    return 0
-
-
-def _table(deployment: Deployment, notes: dict[str, str] | None = None) -> Table:
-    """One row for each node: what its process and what it itself says.
-
-    What is too long for a row goes to ``notes``, if given.
-    """
-    from rich.table import Table
-
-    from holdfast.runtime.status import node_status
-    from holdfast.runtime.supervisor import read_state
-
-    state = read_state(deployment)
-    nodes = node_status(deployment, list(deployment.endpoints))
-    table = Table(box=None, header_style="dim")
-    for column in ("node", "process", "pid", "restarts", "state", "boundary", "tuples", "says"):
-        table.add_column(column, no_wrap=column != "says")
-    for process, names in deployment.processes.items():
-        server = deployment.server_of(process)
-        place = process if server is None else f"{process}@{server}"
-        found = state.get(process, {})
-        for name in names:
-            node = nodes.get(name, {})
-            says = _says(found, node)
-            if notes is not None and len(says) > _LONGEST_SAID:
-                notes[name] = says
-                says = "see below"
-            boundary = node.get("boundary", 0)
-            behind = f"{time.time() - boundary / 1e6:.1f} s ago" if boundary else "–"
-            tuples = node.get("next_id", sum(node.get("outputs", {}).values()))
-            table.add_row(
-                name,
-                place,
-                str(found.get("pid") or "–"),
-                str(found.get("restarts", 0)),
-                _state(node),
-                behind,
-                f"{tuples:,}" if node and "error" not in node else "–",
-                says,
-            )
-    return table
-
-
-def _state(node: dict[str, Any]) -> str:
-    """The node's state; of a copy that may stand by, whether it runs."""
-    state = str(node.get("state", "–"))
-    if "copy" not in node:
-        return state
-    part = f"{node['copy']} {node['term']}"
-    return f"{part}, {state}" if node["awake"] else part
-
-
-def _says(process: dict[str, Any], node: dict[str, Any]) -> str:
-    """What is wrong with a node, or done to it."""
-    if "error" in node or "error" in process:
-        return str(process.get("error") or process.get("problem") or node["error"])
-    if node.get("refused"):
-        return "; ".join(node["refused"].values())
-    cut = node.get("cut", {})
-    both = sorted({*cut.get("incoming", ()), *cut.get("outgoing", ())})
-    return f"cut from {', '.join(both)}" if both else str(node.get("why", ""))
+    return show_top(options)
 
 
 def _logs(options: argparse.Namespace) -> int:

@@ -1,0 +1,76 @@
+"""``holdfast status`` and ``top``: whole in a pipe, JSON for programs, quiet when nobody reads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli import main
+from holdfast.deployment import Deployment
+from holdfast.runtime.addresses import Addresses
+from tests.processes.planned import planned
+
+DEPLOYMENT = """
+name = "small"
+network = "network.py"
+[sources.load]
+[fragments.main]
+"""
+LONG = "a long story of what went wrong, " * 8 + "and its end"
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    """Its processes are gone, and one has much to say."""
+    found = planned(tmp_path, DEPLOYMENT)
+    Addresses.choose(found)
+    gone = {"pid": 1234567, "restarts": 3, "uptime_s": 0.0}
+    states = {"entry-load": {**gone, "problem": LONG}, "main-1": {**gone, "problem": None}}
+    (found.data / "processes.json").write_text(json.dumps(states))
+    return found
+
+
+def holdfast(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "holdfast.cli", *arguments]
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+
+
+@pytest.mark.parametrize("command", [["status"], ["top", "--seconds", "0"]])
+def test_in_a_pipe_nothing_is_cut(
+    deployment: Deployment, command: list[str], narrow: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([*command, str(deployment.path)])
+    lines = capsys.readouterr().out.splitlines()
+    (row,) = [line for line in lines if line.startswith("entry-load")]
+    assert row.split()[:4] == ["entry-load", "entry-load", "1234567", "3"]
+    assert row.endswith(LONG)
+
+
+def test_programs_get_json(deployment: Deployment, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--json", str(deployment.path)]) == 1  # nobody supervises it
+    found = json.loads(capsys.readouterr().out)
+    assert (found["deployment"], found["supervisor"]) == ("small", None)
+    node = found["nodes"]["entry-load"]
+    assert (node["process"], node["server"], node["pid"]) == ("entry-load", None, 1234567)
+    assert node["says"] == LONG
+    assert "error" in node["status"]
+
+
+def test_who_reads_no_further_gets_no_traceback(deployment: Deployment) -> None:
+    command = holdfast("status", str(deployment.path))
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    with process.stderr as errors:
+        said = errors.read().decode()
+    assert process.wait(60) == 0
+    assert said == ""
