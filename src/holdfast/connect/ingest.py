@@ -100,6 +100,11 @@ class Inlet:
         return self._reader.ended
 
     @property
+    def problem(self) -> str | None:
+        """What keeps the source from being read right now, if anything does."""
+        return self._reader.problem
+
+    @property
     def takes_arrival_time(self) -> bool:
         return self._operator.stime is None
 

@@ -4,6 +4,11 @@ A connection cannot be read again, so what comes in is first written to a journa
 state directory and read from there: after a crash every line that was received is still
 there, and the position is an offset in the journal. Without a state directory lines are kept
 in memory only.
+
+The source ends when the server closes the connection. A connection that breaks is no end: the
+source connects again and goes on with what the server then sends; a line that was cut is a dead
+letter. While the journal has no room, or nobody takes out of it what is there, nothing more is
+received, and the server waits.
 """
 
 from __future__ import annotations
@@ -13,19 +18,23 @@ import socket
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import pyarrow as pa
 
 from holdfast.connect.jsonl_source import JsonParser
-from holdfast.connect.source import Chunk, Position, Reader, Source
+from holdfast.connect.socket_journal import Journal
+from holdfast.connect.source import Chunk, Position, Reader, Reject, Source
 from holdfast.errors import InputError
 from holdfast.times import Duration
 
 _RECEIVE_BYTES = 1 << 16
 _CONNECT_SECONDS = 10
 _BLOCK_BYTES = 4 << 20
-_TRIM_BYTES = 16 << 20
+# A longer line is a dead letter.
+LONGEST_LINE_BYTES = 64 << 20
+# So much may be received and not be read.
+_MOST_UNREAD_BYTES = 256 << 20
+_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 
 
 @dataclass(frozen=True)
@@ -60,120 +69,154 @@ class SocketReader(Reader):
         self._source = source
         self._parser = JsonParser(schema)
         self._offset = position["offset"] if position else 0
-        self._lock = threading.Lock()
+        # In the middle of a line that is too long.
+        self._skipping = bool(position and position.get("skipping"))
+        # What is wrong with the connection, and with the journal.
+        self._problems: dict[str, str] = {}
+        self._changed = threading.Condition()
         self._closed = False
         self._received_all = False
-        address = (source.host, source.port)
-        try:
-            self._connection = socket.create_connection(address, timeout=_CONNECT_SECONDS)
-        except OSError as error:
-            raise InputError(
-                f"cannot connect to {source.host}:{source.port} ({error.strerror or error}); "
-                f"start the program that sends the tuples first"
-            ) from None
-        self._connection.settimeout(None)
+        self._connection: socket.socket | None = None
+        if position is None:
+            self._connection = self._connect()
+        # Else what is in the journal counts, whether or not anybody listens there now.
         self._journal = Journal(scratch, self._offset, anew=position is None)
         threading.Thread(target=self._receive, name="holdfast-socket", daemon=True).start()
 
+    @property
+    def problem(self) -> str | None:
+        return "; ".join(self._problems.values()) or None
+
     def read(self) -> Chunk | None:
-        with self._lock:
-            done = self._received_all
-            block = self._journal.read(self._offset, _BLOCK_BYTES)
-        if not (done and len(block) < _BLOCK_BYTES):
-            block = block[: block.rfind(b"\n") + 1]
-        elif not block:
-            self.ended = True
-        self._offset += len(block)
-        return self._parser.parse(block) if block else None
+        with self._changed:
+            try:
+                self._journal.sync()
+                self._problems.pop("journal", None)
+            except OSError as error:
+                self._problems["journal"] = f"the journal of {self._source}: {error}"
+                return None
+            if self._skipping:
+                self._skip()
+                return None
+            block = self._next_lines()
+            self._offset += len(block)
+            is_giant = len(block) == LONGEST_LINE_BYTES and not block.endswith(b"\n")
+            self._skipping = is_giant
+            self.ended = self._received_all and self._offset == self._journal.end
+            self._changed.notify_all()
+        return _too_long(block) if is_giant else self._parser.parse(block)
+
+    def _next_lines(self) -> bytes:
+        """Whole lines, about a block of them; or the beginning of one that is too long."""
+        size = min(_BLOCK_BYTES, LONGEST_LINE_BYTES)
+        while True:
+            block = self._journal.read(self._offset, size)
+            cut = block.rfind(b"\n") + 1
+            if cut:
+                return block[:cut]
+            if len(block) < size:  # that is all there is
+                return block if self._received_all else b""
+            if size == LONGEST_LINE_BYTES:
+                return block
+            size = min(2 * size, LONGEST_LINE_BYTES)
+
+    def _skip(self) -> None:
+        """Pass over more of a line that is too long."""
+        block = self._journal.read(self._offset, _BLOCK_BYTES)
+        cut = block.find(b"\n") + 1
+        self._offset += cut or len(block)
+        self._skipping = not cut
+        self.ended = self._received_all and self._offset == self._journal.end
 
     @property
     def position(self) -> Position:
-        return {"offset": self._offset}
+        return {"offset": self._offset, "skipping": self._skipping}
 
     def checkpointed(self, position: Position) -> None:
-        with self._lock:
-            self._journal.trim(position["offset"])
+        with self._changed:
+            if not self._closed:
+                try:
+                    self._journal.trim(position["offset"])
+                except OSError as error:  # it is as it was, only longer than need be
+                    self._problems["journal"] = f"the journal of {self._source}: {error}"
 
     def close(self) -> None:
-        self._closed = True
-        with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
-        self._connection.close()
-        with self._lock:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            connection = self._connection
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+        with self._changed:
             self._journal.close()
 
+    # -- the thread that receives -------------------------------------------------------
+
+    def _connect(self) -> socket.socket:
+        address = (self._source.host, self._source.port)
+        try:
+            connection = socket.create_connection(address, timeout=_CONNECT_SECONDS)
+        except OSError as error:
+            raise InputError(
+                f"cannot connect to {address[0]}:{address[1]} ({error.strerror or error}); "
+                f"start the program that sends the tuples first"
+            ) from None
+        connection.settimeout(None)
+        # A server that is gone without a word is noticed within minutes.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return connection
+
     def _receive(self) -> None:
+        pause = _SHORTEST_PAUSE_SECONDS
+        data = b""
         while not self._closed:
             try:
-                data = self._connection.recv(_RECEIVE_BYTES)
-            except OSError:
-                data = b""
-            with self._lock:
-                if not data or self._closed:
-                    self._received_all = True
+                if self._connection is None:
+                    self._connect_again()
+                assert self._connection is not None
+                data = data or self._connection.recv(_RECEIVE_BYTES)
+                if not data:
+                    break
+                self._take(data)
+                data, pause = b"", _SHORTEST_PAUSE_SECONDS
+                self._problems.pop("connection", None)
+            except Exception as error:
+                if not data and self._connection is not None:
+                    self._connection.close()
+                    self._connection = None
+                if self._pause(str(error), pause):
                     return
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        with self._changed:
+            self._received_all = True
+
+    def _connect_again(self) -> None:
+        connection = self._connect()
+        with self._changed:
+            if self._closed:
+                connection.close()
+                return
+            self._connection = connection
+            self._journal.end_line()
+
+    def _take(self, data: bytes) -> None:
+        """Into the journal, as soon as there is room."""
+        with self._changed:
+            while self._journal.end - self._offset > _MOST_UNREAD_BYTES and not self._closed:
+                self._changed.wait(1.0)
+            if not self._closed:
                 self._journal.append(data)
 
+    def _pause(self, problem: str, seconds: float) -> bool:
+        """Wait before the next try; whether the reader was closed meanwhile."""
+        with self._changed:
+            self._problems["connection"] = f"{self._source}: {problem}"
+            return self._changed.wait_for(lambda: self._closed, seconds)
 
-class Journal:
-    """The bytes received, from offset ``start`` on, in a file or in memory."""
 
-    def __init__(self, directory: Path | None, start: int, anew: bool) -> None:
-        self._directory = directory
-        self._memory = bytearray()
-        self._file: BinaryIO | None = None
-        self._base = start
-        if directory is not None:
-            directory.mkdir(parents=True, exist_ok=True)
-            self._open(start, anew)
-
-    def append(self, data: bytes) -> None:
-        if self._file is None:
-            self._memory += data
-            return
-        self._file.seek(0, 2)
-        self._file.write(data)
-        self._file.flush()
-
-    def read(self, offset: int, size: int) -> bytes:
-        if self._file is None:
-            return bytes(self._memory[offset - self._base : offset - self._base + size])
-        self._file.seek(offset - self._base)
-        return self._file.read(size)
-
-    def trim(self, offset: int) -> None:
-        """Forget what lies before ``offset``, if that is worth the copying."""
-        if self._file is None:
-            del self._memory[: offset - self._base]
-            self._base = offset
-            return
-        if offset - self._base < _TRIM_BYTES:
-            return
-        assert self._directory is not None
-        self._file.seek(offset - self._base)
-        rest, old = self._file.read(), self._file.name
-        path = self._directory / f"journal-{offset}"
-        path.with_suffix(".part").write_bytes(rest)
-        path.with_suffix(".part").replace(path)
-        self._file.close()
-        self._file, self._base = path.open("r+b"), offset
-        Path(old).unlink()
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-        self._file, self._memory = None, bytearray()
-
-    def _open(self, start: int, anew: bool) -> None:
-        """The journal that has offset ``start``, or a new one."""
-        assert self._directory is not None
-        bases = [int(each.name.split("-")[1]) for each in self._directory.glob("journal-*[0-9]")]
-        older = [base for base in bases if base <= start]
-        if anew:
-            for base in bases:
-                (self._directory / f"journal-{base}").unlink()
-            older = []
-        self._base = max(older, default=start)
-        path = self._directory / f"journal-{self._base}"
-        path.touch()
-        self._file = path.open("r+b")
+def _too_long(beginning: bytes) -> Chunk:
+    shown = beginning[:200].decode("utf-8", "replace")
+    reason = f"the line has more than {LONGEST_LINE_BYTES:,} bytes; it begins as shown"
+    return Chunk(pa.table({}), [Reject(reason, shown)])

@@ -49,6 +49,11 @@ class Reader(ABC):
     # True once no row can follow.
     ended: bool = False
 
+    @property
+    def problem(self) -> str | None:
+        """What keeps it from reading on right now, if anything does; it tries again by itself."""
+        return None
+
     @abstractmethod
     def read(self) -> Chunk | None:
         """The next rows, or None when there are none now (see ``ended``)."""

@@ -112,6 +112,7 @@ class EntryNode(Node):
         self._room = threading.Condition()
         self._retrying = False
         self._stopping = False
+        self._problem: str | None = None
         self._producers = Producers(self._ledger.standing.producers)
         self._taking = threading.Lock()
         # (producer, sequence) -> the offer that is not yet durable
@@ -140,6 +141,7 @@ class EntryNode(Node):
             "pending": len(self._pending),
             "dead_letters": self._intake.dead,
             "ended": self._intake.ended,
+            "problem": self._problem,
             "trimmed_below": served.first_id,
         }
 
@@ -238,12 +240,23 @@ class EntryNode(Node):
         try:
             while not (self._stopping or self._intake.ended):
                 if self._intake.read() is None:
+                    self._note_problem(self._intake.problem)
                     time.sleep(_IDLE_SECONDS)
             if self._intake.ended:
                 self.journal.write("source ended", tuples=self._intake.next_id)
                 self.loop.call(self._go_on_with_the_clock)
         except HoldfastError as error:
+            self._problem = str(error)
             self.journal.write("source failed", level="error", problem=str(error))
+
+    def _note_problem(self, problem: str | None) -> None:
+        """Something keeps the source from being read, or not any more: said once."""
+        if problem != self._problem:
+            self._problem = problem
+            if problem is None:
+                self.journal.write("source goes on")
+            else:
+                self.journal.write("source held up", level="warning", problem=problem)
 
     def _go_on_with_the_clock(self) -> None:
         """The source has ended; once all of it is taken, time goes on without it."""

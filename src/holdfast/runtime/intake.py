@@ -135,6 +135,10 @@ class Intake:
     def ended(self) -> bool:
         return self._inlet.ended
 
+    @property
+    def problem(self) -> str | None:
+        return self._inlet.problem
+
     def forbid_before(self, boundary: int) -> None:
         """Tuples older than what was promised are too late: dead letters."""
         if not self.takes_arrival_time:

@@ -174,6 +174,8 @@ def _says(process: dict[str, Any], node: dict[str, Any]) -> str:
         return str(process.get("error") or process.get("problem") or node["error"])
     if node.get("refused"):
         return "; ".join(node["refused"].values())
+    if node.get("problem"):
+        return str(node["problem"])
     cut = node.get("cut", {})
     both = sorted({*cut.get("incoming", ()), *cut.get("outgoing", ())})
     return f"cut from {', '.join(both)}" if both else str(node.get("why", ""))
