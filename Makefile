@@ -34,6 +34,10 @@ format: venv ## rewrite the sources the way `make check` wants them
 	@$(bin)/ruff check --fix-only .
 	@$(bin)/ruff format .
 
+.PHONY: reference
+reference: venv ## write docs/reference/api.md anew from the code
+	@$(bin)/python scripts/api-reference
+
 .PHONY: bench
 bench: classes ## one benchmark: BENCH=name, with ARGS=--quick in a short form
 	@scripts/bench "$(BENCH)" $(ARGS)

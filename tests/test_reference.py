@@ -1,0 +1,78 @@
+"""The reference pages say what the code does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import deployment_file
+from holdfast.connect import specs
+from holdfast.deployment import load_deployment
+
+ROOT = Path(__file__).parent.parent
+DEPLOYMENT = """
+network = "network.py"
+files = ["more.py"]
+[timing]
+[spark]
+[security]
+[sources.load]
+[fragments.main]
+protection = "hybrid"
+[fragments.main.standby]
+[clients.reader]
+output = "out"
+[servers.east]
+listen = "127.0.0.1:4700"
+"""
+
+
+def test_the_api_page_is_current() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "api-reference"), "--check"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_every_key_of_a_deployment_file_is_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: dict[str, tuple[str, ...]] = {}
+    told = deployment_file.Reader._known
+
+    def note(self: Any, where: str, found: dict[str, Any], *names: str) -> None:
+        known[where] = names
+        told(self, where, found, *names)
+
+    monkeypatch.setattr(deployment_file.Reader, "_known", note)
+    for name in ("network.py", "more.py"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "deployment.toml").write_text(DEPLOYMENT)
+    load_deployment(tmp_path / "deployment.toml")
+    sections = _sections((ROOT / "docs" / "reference" / "deployment.md").read_text())
+    named = {"load": "NAME", "main": "NAME", "reader": "NAME", "east": "NAME"}
+    assert len(known) == 9
+    for where, names in known.items():
+        title = ".".join(named.get(part, part) for part in where.split("."))
+        keys = sections["The file" if where == "the file" else f"`[{title}]`"]
+        assert set(keys) == set(names), where
+
+
+def _sections(page: str) -> dict[str, list[str]]:
+    """The keys in the first column of each section's table."""
+    found: dict[str, list[str]] = {}
+    for section in page.split("\n## ")[1:]:
+        title, _, text = section.partition("\n")
+        rows = re.findall(r"^\| (`[^|]*) \|", text.partition("\nSinks:")[0], flags=re.MULTILINE)
+        found[title] = [key for row in rows for key in re.findall(r"`([^`]*)`", row)]
+    return found
+
+
+def test_every_kind_of_source_and_sink_is_described() -> None:
+    page = (ROOT / "docs" / "reference" / "deployment.md").read_text()
+    for kind in (*specs._SOURCES, *specs._SINKS):
+        assert re.search(rf"`{kind}[:`]", page), kind
