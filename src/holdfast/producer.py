@@ -25,12 +25,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from holdfast.errors import HoldfastError, InputError
+from holdfast.errors import HoldfastError
 from holdfast.flight.peers import act, connect, explain
 from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
 from holdfast.flight.server import FENCED, REFUSED
 from holdfast.intact import small_enough
+from holdfast.rows import fit_table, table_of
 
 _LONGEST_PAUSE_SECONDS = 2.0
 
@@ -92,6 +93,7 @@ class Producer:
         self._busy = False
         place = self._place(connect_timeout_s)
         self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(place["schema"])))
+        self._required = frozenset(place["required"])
         self.epoch = int(place["epoch"])
         self._sequence = self.durable_sequence = int(place["sequence"])
         self._sent_tuples = self.tuples = int(place["tuples"])
@@ -113,7 +115,12 @@ class Producer:
     # -- sending ------------------------------------------------------------------------
 
     def send(self, rows: pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]) -> None:
-        """Hand over tuples; waits only while too much is not acknowledged."""
+        """Hand over tuples; waits only while too much is not acknowledged.
+
+        Raises InputError, and takes none of the rows, if they do not have the source's columns:
+        one that the source does not know, one of another type, or one missing. A row given as a
+        dictionary may leave out what can be null.
+        """
         # All of the rows or, if one cannot be sent, none.
         for table in list(small_enough(self._as_table(rows), f"source {self.stream!r}")):
             self._collect(table)
@@ -182,20 +189,12 @@ class Producer:
         return len(self._pending)
 
     def _as_table(self, rows: pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]) -> pa.Table:
+        where = f"source {self.stream!r}"
         if isinstance(rows, pa.RecordBatch):
             rows = pa.Table.from_batches([rows])
-        if not isinstance(rows, pa.Table):
-            rows = pa.Table.from_pylist([dict(row) for row in rows], schema=self.schema)
-        missing = [name for name in self.schema.names if name not in rows.column_names]
-        if missing:
-            raise InputError(
-                f"source {self.stream!r} has a column {missing[0]!r}; the rows have "
-                f"{rows.column_names}"
-            )
-        try:
-            return rows.select(self.schema.names).cast(self.schema)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-            raise InputError(f"source {self.stream!r}: {explain(error)}") from None
+        if isinstance(rows, pa.Table):
+            return fit_table(rows, self.schema, where)
+        return table_of(rows, self.schema, self._required, where)
 
     def _cut(self) -> None:
         """Make a batch of what was collected."""

@@ -179,3 +179,17 @@ def test_a_batch_that_is_too_large_is_refused_by_its_size(
             with pytest.raises(InputError, match=r"row 1 has .* bytes, at most 1,000"):
                 producer.send([{"text": "small"}, {"text": "x" * 2_000}])
     assert logged(tmp_path, "text") == ["x" * 400] * 3
+
+
+def test_what_does_not_fit_is_refused_where_it_is_sent(tmp_path: Path) -> None:
+    """A key must be there, an unknown column must not, and nothing of such a call is sent."""
+    with running(tmp_path) as node, Producer("load", location(node), name="p") as producer:
+        for row, words in (
+            ({}, "has a column 'value' that must have a value"),
+            ({"value": 1, "vlaue": 2}, "has no column 'vlaue'"),
+            ({"value": "one"}, "column 'value' is declared int64; row 1 has 'one'"),
+        ):
+            with pytest.raises(InputError, match=words):
+                producer.send([{"value": 0}, row])
+        producer.send([{"value": 1}])
+    assert logged(tmp_path) == [1]

@@ -79,7 +79,7 @@ class Inlet:
             self._clock.at_least(self._boundary)
         self._waiting: list[Waiting] = []
         required = [*operator.keys, *([operator.stime] if operator.stime else [])]
-        self._required = tuple(required)
+        self.required = tuple(required)
         try:
             self._reader = source.open(self._columns, saved.get("position"), scratch)
         except InputError as error:
@@ -183,7 +183,7 @@ class Inlet:
 
     def _ingest(self, chunk: Chunk, now: int) -> None:
         try:
-            rows, rejects = conform(chunk.table, self._columns, self._required)
+            rows, rejects = conform(chunk.table, self._columns, self.required)
         except InputError as error:
             raise InputError(f"source {self.name!r} ({self.source}): {error}") from None
         self._reject([*chunk.rejects, *rejects])

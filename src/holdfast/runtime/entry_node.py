@@ -289,6 +289,7 @@ class EntryNode(Node):
             "sequence": place.sequence,
             "tuples": place.tuples,
             "next_id": self.entry.served.next_id,
+            "required": list(self._intake.required),
             "schema": columns.serialize().to_pybytes().hex(),
         }
 

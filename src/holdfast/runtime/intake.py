@@ -136,6 +136,11 @@ class Intake:
         return self._inlet.ended
 
     @property
+    def required(self) -> tuple[str, ...]:
+        """The columns without which a row is a dead letter."""
+        return self._inlet.required
+
+    @property
     def problem(self) -> str | None:
         return self._inlet.problem
 
