@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.connect.parquet_source import read_parquet
     from holdfast.connect.socket_source import read_socket
     from holdfast.errors import HoldfastError, InputError, NetworkError, StateError
+    from holdfast.flight.security import Security
     from holdfast.network import Network
     from holdfast.producer import Producer
     from holdfast.runtime.reports import RunSummary
@@ -42,6 +43,7 @@ _HOMES = {
     "NetworkError": "errors",
     "Producer": "producer",
     "RunSummary": "runtime.reports",
+    "Security": "flight.security",
     "StateError": "errors",
     "Stream": "stream",
     "View": "client",
@@ -72,6 +74,7 @@ __all__ = [
     "NetworkError",
     "Producer",
     "RunSummary",
+    "Security",
     "StateError",
     "Stream",
     "View",

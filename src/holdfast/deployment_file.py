@@ -286,7 +286,11 @@ class Reader:
 
     def _security(self, tables: dict[str, Any]) -> SecuritySpec:
         names = ("token_file", "tokens", "certificate", "key", "authority")
-        found = self._table("security", tables.get("security", {}), *names, "mutual")
+        found = self._table("security", tables.get("security", {}), *names, "mutual", "directory")
+        if "directory" in found:
+            if len(found) > 1:
+                raise self._error("security", "with a directory, nothing else is needed")
+            return SecuritySpec.at(self._path(found["directory"]))
         paths: dict[str, Any] = {name: self._path(found[name]) for name in names if name in found}
         mutual = self._flag("security.mutual", found.get("mutual", True))
         if "token_file" in found and "tokens" in found:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.cli import main
 from holdfast.deployment import load_deployment
 from holdfast.runtime.addresses import free_ports
 from holdfast.runtime.networks import load_network
@@ -37,7 +38,8 @@ network = "network.py"
 chaos = true
 files = ["names.py"]
 
-{security}
+[security]
+directory = "security/here"
 
 [servers.east]
 listen = "{server}"
@@ -89,9 +91,10 @@ class Pair:
         (self.directory / "network.py").write_text(NETWORK)
         (self.directory / "names.py").write_text('SOURCE = "load"\n')
         listen = f"{there.host}:{port}"
-        text = DEPLOYMENT.format(host=here.host, server=listen, security=here.security_table)
-        self.path.write_text(text)
-        options = ["--listen", listen, "--data", self.server_data, *there.security_options]
+        self.path.write_text(DEPLOYMENT.format(host=here.host, server=listen))
+        assert main(["security", "init", str(self.path)]) == 0
+        secrets = self.directory / "security" / "east"
+        options = ["--listen", listen, "--data", self.server_data, "--security", secrets]
         self.serve = there.holdfast("server", *options)
         self.recorded = self.directory / "sums.jsonl"
 
@@ -133,7 +136,7 @@ class Pair:
 
 @pytest.mark.timeout(300)
 def test_a_replica_on_another_machine(tmp_path: Path, spark: SparkSession) -> None:
-    with two_machines(tmp_path) as (here, there):
+    with two_machines() as (here, there):
         pair = Pair(here, there, tmp_path)
         # Planned here, because Spark is up already.
         network = load_network(pair.directory / "network.py", "local[2]", {})

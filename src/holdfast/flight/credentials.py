@@ -1,6 +1,7 @@
 """The files of secrets and certificates: where they are, read, made, and read again.
 
     [security]
+    directory = "security/here"      # made by holdfast security; or one by one:
     tokens = "tokens"                # a directory: produce, read, replicate, operate
     certificate = "certificate.pem"
     key = "key.pem"
@@ -48,6 +49,17 @@ class SecuritySpec:
     mutual: bool = True
     own_tokens: bool = False
     machines: Machines = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, directory: Path) -> SecuritySpec:
+        """The files of a directory that ``holdfast security`` made."""
+        tokens = directory / "tokens"
+        return cls(
+            certificate=directory / "certificate.pem",
+            key=directory / "key.pem",
+            authority=directory / "authority.pem",
+            tokens=tokens if tokens.is_dir() else None,
+        )
 
     def read(self) -> Security:
         """What the files hold; it notices when they change."""

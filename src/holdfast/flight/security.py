@@ -11,6 +11,7 @@ token is enough.
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,6 +77,13 @@ class Security:
             None if key is None else read_secret(key),
             None if authority is None else read_file(authority),
         )
+
+    @classmethod
+    def of(cls, directory: str | os.PathLike[str]) -> Security:
+        """The certificate in a directory that ``holdfast security issue`` made."""
+        from holdfast.flight.credentials import SecuritySpec
+
+        return SecuritySpec.at(Path(directory)).read()
 
     def current(self) -> Security:
         """The same with its files as they are now."""

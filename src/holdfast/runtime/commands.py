@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from holdfast.runtime.chaos_commands import add_chaos
+from holdfast.runtime.security_commands import add_security
 from holdfast.runtime.server_command import add_server
 from holdfast.runtime.up_command import add_up
 
@@ -30,6 +31,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     logs.add_argument("--follow", action="store_true", help="go on as they write")
     _command(commands, "down", "stop a deployment", _down)
     add_server(commands)
+    add_security(commands)
     add_chaos(_command(commands, "chaos", "make a part of a deployment fail", None))
 
 

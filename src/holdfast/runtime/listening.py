@@ -1,15 +1,15 @@
 """The Flight server of a process, made anew when its certificates change.
 
 Tokens are read again with the next call. A Flight server keeps the certificates it was made with,
-so a new one is made on the same port, and the old one is closed: its feeds end, and subscribers
-come back to the new one from where they stood.
+and lets nobody share its port; so it is closed, and another is made: for a moment nobody listens,
+feeds end, and subscribers come back from where they stood. What cannot be a certificate and its
+key changes nothing.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from holdfast.flight.security import Security
 from holdfast.flight.server import StreamServer
@@ -31,14 +31,11 @@ class Listener:
         self._made_with = security.current().server_options()
         self._said = ""
         self.server = make(port)
+        self.port = int(self.server.port)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="certificates", daemon=True)
         if self._made_with:
             self._thread.start()
-
-    @property
-    def port(self) -> int:
-        return int(self.server.port)
 
     def close(self) -> None:
         self._stopping.set()
@@ -48,19 +45,24 @@ class Listener:
 
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_SECONDS):
-            options = self._security.current().server_options()
-            if options != self._made_with:
-                self._renew(options)
+            security = self._security.current()
+            if security.server_options() != self._made_with:
+                self._renew(security)
 
-    def _renew(self, options: dict[str, Any]) -> None:
-        before = self.server
+    def _renew(self, security: Security) -> None:
+        from holdfast.flight.certificates import check_pair
+
         try:
+            assert security.certificate is not None
+            assert security.key is not None
+            check_pair(security.certificate, security.key)
+            self.server.close(within_s=0.2)
+            self._made_with = {}  # whatever happens now, another is made
             self.server = self._make(self.port)
-        except Exception as error:  # a key that is not the certificate's, say: half is written
+        except Exception as error:  # half of it is written, or the port is not free yet
             if str(error) != self._said:
                 self._said = str(error)
                 self._journal.write("certificates not taken", level="error", problem=str(error))
             return
-        self._made_with, self._said = options, ""
+        self._made_with, self._said = security.server_options(), ""
         self._journal.write("certificates renewed")
-        before.close()

@@ -20,6 +20,9 @@ def add_server(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="what it keeps")
     parser.add_argument("--token-file", type=Path, metavar="FILE", help="a token for every role")
     parser.add_argument("--tokens", type=Path, metavar="DIR", help="a token for each role")
+    parser.add_argument(
+        "--security", type=Path, metavar="DIR", help="what holdfast security init made for it"
+    )
     parser.add_argument("--certificate", type=Path, metavar="FILE", help="PEM, for TLS")
     parser.add_argument("--key", type=Path, metavar="FILE", help="PEM, for TLS")
     parser.add_argument("--authority", type=Path, metavar="FILE", help="PEM, whom to trust")
@@ -37,9 +40,20 @@ def _server(options: argparse.Namespace) -> int:
     host, _, port = options.listen.rpartition(":")
     if not host or not port.isdigit():
         raise InputError(f"--listen is host:port, got {options.listen!r}")
+    one_by_one = (
+        options.token_file,
+        options.tokens,
+        options.certificate,
+        options.key,
+        options.authority,
+    )
+    if options.security is not None and any(one_by_one):
+        raise InputError("--security has all that is needed; leave the other files away")
     security = SecuritySpec(
         options.token_file, options.certificate, options.key, options.authority, options.tokens
     )
+    if options.security is not None:
+        security = SecuritySpec.at(options.security)
     server = Server(host, int(port), options.data, security, options.networks)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.request_stop())
