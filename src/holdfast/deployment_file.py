@@ -100,8 +100,15 @@ class Reader:
             "postpone_lease": "postpone_lease_us",
             "checkpoint": "record_interval_us",
             "retry": "retry_us",
+            "stall": "stall_us",
         }
-        plain = ("alpha", "misses_until_down", "redo_buckets", "partial_redo_buckets")
+        plain = (
+            "alpha",
+            "misses_until_down",
+            "redo_buckets",
+            "partial_redo_buckets",
+            "job_attempts",
+        )
         self._table("timing", found, "follow_clock", *lengths, *plain)
         values: dict[str, Any] = {key: found[key] for key in plain if key in found}
         for key, name in lengths.items():

@@ -56,3 +56,12 @@ def show_duration(micros: int) -> str:
         if micros >= unit and micros % unit == 0:
             return f"{micros // unit} {name}"
     return f"{micros} µs"
+
+
+def show_moment(micros: int) -> str:
+    """A tuple time as text: ``2026-03-01T12:00:00.200Z``; its number if it is none a date has."""
+    try:
+        moment = datetime.datetime.fromtimestamp(micros / 1e6, datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{micros} µs"
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03}Z"

@@ -35,6 +35,11 @@ class Appender:
         self._in_flight: Append | None = None
         self.next_append = first_append
 
+    @property
+    def under_way(self) -> int | None:
+        """The append that is being written."""
+        return None if self._in_flight is None else self._in_flight.append
+
     def add(self, stream: str, frames: tuple[StreamFrame, ...]) -> None:
         """Take new frames of a stream."""
         durable = [frame for frame in frames if frame.header.kind in DURABLE]

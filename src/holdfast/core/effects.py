@@ -176,6 +176,13 @@ class TimeStandardSet:
     """Run the standard set of tuples and say how long it took: StandardSetTimed."""
 
 
+@dataclass(frozen=True, slots=True)
+class EndProcess:
+    """End this process: what is wrong cannot be healed in it. Who started it starts it again."""
+
+    reason: str
+
+
 Effect: TypeAlias = (
     Send
     | SetTimer
@@ -192,4 +199,5 @@ Effect: TypeAlias = (
     | DeliverBoundary
     | ApplyCheckpoint
     | TimeStandardSet
+    | EndProcess
 )

@@ -94,10 +94,14 @@ class JobDone:
 
 @dataclass(frozen=True, slots=True)
 class JobFailed:
-    """A job ended without a result; its input state is untouched."""
+    """A job ended without a result; its input state is untouched.
+
+    user_code  the query's own code raised it, so it would anywhere.
+    """
 
     job: int
     reason: str
+    user_code: bool = False
 
 
 @dataclass(frozen=True, slots=True)

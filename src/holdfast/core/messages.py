@@ -151,6 +151,7 @@ class CopyReport:
     live_boundary  how far my results go at all.
     ready          I run and have caught up with my input.
     overloaded     my own detector says that I am too slow to be waited for.
+    stalled        I have work and do not get it done in time: count me as missing.
     holds          the number of your checkpoint that I hold: says again what CheckpointTaken
                    said, which may have been lost.
     """
@@ -162,6 +163,7 @@ class CopyReport:
     ready: bool
     overloaded: bool = False
     holds: int = 0
+    stalled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,8 +155,16 @@ class ProtectedReplica:
             ready = self.replica.state is not NodeState.RECOVERING
         elif self.held is not None:
             boundary = live = self.held[0].boundary
+        stalled = self.replica is not None and self.replica.progress.stalled
         return CopyReport(
-            self.switch.term, self.state, boundary, live, ready, self.overloaded, self.base or 0
+            self.switch.term,
+            self.state,
+            boundary,
+            live,
+            ready,
+            self.overloaded,
+            self.base or 0,
+            stalled,
         )
 
     def queues(self) -> tuple[LoggedStream, ...]:
@@ -224,8 +232,9 @@ class ProtectedReplica:
         effects.append(Send(self.partner, message))
 
     def _partner_says(self, message: Message, now: int, effects: list[Effect]) -> None:
-        # Whatever it says, it is there.
-        self.detector.handle(detector.Replied(), now)
+        # Whatever it says, it is there, unless it says that it gets nothing done.
+        if not (isinstance(message, CopyRequest | CopyReply) and message.report.stalled):
+            self.detector.handle(detector.Replied(), now)
         match message:
             case CopyRequest(report):
                 self._reported(report, now, effects)

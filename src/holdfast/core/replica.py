@@ -56,6 +56,7 @@ from holdfast.core.messages import (
     Subscribe,
     Unsubscribe,
 )
+from holdfast.core.progress import Progress
 from holdfast.core.provider import Provider
 from holdfast.core.serving import ServedStream
 from holdfast.core.settings import Output, Reconcile, ReplicaSettings
@@ -144,6 +145,7 @@ class Replica:
             )
             self._at_start.append(TruncateLog(one.stream, stream.next_id))
         self.provider = Provider(served, self._state_of)
+        self.progress = Progress(address, self.timing)
         self._retry_job_at = 0
         self._live_had_turn = False
         self._timer_at = FAR_FUTURE
@@ -188,8 +190,8 @@ class Replica:
             case JobDone():
                 self._job_done(event, now, effects)
             case JobFailed():
+                self._retry_job_at = self.progress.failed(event, self.versions.running, now)
                 self.versions.handle(event, now)
-                self._retry_job_at = now + self.timing.retry_us
             case Appended() | AppendFailed():
                 acknowledged = self.appender.handle(event, now)
                 self.consumer.acks.update(acknowledged)
@@ -197,6 +199,7 @@ class Replica:
         if decide:
             self._decide(now, effects)
         effects += self.appender.flush(now)
+        effects += self.progress.look(now, self.versions.running, self.appender.under_way)
         self._set_timer(now, effects)
         return effects
 
@@ -244,6 +247,7 @@ class Replica:
     def _advanced(self, advanced: Advanced, now: int, effects: list[Effect]) -> None:
         blocks: dict[str, OutputBlock] = {block.stream: block for block in advanced.outputs}
         stop = advanced.stop
+        self.progress.done(advanced.line)
         if advanced.line is Line.REBUILD:
             return
         # In the order of their times: window states of the state before, results, and those

@@ -94,7 +94,11 @@ class Timing:
     partial_redo_buckets   a corrected stretch this long is reconciled though newer buckets
                            are still tentative: rolling failures must not put it off for ever.
     record_interval_us     how often the recovery record is written at most.
-    retry_us               the pause before a failed append or job is tried again.
+    retry_us               the pause before a failed append or job is tried again; the pauses of a
+                           job double.
+    job_attempts           failures of a job in a row after which it is no passing trouble.
+    stall_us               how long a job or an append may take before the replica counts as
+                           missing; 0 for X.
     """
 
     bucket_us: int = 200_000
@@ -108,14 +112,23 @@ class Timing:
     partial_redo_buckets: int = 150
     record_interval_us: int = SECOND_US
     retry_us: int = 100_000
+    job_attempts: int = 5
+    stall_us: int = 0
 
     def __post_init__(self) -> None:
+        if self.job_attempts < 1:
+            raise ValueError(f"a job has at least one attempt; got {self.job_attempts}")
         if not 0 < self.alpha < 1:
             raise ValueError(f"alpha is between 0 and 1; got {self.alpha}")
         if not 0 < self.bucket_us < self.alpha_x_us:
             raise ValueError(
                 f"a bucket ({self.bucket_us} µs) is shorter than αX ({self.alpha_x_us} µs)"
             )
+
+    @property
+    def stall_after_us(self) -> int:
+        """How long a job or an append may take before the replica counts as missing."""
+        return self.stall_us or self.delay_us
 
     @property
     def alpha_x_us(self) -> int:

@@ -14,6 +14,9 @@ exactly one primary for each term, and whoever was away learns its place from th
   silence lasts too long, the secondary begins the next term as its primary.
 - *Passive*: after some missed heartbeats the secondary begins the next term at once.
 
+A primary that says that it is *stalled*, with work that does not get done (progress.py), counts as
+missing: its answers are none.
+
 A primary that learns of a later term is the secondary of that term, and goes on running until
 the new primary has caught up with it. A secondary that has never heard of its primary waits as
 long as it would before it replaces it.
@@ -162,7 +165,8 @@ class StandbySwitch(Machine[CopyState, Trigger]):
                 self._begun_at = now
                 return self._take_place(now) if self._usable(mine) else []
             case PartnerSaid(report, mine):
-                self.heard_at = now
+                if not report.stalled or self.heard_at is None:
+                    self.heard_at = now
                 return self._later_term(report, mine, now) + self._said(report, mine, now)
             case PartnerMissed(mine):
                 return self._missed(mine, now)
@@ -232,6 +236,7 @@ class StandbySwitch(Machine[CopyState, Trigger]):
             and report.term == self.term
             and report.ready
             and not report.overloaded
+            and not report.stalled
             and report.boundary + self._slack_us >= mine.boundary
             and report.live_boundary + self._slack_us >= mine.live_boundary
         )

@@ -82,6 +82,16 @@ class Begin:
     tainted: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The job under way."""
+
+    job: int
+    line: Line
+    start: int
+    stop: int
+
+
 VersionsEvent: TypeAlias = Fork | ForgetLive | Begin | JobDone | JobFailed
 
 
@@ -126,6 +136,19 @@ class Versions(Machine[VersionsState, Trigger]):
     def rebuilt(self) -> bool:
         """Whether the stable version has its state."""
         return self.state in (VersionsState.WHOLE, VersionsState.FORKED)
+
+    @property
+    def running(self) -> Running | None:
+        """The job under way, and from where to where it goes."""
+        if self.job is None:
+            return None
+        job, begin = self.job
+        starts = {
+            Line.STABLE: self.stable_position,
+            Line.REBUILD: self.marker,
+            Line.LIVE: self.live_position or 0,
+        }
+        return Running(job, begin.line, starts[begin.line], begin.stop)
 
     @property
     def stable_state(self) -> object:

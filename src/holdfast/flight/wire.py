@@ -108,6 +108,7 @@ def _copy_report(found: Json) -> CopyReport:
         bool(found["ready"]),
         bool(found["overloaded"]),
         int(found["holds"]),
+        bool(found["stalled"]),
     )
 
 

@@ -29,6 +29,7 @@ from holdfast.core.versions import Line
 from holdfast.frames import SEQ
 from holdfast.runtime.kept_windows import KeptWindows
 from holdfast.spark.engine import Bucket, Engine
+from holdfast.spark.faults import explain_job, is_user_code
 from holdfast.spark.state import State
 
 _Order = tuple[RunJob, Line] | Callable[[], None] | None
@@ -115,7 +116,7 @@ class Jobs:
             try:
                 done = self._carry_out(job, line)
             except Exception as error:
-                self._post(JobFailed(job.job, f"{type(error).__name__}: {error}"))
+                self._post(JobFailed(job.job, explain_job(error), is_user_code(error)))
             else:
                 self._post(done)
 

@@ -49,6 +49,12 @@ _BOUNDARY = Gauge(
 _STATE = Gauge(
     "holdfast_state", "1 for the state the node is in", [*_LABELS, "state"], registry=registry
 )
+_PROBLEM = Gauge(
+    "holdfast_problem",
+    "1 while the node has this problem; holdfast status says it in words",
+    [*_LABELS, "problem"],
+    registry=registry,
+)
 
 
 class NodeMetrics:
@@ -78,6 +84,10 @@ class NodeMetrics:
         """So many tuples went to another process."""
         _TUPLES_SENT.labels(*self._labels, to, label).inc(tuples)
         _BYTES_SENT.labels(*self._labels, to, label).inc(size)
+
+    def in_trouble(self, problem: str, is_so: bool) -> None:
+        """A problem begins, or is over."""
+        _PROBLEM.labels(*self._labels, problem).set(1 if is_so else 0)
 
     def in_state(self, state: str) -> None:
         """The node's state."""

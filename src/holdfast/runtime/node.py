@@ -18,7 +18,7 @@ import pyarrow.flight as flight
 from holdfast.blocks import Block
 from holdfast.clock import Clock
 from holdfast.core.admission import Admission
-from holdfast.core.effects import Append, Effect, Send, SetTimer, TrimLog, TruncateLog
+from holdfast.core.effects import Append, Effect, EndProcess, Send, SetTimer, TrimLog, TruncateLog
 from holdfast.core.events import AppendFailed, Event, MessageArrived
 from holdfast.core.machine import PeerError
 from holdfast.core.messages import (
@@ -30,6 +30,8 @@ from holdfast.core.messages import (
     SubscribeRefused,
     Unsubscribe,
 )
+from holdfast.core.progress import Progress
+from holdfast.errors import HoldfastError
 from holdfast.flight.links import Links
 from holdfast.flight.peers import Peers
 from holdfast.flight.security import Security
@@ -40,6 +42,9 @@ from holdfast.runtime.links import if_allowed, kept_links, links_control
 from holdfast.runtime.listening import Listener
 from holdfast.runtime.loop import Driver, Loop
 from holdfast.runtime.metrics import NodeMetrics
+from holdfast.runtime.problems import Problems, tell_progress
+
+_LOOK_US = 500_000
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,10 @@ class Place:
     security: Security
     clock: Clock = field(default_factory=Clock)
     chaos: bool = False
+
+
+class GaveUp(HoldfastError):
+    """The driver has work that this process cannot get done."""
 
 
 class Store(Protocol):
@@ -100,6 +109,7 @@ class Node:
         self._admission = Admission(name)
         self.links = kept_links(directory) if place.chaos else Links()
         self._started = time.monotonic()
+        self.problems = Problems(self.journal, self.metrics)
         self._state = ""
         # Why producers refuse a stream, by their name.
         self._refusals: dict[str, str] = {}
@@ -154,7 +164,21 @@ class Node:
         )
         self.store.start()
         self.loop.start()
+        self.loop.call(self._look_again)
         self.journal.write("started", port=self.port)
+
+    def _look_again(self) -> None:
+        self.look()
+        self.loop.call_later(_LOOK_US, self._look_again)
+
+    def look(self) -> None:
+        """Twice a second, in the loop's thread: see what is wrong, and what no longer is."""
+        tell_progress(self.problems, self.progress, self.name)
+
+    @property
+    def progress(self) -> Progress | None:
+        """The work of the driver, where it watches it."""
+        return None
 
     def _make_server(self, port: int) -> StreamServer:
         return StreamServer(
@@ -201,6 +225,8 @@ class Node:
             "log_bytes": sum(self.store.sizes.values()),
             "cut": self.links.listed(),
             "refused": dict(self._refusals),
+            "stalled": self.progress is not None and self.progress.stalled,
+            "problems": self.problems.texts,
             "refused_calls": 0 if self.server is None else self.server.refusals.total,
         }
 
@@ -246,6 +272,8 @@ class Node:
                 self.loop.set_timer(at)
             case Append() | TrimLog() | TruncateLog():
                 self.store.put(effect)
+            case EndProcess(reason):
+                self._on_fatal(GaveUp(reason))
 
     def _send(self, to: str, message: Message) -> None:
         match message:

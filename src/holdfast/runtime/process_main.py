@@ -31,9 +31,13 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.metrics import serve_metrics
 from holdfast.runtime.node import Place
 from holdfast.runtime.planning import Plan, Topology, read_plan
+from holdfast.runtime.thread_watch import watch_threads
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from holdfast.network import Network
+    from holdfast.runtime.engine_watch import EngineWatch
 
 
 class Hosted(Protocol):
@@ -61,6 +65,7 @@ class ProcessHost:
         self.nodes: list[Hosted] = []
         self._loading = threading.Lock()
         self._loaded: Network | None = None
+        self._engine_watch: EngineWatch | None = None
 
     def start(self) -> None:
         replicas = []
@@ -79,6 +84,9 @@ class ProcessHost:
         self.journal.write("ready", metrics_port=serve_metrics(host, port))
 
     def stop(self) -> None:
+        self.stopping.set()
+        if self._engine_watch is not None:
+            self._engine_watch.stop()
         for node in self.nodes:
             node.stop()
 
@@ -194,11 +202,29 @@ class ProcessHost:
                     deployment.spark_config,
                     self._directory(deployment.processes[self._name][0]),
                 )
+                self._watch_engine(self._loaded.spark)
                 self.journal.write("Spark is up")
             return self._loaded
 
+    def _watch_engine(self, spark: SparkSession) -> None:
+        from holdfast.runtime.engine_watch import EngineWatch
+
+        jvm = spark._jvm
+        assert jvm is not None
+        gateway = spark.sparkContext._gateway
+        process = None if gateway is None else gateway.proc
+        self._engine_watch = EngineWatch(process, jvm.java.lang.System.nanoTime, self.fatal)
+        self._engine_watch.start()
+
+    def foreign(self, thread: str, error: BaseException) -> None:
+        """A thread of a library has ended with an error."""
+        self.journal.write("thread ended", level="warning", thread=thread, problem=repr(error))
+
     def fatal(self, error: BaseException) -> None:
         """A driver or a thread it relies on is broken: better no process than a wrong one."""
+        if self.stopping.is_set():
+            self.journal.write("problem while stopping", level="warning", problem=repr(error))
+            return
         story = "".join(traceback.format_exception(error))
         self.journal.write("fatal", level="error", problem=str(error), story=story)
         os._exit(70)
@@ -216,6 +242,7 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, lambda *_: host.stopping.set())
     # kill -USR1 writes what every thread is doing into the log.
     faulthandler.register(signal.SIGUSR1)
+    watch_threads(host.fatal, host.foreign)
     parent = os.getppid()
     try:
         host.start()

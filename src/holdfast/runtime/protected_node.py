@@ -42,6 +42,7 @@ from holdfast.core.events import (
     StandardSetTimed,
 )
 from holdfast.core.messages import CheckpointShipped
+from holdfast.core.progress import Progress
 from holdfast.core.protected import LOOK_US, ProtectedReplica
 from holdfast.core.records import RecoveryRecord
 from holdfast.core.settings import Protection, ReplicaSettings, StandbySettings
@@ -140,6 +141,10 @@ class ProtectedNode(Node):
         if isinstance(self.keeper, LogKeeper):
             return LogShipper(self.keeper, **arguments)
         return Shipper(**arguments)
+
+    @property
+    def progress(self) -> Progress | None:
+        return None if self.copy.replica is None else self.copy.replica.progress
 
     @property
     def hybrid(self) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 from holdfast.blocks import Block
 from holdfast.core.effects import CancelJob, DropState, Effect, RunJob
 from holdfast.core.events import Event, JobDone, JobFailed, RecoveryRecord
+from holdfast.core.progress import Progress
 from holdfast.core.replica import Replica
 from holdfast.core.settings import Reconcile, ReplicaSettings
 from holdfast.core.versions import Line
@@ -110,6 +111,10 @@ class ReplicaNode(Node):
         output = settings.outputs[0].stream
         log = self.store.logs[output]
         return KeptWindows(self._engine, settings.continuous, self.name, log, output)
+
+    @property
+    def progress(self) -> Progress:
+        return self.replica.progress
 
     def start(self) -> None:
         if self.windows is not None and not self.replica.versions.rebuilt:

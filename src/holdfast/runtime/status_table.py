@@ -172,10 +172,11 @@ def _says(process: dict[str, Any], node: dict[str, Any]) -> str:
     """What is wrong with a node, or done to it."""
     if "error" in node or "error" in process:
         return str(process.get("error") or process.get("problem") or node["error"])
-    if node.get("refused"):
-        return "; ".join(node["refused"].values())
+    problems = [*node.get("problems", ()), *node.get("refused", {}).values()]
     if node.get("problem"):
-        return str(node["problem"])
+        problems.append(str(node["problem"]))
+    if problems:
+        return "; ".join(problems)
     cut = node.get("cut", {})
     both = sorted({*cut.get("incoming", ()), *cut.get("outgoing", ())})
     return f"cut from {', '.join(both)}" if both else str(node.get("why", ""))

@@ -22,6 +22,7 @@ from holdfast.core.effects import (
     DeliverTuples,
     DeliverUndo,
     DropState,
+    EndProcess,
     RefuseBatch,
     RunJob,
     Send,
@@ -34,6 +35,7 @@ from holdfast.core.events import (
     Appended,
     AppendFailed,
     Event,
+    JobDone,
     JobFailed,
     SourceBatch,
     Started,
@@ -42,7 +44,7 @@ from holdfast.core.events import (
 from holdfast.core.machine import Machine
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.replica import Replica
-from holdfast.core.settings import Reconcile, ReplicaSettings
+from holdfast.core.settings import SECOND_US, Reconcile, ReplicaSettings
 from holdfast.core.versions import Line
 from holdfast.simulation.disk import Disk
 from holdfast.simulation.executor import Plan, Row, run_job
@@ -75,6 +77,7 @@ class Process:
             Append: self._append,
             TruncateLog: lambda order: self.disk.truncate(order.stream, order.next_id),
             TrimLog: lambda order: self.disk.trim(order.stream, order.below_id),
+            EndProcess: lambda order: self._end(),
         }
 
     @property
@@ -107,6 +110,16 @@ class Process:
         self.disk.crash()
         self.disturbed_at = self.world.clock.now
 
+    def _end(self) -> None:
+        """It has given up; whoever started it starts it again."""
+        self.crash()
+        self.world.changes += 1
+        self.world.clock.after(SECOND_US, self._start_again, self.life)
+
+    def _start_again(self, life: int) -> None:
+        if life == self.life and not self.up and not self.world.is_down(self.address):
+            self.start()
+
     def pause(self) -> None:
         self.paused += 1
         self.disturbed_at = self.world.clock.now
@@ -127,6 +140,8 @@ class Process:
         world, orders = self.world, self.orders
         for effect in self.driver.handle(event, world.clock.now + self.ahead_us):
             orders[type(effect)](effect)
+            if not self.up:
+                return
         if world.narrates:
             world.narrate(self)
 
@@ -180,6 +195,8 @@ class ReplicaProcess(Process):
         checkpoints = settings.reconcile is Reconcile.CHECKPOINT
         self.keeps_state = checkpoints and world.random.random() < 0.6
         self._stable_states: dict[int, object] = {}
+        self.hung = 0
+        self._held_back: list[tuple[int, JobDone | JobFailed]] = []
         # A passive copy has no engine until its first job has started one.
         self.starting_until = 0
         self.orders |= {
@@ -217,7 +234,7 @@ class ReplicaProcess(Process):
         duration = self.job_duration(job)
         if random.random() < self.world.job_failure_rate:
             failed = JobFailed(job.job, "executor lost")
-            self.world.clock.after(duration, self.receive_in_life, self.life, failed)
+            self.world.clock.after(duration, self._job_ended, self.life, failed)
             return
         replica = self.replica
         assert replica is not None, "only a running replica orders jobs"
@@ -230,7 +247,27 @@ class ReplicaProcess(Process):
             done = replace(done, marker=job.stop)
             if stable:
                 self._stable_states[job.stop] = done.state
-        self.world.clock.after(duration, self.receive_in_life, self.life, done)
+        self.world.clock.after(duration, self._job_ended, self.life, done)
+
+    def _job_ended(self, life: int, ended: JobDone | JobFailed) -> None:
+        if life == self.life and self.hung:
+            self._held_back.append((life, ended))
+        else:
+            self.receive_in_life(life, ended)
+
+    def hang(self) -> None:
+        """The engine stands still: no job ends, while the process answers."""
+        self.hung += 1
+        self.slow += 1
+        self.disturbed_at = self.world.clock.now
+
+    def go_on(self) -> None:
+        self.hung -= 1
+        self.slow -= 1
+        self.disturbed_at = self.world.clock.now
+        held_back, self._held_back = self._held_back, []
+        for life, ended in held_back:
+            self._job_ended(life, ended)
 
     def state_for(self, append: Append) -> object:
         if append.record is None or not self.keeps_state:

@@ -21,6 +21,7 @@ class FaultKind(Enum):
     CRASH = "crash"
     PAUSE = "pause"
     SLOW = "slow server"
+    HANG = "jobs hang"
     CUT = "cut"
     CUT_ONE_WAY = "cut one way"
     PARTITION = "partition"
@@ -98,6 +99,7 @@ WEIGHTS = {
     FaultKind.CRASH: 4,
     FaultKind.PAUSE: 3,
     FaultKind.SLOW: 1,
+    FaultKind.HANG: 2,
     FaultKind.CUT: 6,
     FaultKind.CUT_ONE_WAY: 3,
     FaultKind.PARTITION: 7,

@@ -268,6 +268,10 @@ class World:
             return None
         return max(there.changed_at, back.changed_at)
 
+    def is_down(self, address: str) -> bool:
+        """Whether the server of a process is crashed now."""
+        return bool(self._down[self.server_of[address]])
+
     # -- faults -------------------------------------------------------------------------
 
     def _at(self, server: str) -> list[Process]:
@@ -296,6 +300,10 @@ class World:
                 for process in self._at(fault.servers[0]):
                     process.slow += 1 if begins else -1
                     process.disturbed_at = self.clock.now
+            case FaultKind.HANG:
+                for process in self._at(fault.servers[0]):
+                    if isinstance(process, ReplicaProcess):
+                        process.hang() if begins else process.go_on()
             case FaultKind.DISK_FULL:
                 for process in self._at(fault.servers[0]):
                     process.disk.full = begins
