@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.aggregates import Aggregator, aggregate
+    from holdfast.aggregates import Aggregator, aggregate, top
     from holdfast.client import Client, View
     from holdfast.connect.callback_sink import call
     from holdfast.connect.console_sink import write_console
@@ -59,6 +59,7 @@ _HOMES = {
     "read_socket": "connect.socket_source",
     "run": "runtime.run",
     "session_window": "windows",
+    "top": "aggregates",
     "window": "windows",
     "write_console": "connect.console_sink",
     "write_jsonl": "connect.jsonl_sink",
@@ -90,6 +91,7 @@ __all__ = [
     "read_socket",
     "run",
     "session_window",
+    "top",
     "window",
     "write_console",
     "write_jsonl",

@@ -75,6 +75,33 @@ class TypedAggregator:
         return self.aggregator.finish(state)
 
 
+@dataclass(frozen=True)
+class Top:
+    """The rows of a group with the largest values, to be passed to ``agg``."""
+
+    count: int
+    by: str
+    columns: tuple[str, ...]
+    name: str
+
+    def alias(self, name: str) -> Top:
+        return Top(self.count, self.by, self.columns, name)
+
+
+def top(count: int, by: str, *columns: str) -> Top:
+    """The ``count`` rows with the largest ``by``, with these columns besides: an array, largest
+    first; of equals the earlier ones, and none whose ``by`` is null.
+
+    ``top(3, "latency", "server").alias("slowest")``; columns are names or SQL expressions. For
+    the smallest, ``top(3, "-latency AS latency")``.
+    """
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise NetworkError(f"top: how many is a number of at least 1, got {count!r}")
+    if not all(isinstance(each, str) for each in (by, *columns)):
+        raise NetworkError(f"top: name columns or SQL expressions as texts, got {(by, *columns)}")
+    return Top(count, by, columns, f"top({', '.join(map(str, (count, by, *columns)))})")
+
+
 def _arrow(ddl: str) -> pa.DataType:
     kind = _parse_datatype_string(ddl)
     return to_arrow_type(kind, timezone="UTC", prefers_large_types=False)

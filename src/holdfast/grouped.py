@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StructType, _parse_datatype_string
 
-from holdfast.aggregates import UserAggregate
+from holdfast.aggregates import Top, UserAggregate
 from holdfast.columns import checked_columns
 from holdfast.errors import NetworkError
 from holdfast.spark.aggregate import Aggregate
@@ -53,11 +53,11 @@ class GroupedStream:
                 raise NetworkError(f"groupBy: cannot group by the MAP column {field.name!r}")
         return fields
 
-    def agg(self, *aggregates: Column | str | UserAggregate) -> Stream:
+    def agg(self, *aggregates: Column | str | UserAggregate | Top) -> Stream:
         """One tuple for each window and key, with these aggregates.
 
         PySpark's aggregate functions (``F.sum("x").alias("y")``), SQL strings
-        (``"sum(x) AS y"``) and ``holdfast.aggregate(...)`` can be mixed.
+        (``"sum(x) AS y"``), ``holdfast.top(...)`` and ``holdfast.aggregate(...)`` can be mixed.
         """
         names = ", ".join(self._fields.fieldNames())
         label = f"aggregate{' by ' + names if names else ''}"
@@ -74,7 +74,7 @@ class GroupedStream:
         return self._stream.stateful("aggregate", label, operator)
 
     def _folds(
-        self, aggregates: Sequence[Column | str | UserAggregate], label: str
+        self, aggregates: Sequence[Column | str | UserAggregate | Top], label: str
     ) -> tuple[Aggregation, ...]:
         try:
             return tuple(aggregations(self._stream.template, aggregates, label))

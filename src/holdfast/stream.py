@@ -337,6 +337,14 @@ def _require_same_columns(left: Stream, right: Stream) -> None:
             )
 
 
+def _listed(names: Sequence[str]) -> str:
+    """A column 'a', or the columns 'a' and 'b'."""
+    quoted = [repr(name) for name in names]
+    if len(quoted) == 1:
+        return f"a column {quoted[0]}"
+    return f"the columns {', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
 def _joined_columns(
     left: StructType, right: StructType, keys: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, int, str], ...]:
@@ -345,7 +353,7 @@ def _joined_columns(
     clash = (set(left.fieldNames()) & set(right.fieldNames())) - shared
     if clash:
         raise NetworkError(
-            f"join: both sides have a column {sorted(clash)[0]!r}; rename one with "
+            f"join: both sides have {_listed(sorted(clash))}; rename one of each with "
             f"withColumnRenamed"
         )
     columns = [(name, 0, name) for name in left.fieldNames()]

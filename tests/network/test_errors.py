@@ -11,7 +11,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import Window as SparkWindow
 from pyspark.sql import functions as F
 
-from holdfast import Network, NetworkError, Stream, aggregate, count_window, window
+from holdfast import Network, NetworkError, Stream, aggregate, count_window, top, window
 from holdfast.spark.engine import Engine
 from holdfast.windows import session_window
 
@@ -129,6 +129,16 @@ MISFITS: dict[str, tuple[Build, str]] = {
         "join on v = v: the types clash, double and int; cast one side",
     ),
     "join names": (lambda s, r: s.join(r, "k", within="1 s"), "join: both sides.*'v'.*rename"),
+    "join with itself": (
+        lambda s, _: s.withColumn("w", "v").join(s.withColumn("w", "v"), "k", within="1 s"),
+        "join: both sides have the columns .*'v' and 'w'; rename one of each",
+    ),
+    "top of none": (lambda s, _: s.groupBy(window("1 s")).agg(top(0, "v")), "top: how many"),
+    "top of a struct": (
+        lambda s, _: s.groupBy(window("1 s")).agg(top(1, "struct(v)")),
+        "struct.*not supported",
+    ),
+    "top twice": (lambda s, _: s.groupBy(window("1 s")).agg(top(1, "v", "v")), "column twice"),
     "join how": (lambda s, r: s.join(r, "k", within="1 s", how="cross"), "join: how must be"),
     "join nothing": (lambda s, r: s.join(r, [], within="1 s"), "join: needs at least one"),
     "join within": (lambda s, r: s.join(r, "k", within="soon"), "such as '10 seconds'.*'soon'"),
@@ -145,7 +155,7 @@ MISFITS: dict[str, tuple[Build, str]] = {
         "combines an aggregate.*withColumn",
     ),
     "unsupported aggregate": (
-        lambda s, _: s.groupBy(window("1 s")).agg(F.collect_list("v")),
+        lambda s, _: s.groupBy(window("1 s")).agg(F.median("v")),
         "not supported in a window; use one of count, sum",
     ),
     "distinct aggregate": (

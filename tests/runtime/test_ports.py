@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,23 @@ def connection_from(port: int) -> Iterator[None]:
         socket.create_connection(server.getsockname(), source_address=(LOOPBACK, port)),
     ):
         yield
+
+
+@contextlib.contextmanager
+def other_program(port: int) -> Iterator[None]:
+    """Somebody who listens there, and hangs up on whoever calls."""
+
+    def hang_up(server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                server.accept()[0].close()
+
+    with socket.create_server((LOOPBACK, port)) as server:
+        threading.Thread(target=hang_up, args=(server,), daemon=True).start()
+        try:
+            yield
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
 
 
 def test_chosen_ports_are_not_those_of_outgoing_connections() -> None:
@@ -99,7 +117,7 @@ def test_a_process_whose_port_was_taken_while_it_was_down_gets_another(tmp_path:
         assert child.popen is not None
         child.popen.kill()
         child.popen.wait()
-        stack.enter_context(connection_from(before.port))
+        stack.enter_context(other_program(before.port))
         producer.send(numbers(10, 10))
         _watch_until_moved(supervisor, deployment, before)
         deadline = time.monotonic() + 60.0

@@ -13,21 +13,24 @@ from hypothesis import given
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from holdfast import Aggregator, Network, aggregate, window
+from holdfast import Aggregator, Network, aggregate, count_window, session_window, top, window
 from holdfast.spark.engine import Engine
 from holdfast.spark.version import Version
 from holdfast.testing import (
     OracleStream,
     first_in_order,
     last_in_order,
+    list_in_order,
     mean_in_order,
     plain_rows,
     run,
     same_bytes,
     same_rows,
+    set_in_order,
     split,
     spread_in_order,
     sum_in_order,
+    top_in_order,
     tuples,
 )
 from tests.spark.support import SCHEMA, SECOND, SPARK, Case, Row, bucket, cases, check, full_row
@@ -81,6 +84,13 @@ def engine(spark: SparkSession) -> Engine:
         F.approx_count_distinct("s").alias("kinds"),
         F.approx_count_distinct("v").alias("kinds_v"),
         aggregate(squares(), "i").alias("squares"),
+        F.collect_list("v").alias("all_v"),
+        F.collect_list("s").alias("all_s"),
+        F.collect_list(F.struct("i", "s")).alias("all_rows"),
+        F.collect_set("s").alias("set_s"),
+        "collect_set(j) AS set_j",
+        top(2, "v", "s", "i").alias("most_v"),
+        top(3, "-d AS least", "at").alias("least_d"),
     )
     every.output("every")
     source.groupBy(window("2 s", "600 ms"), "k", "j").agg(
@@ -119,6 +129,13 @@ def oracle(streams: Mapping[str, OracleStream]) -> Mapping[str, OracleStream]:
             "spread_i": spread_in_order(col("i")),
             "kinds": F.count_distinct("s"),
             "kinds_v": F.count_distinct("v"),
+            "all_v": list_in_order(col("v")),
+            "all_s": list_in_order(col("s")),
+            "all_rows": list_in_order(F.struct("i", "s")),
+            "set_s": set_in_order(col("s")),
+            "set_j": set_in_order(col("j")),
+            "most_v": top_in_order(2, col("v"), F.struct("v", "s", "i")),
+            "least_d": top_in_order(3, -col("d"), F.struct((-col("d")).alias("least"), "at")),
             "squares": F.sum(col("i").cast("decimal(15,0)") * col("i")).cast("decimal(38,0)"),
         },
     )
@@ -223,6 +240,31 @@ def test_keys_of_every_type_are_told_apart(spark: SparkSession) -> None:
     for key in keys:
         expected = stream.aggregate(SECOND, SECOND, [key], {"n": F.count("*")})
         same_rows(whole[f"by_{key}"], expected.result(), f"by_{key}")
+
+
+def test_lists_in_every_kind_of_window(spark: SparkSession) -> None:
+    """A NaN is the largest, a null counts for nothing, -0.0 is no other value than 0.0."""
+    network = Network("lists", spark=spark)
+    source = network.source("s", "v double")
+    for name, kind in (
+        ("time", window("1 s")),
+        ("count", count_window(5)),
+        ("session", session_window("100 ms")),
+    ):
+        lists = source.groupBy(kind).agg(
+            F.collect_set("v").alias("set"), F.collect_list("v").alias("list"), top(2, "v", "1 one")
+        )
+        lists.output(name)
+    engine = Engine(network)
+    values = [1.0, None, -0.0, 0.0, float("nan")]
+    table = tuples(engine, "s", list(enumerate(values)))
+    whole = run(engine, split({"s": table}, [0, 2 * SECOND]))
+    same_bytes(run(engine, split({"s": table}, [0, 1, 3, 4, 2 * SECOND])), whole)
+    for out in whole.values():
+        (row,) = out.to_pylist()
+        assert [str(each) for each in row["set"]] == ["1.0", "0.0", "nan"]
+        assert [str(each) for each in row["list"]] == ["1.0", "-0.0", "0.0", "nan"]
+        assert [str(each["v"]) for each in row["top(2, v, 1 one)"]] == ["nan", "1.0"]
 
 
 def test_a_window_closes_with_the_boundary_and_not_before(spark: SparkSession) -> None:

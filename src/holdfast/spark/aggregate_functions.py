@@ -20,6 +20,8 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     DecimalType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     NumericType,
@@ -28,13 +30,14 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from holdfast.aggregates import UserAggregate
+from holdfast.aggregates import Top, UserAggregate
 from holdfast.errors import NetworkError
 from holdfast.spark.folds import Fold
 
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _SUPPORTED = (
-    "count, sum, min, max, avg, first, last, stddev, approx_count_distinct, holdfast.aggregate(...)"
+    "count, sum, min, max, avg, first, last, stddev, approx_count_distinct, collect_list, "
+    "collect_set, holdfast.top(...), holdfast.aggregate(...)"
 )
 
 
@@ -61,7 +64,7 @@ class _Call:
 
 
 def aggregations(
-    frame: DataFrame, wanted: Sequence[Column | str | UserAggregate], operator: str
+    frame: DataFrame, wanted: Sequence[Column | str | UserAggregate | Top], operator: str
 ) -> list[Aggregation]:
     """The folds for each wanted aggregate over ``frame``."""
     found = []
@@ -69,6 +72,8 @@ def aggregations(
         prefix = f"a{index}"
         if isinstance(each, UserAggregate):
             found.append(_user(frame, each, prefix))
+        elif isinstance(each, Top):
+            found.append(_top(frame, each, prefix, operator))
         else:
             column = F.expr(each) if isinstance(each, str) else each
             call = _resolve(frame, column, prefix, operator)
@@ -112,7 +117,7 @@ def _resolve(frame: DataFrame, column: Column, prefix: str, operator: str) -> _C
 
 def _refuse_type(what: str, function: str, kind: DataType) -> None:
     summed = function in ("Sum", "Average", "StddevSamp")
-    ordered = function in ("Min", "Max")
+    ordered = function in ("Min", "Max", "CollectSet", "top")
     nested = isinstance(kind, StructType | ArrayType)
     if (summed and not isinstance(kind, NumericType)) or (ordered and nested):
         raise NetworkError(
@@ -211,6 +216,34 @@ def _distinct_count(call: _Call) -> Aggregation:
     return Aggregation(call.result, (value,), (fold,), F.col(fold.columns[0]))
 
 
+def _collect(call: _Call) -> Aggregation:
+    argument, kept = F.expr(call.argument), _arrow(call.result.dataType)
+    value, fold = _simple(call, "collect", argument, kept)
+    return Aggregation(call.result, (value,), (fold,), F.col(fold.columns[0]))
+
+
+def _collect_set(call: _Call) -> Aggregation:
+    argument = F.expr(call.argument)
+    if isinstance(call.argument_type, FloatType | DoubleType):
+        argument = argument + F.lit(0.0).cast(call.argument_type)  # -0.0 equals 0.0
+    value, fold = _simple(call, "collect_distinct", argument, _arrow(call.result.dataType))
+    return Aggregation(call.result, (value,), (fold,), F.col(fold.columns[0]))
+
+
+def _top(frame: DataFrame, wanted: Top, prefix: str, operator: str) -> Aggregation:
+    columns = [F.expr(each) for each in (wanted.by, *wanted.columns)]
+    fields = frame.select(*columns).schema.fields
+    _refuse_type(f"{operator}: {wanted.name}", "top", fields[0].dataType)
+    names = [field.name for field in fields]
+    if len(set(names)) < len(names):
+        raise NetworkError(f"{operator}: {wanted.name} names a column twice: {names}")
+    row = F.struct(*columns).alias(f"{prefix}_in")
+    kind = ArrayType(frame.select(row).schema[0].dataType, containsNull=False)
+    fold = Fold("top", f"{prefix}_in", (f"{prefix}_top",), (_arrow(kind),), wanted.count)
+    result = StructField(wanted.name, kind, nullable=False)
+    return Aggregation(result, (row,), (fold,), F.col(fold.columns[0]))
+
+
 def _user(frame: DataFrame, wanted: UserAggregate, prefix: str) -> Aggregation:
     value = frame.select(F.expr(wanted.argument).alias("value")).schema[0]
     fold = Fold(
@@ -234,4 +267,6 @@ _FUNCTIONS: dict[str, Callable[[_Call], Aggregation]] = {
     "Last": _one_value("last"),
     "StddevSamp": _stddev,
     "HyperLogLogPlusPlus": _distinct_count,
+    "CollectList": _collect,
+    "CollectSet": _collect_set,
 }

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.spark.groups import Groups
+from holdfast.spark.list_folds import collect, collect_distinct, top
 from holdfast.spark.runs import Bools, numbers
 
 Columns = list[pa.Array]
@@ -232,5 +233,8 @@ _KINDS: dict[str, Callable[[Fold, pa.Array, Groups, Bools, Columns], Columns]] =
     "last": _last,
     "moments": _moments,
     "sketch": _sketch,
+    "collect": collect,
+    "collect_distinct": collect_distinct,
+    "top": top,
     "user": _user,
 }

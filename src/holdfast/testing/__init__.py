@@ -15,9 +15,12 @@ from holdfast.testing.oracle import OracleStream
 from holdfast.testing.oracle_aggregates import (
     first_in_order,
     last_in_order,
+    list_in_order,
     mean_in_order,
+    set_in_order,
     spread_in_order,
     sum_in_order,
+    top_in_order,
 )
 
 __all__ = [
@@ -25,13 +28,16 @@ __all__ = [
     "first_in_order",
     "ipc_bytes",
     "last_in_order",
+    "list_in_order",
     "mean_in_order",
     "plain_rows",
     "run",
     "same_bytes",
     "same_rows",
+    "set_in_order",
     "split",
     "spread_in_order",
     "sum_in_order",
+    "top_in_order",
     "tuples",
 ]

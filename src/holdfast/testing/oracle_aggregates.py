@@ -44,6 +44,35 @@ def last_in_order(value: Column) -> Column:
     return F.element_at(_in_order(value, nulls=True), -1)["v"]
 
 
+def list_in_order(value: Column) -> Column:
+    """The values that are not null, in stream order."""
+    return F.array_compact(F.transform(_in_order(value, nulls=False), lambda each: each["v"]))
+
+
+def set_in_order(value: Column) -> Column:
+    """The first of each value that is not null, in stream order."""
+    return F.array_distinct(list_in_order(value))
+
+
+def top_in_order(count: int, by: Column, row: Column) -> Column:
+    """The rows with the largest ``by``, largest first; of equals the earlier ones."""
+    there = by.isNotNull()
+    ranked = F.struct(by.alias("by"), F.col("stime"), F.col("seq"), row.alias("row"))
+    rows = F.collect_list(F.when(there, ranked))
+
+    def compared(left: Column, right: Column) -> Column:
+        later = F.struct(left["stime"], left["seq"]) > F.struct(right["stime"], right["seq"])
+        return (
+            F.when(left["by"] > right["by"], -1)
+            .when(left["by"] < right["by"], 1)
+            .when(later, 1)
+            .otherwise(-1)
+        )
+
+    best = F.slice(F.array_sort(rows, compared), 1, count)
+    return F.array_compact(F.transform(best, lambda each: each["row"]))
+
+
 def spread_in_order(value: Column) -> Column:
     """The standard deviation of a sample, from distances to the group's first value."""
     values = _in_order(value.cast("double"), nulls=False)
