@@ -30,6 +30,8 @@ from holdfast.flight.secrets import SecurityError, read_file, read_secret
 AUTHORITY_DAYS = 3_650
 # Machines whose clocks differ must agree that a certificate is valid.
 _BEFORE = datetime.timedelta(hours=1)
+# From then on a certificate that expires is warned of.
+_SOON = datetime.timedelta(days=14)
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,31 @@ def fits(certificate: x509.Certificate, authority: Authority, hosts: Sequence[st
     now = datetime.datetime.now(datetime.UTC)
     lasts = certificate.not_valid_after_utc - now > datetime.timedelta(days=30)
     return lasts and set(map(_alternative, hosts)) <= set(found)
+
+
+def check_dates(path: Path, now: datetime.datetime | None = None) -> str | None:
+    """SecurityError if a certificate in a file is not valid now; a warning if it soon will not be.
+
+    Nobody could connect, and every caller would be told only that the handshake failed.
+    """
+    now = now or datetime.datetime.now(datetime.UTC)
+    try:
+        found = x509.load_pem_x509_certificates(read_file(path))
+    except ValueError as error:
+        raise SecurityError(f"{path}: it is no certificate: {error}") from None
+    first = max(each.not_valid_before_utc for each in found)
+    last = min(each.not_valid_after_utc for each in found)
+    renew = "make a new one (holdfast security init) and put it there"
+    if now > last:
+        raise SecurityError(f"{path}: it expired on {last:%Y-%m-%d at %H:%M} UTC; {renew}")
+    if now < first:
+        raise SecurityError(
+            f"{path}: it is valid only from {first:%Y-%m-%d at %H:%M} UTC on; look at this "
+            f"machine's clock, or {renew}"
+        )
+    if last - now < _SOON:
+        return f"{path}: it expires on {last:%Y-%m-%d at %H:%M} UTC; {renew} before"
+    return None
 
 
 def check_pair(certificate: bytes, key: bytes) -> None:

@@ -46,6 +46,7 @@ from holdfast.runtime.durable import make_private, write_whole
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.links import NO_CHAOS
 from holdfast.runtime.listening import Listener
+from holdfast.runtime.starting import check_certificates
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _START_AGAIN_SECONDS = 1.0
@@ -84,6 +85,8 @@ class Server:
                 "one into a file and name it, --token-file, or have callers show certificates: "
                 "--certificate, --key and --authority (holdfast security init makes all of them)"
             )
+        for warning in check_certificates(security):
+            self.journal.write("certificate", level="warning", problem=warning)
         make_private(self._data)
         self._listener = Listener(
             lambda port: StreamServer(

@@ -1,6 +1,7 @@
 """What ``holdfast up`` looks at before it starts anything: one refusal, not a dozen crashes.
 
-1. what the sources read from and the clients write to (``check_connectors``)
+1. what the sources read from and the clients write to (``check_connectors``), and whether
+   certificates have expired (``check_certificates``)
 2. the network itself, built once by a process that ends (``plan_network``)
 3. whether network and deployment file fit each other (``Topology``)
 4. whether the logs of an earlier start hold the streams of this network (``check_logs``)
@@ -20,6 +21,7 @@ import pyarrow as pa
 from holdfast.connect.specs import parse_sink, parse_source
 from holdfast.deployment import Deployment, DeploymentError
 from holdfast.errors import HoldfastError, InputError
+from holdfast.flight.credentials import SecuritySpec
 from holdfast.frames import SYSTEM_COLUMNS
 from holdfast.log.inspection import stored_schema
 from holdfast.runtime.planning import Plan, is_planned, read_plan
@@ -45,6 +47,16 @@ def check_connectors(deployment: Deployment) -> None:
             wrong += _problem(f"clients.{client.name}.sink", parse_sink, client.output, client.sink)
     if wrong:
         raise DeploymentError("\n".join(f"{deployment.path.name}: {each}" for each in wrong))
+
+
+def check_certificates(security: SecuritySpec) -> list[str]:
+    """SecurityError if a certificate has expired; warnings of those that soon will."""
+    paths = [path for path in (security.certificate, security.authority) if path is not None]
+    if not paths:
+        return []
+    from holdfast.flight.certificates import check_dates
+
+    return [warning for warning in map(check_dates, paths) if warning is not None]
 
 
 def _problem(where: str, parse: Callable[[str], object], name: str, text: str) -> list[str]:

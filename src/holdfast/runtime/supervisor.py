@@ -31,7 +31,12 @@ from holdfast.runtime.durable import make_private
 from holdfast.runtime.planning import Topology
 from holdfast.runtime.remote import RemoteServer, ServerError
 from holdfast.runtime.spares import Spares
-from holdfast.runtime.starting import check_connectors, check_logs, plan_network
+from holdfast.runtime.starting import (
+    check_certificates,
+    check_connectors,
+    check_logs,
+    plan_network,
+)
 from holdfast.runtime.status import node_status
 
 _ASK_AGAIN_SECONDS = 1.0
@@ -74,6 +79,8 @@ class Supervisor:
         nothing.
         """
         check_connectors(self.deployment)
+        for warning in check_certificates(self.deployment.security):
+            self._tell(warning)
         security = self.deployment.security.read()
         for endpoint in self.deployment.endpoints.values():
             security.check_binding(endpoint.host)
