@@ -16,6 +16,7 @@ from holdfast.core.effects import Append, Effect
 from holdfast.core.events import Appended, AppendFailed, RecoveryRecord
 from holdfast.core.frame import Kind
 from holdfast.core.messages import StreamFrame
+from holdfast.core.records import LoggedStream
 
 DURABLE = (Kind.STABLE, Kind.BOUNDARY, Kind.WINDOW_OPEN, Kind.WINDOW_CHECK)
 
@@ -24,7 +25,9 @@ class Appender:
     """Frames on their way to the logs of one replica."""
 
     def __init__(self, retry_us: int, record_interval_us: int, first_append: int = 1) -> None:
-        self.record: RecoveryRecord | None = None
+        # The newest record, and the state it tells of.
+        self._record: RecoveryRecord | None = None
+        self._state: object = None
         # The newest record on disk: all it needs of the log is there, too.
         self.durable: RecoveryRecord | None = None
         self.retry_at = 0
@@ -32,6 +35,7 @@ class Appender:
         self._record_interval_us = record_interval_us
         self._recorded_at = -record_interval_us
         self._pending: dict[str, list[StreamFrame]] = {}
+        self._begins: dict[str, int] = {}
         self._in_flight: Append | None = None
         self.next_append = first_append
 
@@ -46,6 +50,18 @@ class Appender:
         if durable:
             self._pending.setdefault(stream, []).extend(durable)
 
+    def add_queue(self, queue: LoggedStream) -> None:
+        """Take a whole output queue: the log may lack some of it, and what was before it.
+
+        An earlier life may have ended, or slept, while the disk was full.
+        """
+        self.add(queue.stream, queue.frames)
+        self._begins[queue.stream] = queue.first_id
+
+    def describe(self, record: RecoveryRecord, state: object) -> None:
+        """This is where the stable state stands after all frames taken so far."""
+        self._record, self._state = record, state
+
     def handle(self, event: Appended | AppendFailed, now: int) -> tuple[tuple[str, int], ...]:
         """An append ended; returns the (stream, id) that may be acknowledged now."""
         append = self._in_flight
@@ -57,8 +73,9 @@ class Appender:
             return () if append.record is None else append.record.inputs
         for stream, frames in append.frames:
             self._pending[stream] = [*frames, *self._pending.get(stream, ())]
-        if self.record is None:
-            self.record = append.record
+        self._begins = {**self._begins, **dict(append.begins)}
+        if self._record is None:
+            self._record, self._state = append.record, append.state
         self._recorded_at = now - self._record_interval_us
         self.retry_at = now + self._retry_us
         return ()
@@ -67,14 +84,16 @@ class Appender:
         """Start the next append if there is something to write and none is under way."""
         if self._in_flight is not None or now < self.retry_at:
             return []
-        record = None
-        if self.record is not None and now - self._recorded_at >= self._record_interval_us:
-            record, self.record, self._recorded_at = self.record, None, now
+        record, state = None, None
+        if self._record is not None and now - self._recorded_at >= self._record_interval_us:
+            record, state, self._recorded_at = self._record, self._state, now
+            self._record, self._state = None, None
         if record is None and not self._pending:
             return []
         frames = tuple((stream, tuple(frames)) for stream, frames in self._pending.items())
-        self._pending = {}
-        self._in_flight = Append(self.next_append, frames, record)
+        begins = tuple(self._begins.items())
+        self._pending, self._begins = {}, {}
+        self._in_flight = Append(self.next_append, frames, record, state, begins)
         self.next_append += 1
         return [self._in_flight]
 

@@ -7,11 +7,12 @@ without notice.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TypeAlias
 
 from holdfast.core.frame import Header
 from holdfast.core.messages import Message, StreamFrame
-from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
+from holdfast.core.records import Checkpoint, RecoveryRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +42,27 @@ class InputSlice:
     stime_to: int
 
 
+class Line(Enum):
+    """Which version of the fragment a job advances (versions.py)."""
+
+    STABLE = "stable"
+    LIVE = "live"
+    REBUILD = "rebuild"
+
+
 @dataclass(frozen=True, slots=True)
 class RunJob:
     """Advance a state version from ``start`` to ``stop``; comes back as JobDone or JobFailed.
 
-    state      a version from an earlier JobDone, or None for the empty state.
+    line       whose state it is. A REBUILD emits nothing: it makes the state of ``stop`` again.
+    state      a version from an earlier JobDone, a state that was kept (of a checkpoint that was
+               applied, of what was found on disk, or InLog), or None for the empty state.
     slices     the input, in no particular order; the engine sorts by stime, stream and id.
     emit_from  (output, stime): leave out, but count, what is older than this.
     """
 
     job: int
+    line: Line
     state: object
     start: int
     stop: int
@@ -81,30 +93,33 @@ class Append:
     3. Append the record, if there is one, and sync it: it may never be found on disk
        without the frames of step 1.
     4. Report Appended.
+
+    What of this a disk has already, and which record replaces which, says ``core.keeping``.
+
+    begins  (stream, id): a log that ends before this id goes on there (a SKIP): everyone has
+            acknowledged what lies between.
+    state   the fragment's state at the record's boundary, for those who keep it with the record.
     """
 
     append: int
     frames: tuple[tuple[str, tuple[StreamFrame, ...]], ...]
     record: RecoveryRecord | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TruncateLog:
-    """Forget the frames of a log from this id on: its tail was not whole when it was opened."""
-
-    stream: str
-    next_id: int
+    state: object = None
+    begins: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TrimLog:
     """Every consumer has acknowledged what is below this id; its space may go.
 
-    The log may not hold that much yet: its end, and the id that comes next there, stay.
+    The log may not hold that much yet: its end, and the id that comes next there, stay. So do
+    window states of ``windows_from`` and later, whatever is acknowledged: some record that
+    may still be used needs them.
     """
 
     stream: str
     below_id: int
+    windows_from: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +176,26 @@ class ApplyCheckpoint:
     """Hold a checkpoint of the other copy; comes back as CheckpointApplied or CheckpointFailed.
 
     1. Make its state one that jobs can start from, laid on the base's if it has one.
-    2. Where checkpoints are persisted: write state, record and ``queues``, and sync them.
+    2. Where checkpoints are persisted: append the frames of its queues to the logs (one that
+       ends before a queue begins goes on there: everyone has what lies between), and sync them;
+       then write state and record, and sync them.
     3. Report CheckpointApplied.
-
-    ``queues`` are the output queues with the checkpoint's frames in place.
     """
 
     checkpoint: Checkpoint
-    queues: tuple[LoggedStream, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BeginRunning:
+    """Jobs will follow, which go on from this record and state."""
+
+    record: RecoveryRecord
+    state: object
+
+
+@dataclass(frozen=True, slots=True)
+class StopRunning:
+    """No job follows until BeginRunning; the result of one under way is not wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +217,6 @@ Effect: TypeAlias = (
     | CancelJob
     | DropState
     | Append
-    | TruncateLog
     | TrimLog
     | AcceptTuples
     | RefuseBatch
@@ -198,6 +224,8 @@ Effect: TypeAlias = (
     | DeliverUndo
     | DeliverBoundary
     | ApplyCheckpoint
+    | BeginRunning
+    | StopRunning
     | TimeStandardSet
     | EndProcess
 )

@@ -27,13 +27,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
+from holdfast.core.beginning import whole_frames
 from holdfast.core.effects import (
     AcceptTuples,
     Append,
     Effect,
     RefuseBatch,
     SetTimer,
-    TruncateLog,
 )
 from holdfast.core.events import (
     Appended,
@@ -50,7 +50,6 @@ from holdfast.core.frame import Header, Kind
 from holdfast.core.machine import Machine
 from holdfast.core.messages import StreamFrame, StreamState
 from holdfast.core.provider import Provider
-from holdfast.core.replica import whole_frames
 from holdfast.core.serving import ServedStream
 
 
@@ -121,7 +120,7 @@ class EntryPoint(Machine[EntryState, Trigger]):
         effects: list[Effect] = []
         match event:
             case Started():
-                effects.append(TruncateLog(self.settings.stream, self.served.next_id))
+                pass  # the log is whole: see whole_frames
             case SourceBatch():
                 effects += self._offered(event)
             case SourceReached(stime):

@@ -160,6 +160,14 @@ class CheckpointFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointNotSent:
+    """A checkpoint did not leave this machine, or nobody took it: no word of the other copy's."""
+
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class LoadMeasured:
     """The share of this machine's CPU time that was used since the last look."""
 
@@ -186,6 +194,7 @@ Event: TypeAlias = (
     | SourceBatch
     | CheckpointApplied
     | CheckpointFailed
+    | CheckpointNotSent
     | LoadMeasured
     | StandardSetTimed
     | SourceReached

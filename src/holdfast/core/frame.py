@@ -30,6 +30,7 @@ class Kind(IntEnum):
     WINDOW_OPEN = 6
     WINDOW_CHECK = 7
     TENTATIVE_BOUNDARY = 8
+    SKIP = 9  # in logs only
 
     @property
     def is_data(self) -> bool:
@@ -43,7 +44,8 @@ class Header:
 
     first_id   data: the id of the first tuple. BOUNDARY, REC_DONE: the id the next tuple
                will have. UNDO: the id of the first tuple taken back, so that everything
-               below it stays.
+               below it stays. SKIP: the id the log goes on with; everyone who ever needs the
+               tuples between has them.
     count      how many tuples (or, for WINDOW_* frames, window states) the block holds.
     stime_min  data: the smallest tuple time. BOUNDARY: no later tuple is older than this.
                TENTATIVE_BOUNDARY: the replica has processed what it had of everything older;

@@ -6,8 +6,8 @@
 
 While the copy sleeps it holds a record, a state and its output queues; it answers heartbeats,
 grants feeds that carry nothing, and acknowledges to its producers what the held record has
-processed, and no more: that is what lets them trim. Waking is an ordinary restart of a
-``Replica`` from the record, the state and the queues; nobody else needs to know.
+processed, and no more: that is what lets them trim. Waking is what a copy does that runs alone
+(``core.copy``), and nobody else needs to know.
 
 Each copy acknowledges only what it could itself go on from, so a producer, which keeps what
 the slower of the two needs, can serve either.
@@ -15,7 +15,7 @@ the slower of the two needs, can serve either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -27,20 +27,21 @@ from holdfast.core.benchmark_detector import (
     SetTimed,
 )
 from holdfast.core.consistency import NodeState
+from holdfast.core.copy import Copy
 from holdfast.core.detector import AskPeer, FailureDetector, PeerLost
 from holdfast.core.effects import (
     ApplyCheckpoint,
     CancelJob,
     Effect,
     Send,
-    SetTimer,
+    StopRunning,
     TimeStandardSet,
     TrimLog,
-    TruncateLog,
 )
 from holdfast.core.events import (
     CheckpointApplied,
     CheckpointFailed,
+    CheckpointNotSent,
     Event,
     LoadMeasured,
     MessageArrived,
@@ -69,8 +70,8 @@ from holdfast.core.messages import (
     Unsubscribe,
 )
 from holdfast.core.provider import Provider
-from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
-from holdfast.core.replica import EMPTY_RECORD, Beginning, Replica, serve
+from holdfast.core.records import Checkpoint, Found, RecoveryRecord
+from holdfast.core.replica import Replica
 from holdfast.core.settings import ReplicaSettings, StandbySettings
 from holdfast.core.standby import ReadState, Sleep, StandbySwitch, Wake
 from holdfast.core.stream_copy import FAR_FUTURE
@@ -82,32 +83,21 @@ READ_PATIENCE_US = 3_000_000
 LOOK_US = 50_000
 
 
-class ProtectedReplica:
+class ProtectedReplica(Copy):
     """One of the two copies of a fragment."""
 
+    OPEN_AT_ONCE = True
+
     def __init__(
-        self,
-        settings: ReplicaSettings,
-        pair: StandbySettings,
-        record: RecoveryRecord | None = None,
-        queues: tuple[LoggedStream, ...] = (),
-        state: object = None,
+        self, settings: ReplicaSettings, pair: StandbySettings, found: Found | None = None
     ) -> None:
-        """``record``, ``queues`` and ``state`` are what was found on disk, if anything was."""
-        self.settings = settings
+        super().__init__(settings, found)
         self.pair = pair
         self.partner = pair.partner_of(settings.address)
-        self.replica: Replica | None = None
-        self.retired: Callable[[Replica], None] = lambda replica: None
         self.overloaded = False
-        self.held: tuple[RecoveryRecord, object] | None = None if not record else (record, state)
         self.base: int | None = None
-        self.acks: dict[str, int] = dict(record.inputs) if record else {}
-        self.served = {one.stream: serve(settings, one) for one in settings.outputs}
         for stream in self.served.values():
             stream.suspended = True
-        for queue in queues:
-            self.served[queue.stream].extend(queue)
         self._provider = Provider(self.served, lambda stream: StreamState.SUSPENDED)
         timing = settings.timing
         self.switch = StandbySwitch(settings.address, pair, 2 * timing.bucket_us)
@@ -125,14 +115,12 @@ class ProtectedReplica:
             settings.address, LOOK_US, pair.load_threshold, pair.slowdown, settings.address
         )
         self._applying: Checkpoint | None = None
-        self._woke_from = EMPTY_RECORD
+        # What was sent last, whose pieces the runtime may still be reading.
+        self._sent: RecoveryRecord | None = None
         self._next_ids: dict[int, dict[str, int]] = {}
         self._read_at = -FAR_FUTURE
-        self._numbers = (1, 1)
         self._replies: dict[str, tuple[int, HeartbeatReply]] = {}
         self._keep_at = 0
-        self._replica_timer = FAR_FUTURE
-        self._timer_at = FAR_FUTURE
 
     @property
     def state(self) -> CopyState:
@@ -143,8 +131,7 @@ class ProtectedReplica:
         yield self.checkpointer
         yield self.detector
         yield self.benchmark
-        if self.replica is not None:
-            yield from self.replica.machines()
+        yield from super().machines()
 
     def report(self) -> CopyReport:
         """What the other copy is told."""
@@ -167,13 +154,7 @@ class ProtectedReplica:
             stalled,
         )
 
-    def queues(self) -> tuple[LoggedStream, ...]:
-        """The output queues as they are."""
-        return tuple(stream.queue() for stream in self.served.values())
-
-    def handle(self, event: Event, now: int) -> list[Effect]:
-        """Take a fact, return orders. The only way anything here changes."""
-        effects: list[Effect] = []
+    def _take(self, event: Event, now: int, effects: list[Effect]) -> None:
         match event:
             case Started():
                 self._switch(standby.Begun(self.report()), now, effects)
@@ -191,30 +172,21 @@ class ProtectedReplica:
                 self._benchmark(LoadSeen(load), now, effects)
             case StandardSetTimed(took_us):
                 self._benchmark(SetTimed(took_us), now, effects)
-            case TimerFired():
-                self._timer_at = FAR_FUTURE
-                self._drive(event, now, effects)
+            case CheckpointNotSent(number, _):
+                self.checkpointer.handle(sweeping.Refused(number, Refusal.FAILED), now)
+                self._resume(now, effects)
             case MessageArrived(sender, message) if self.replica is None:
                 self._asleep(sender, message, now, effects)
             case _:
                 self._drive(event, now, effects)
         self._tick(now, effects)
-        self._set_timer(now, effects)
-        return effects
 
     def _drive(self, event: Event, now: int, effects: list[Effect]) -> None:
-        """Let the replica take an event, if there is one."""
-        if self.replica is None:
-            return
         next_ids = [one.next_id for one in self.served.values()]
-        for effect in self.replica.handle(event, now):
-            if isinstance(effect, SetTimer):
-                self._replica_timer = effect.at
-            elif isinstance(effect, TrimLog):
-                self.checkpointer.handle(sweeping.Trimmed(), now)
-                effects.append(effect)
-            elif not isinstance(effect, TruncateLog):
-                effects.append(effect)
+        before = len(effects)
+        super()._drive(event, now, effects)
+        if any(isinstance(effect, TrimLog) for effect in effects[before:]):
+            self.checkpointer.handle(sweeping.Trimmed(), now)
         if [one.next_id for one in self.served.values()] != next_ids:
             self.checkpointer.handle(sweeping.Grown(), now)
 
@@ -274,17 +246,7 @@ class ProtectedReplica:
             self.checkpointer.handle(sweeping.PartnerAnew(), now)
 
     def _wake(self, now: int, effects: list[Effect]) -> None:
-        record, state = self.held or (EMPTY_RECORD, None)
-        self._woke_from = record
-        first_job, first_append = self._numbers
-        begin = Beginning(state, self.served, first_job, first_append, open=True)
-        self.replica = Replica(self.settings, record, (), begin)
-        # What is held may not be on disk: only what was acknowledged before still counts.
-        for stream in self.replica.consumer.acks:
-            self.replica.consumer.acks[stream] = self.acks.get(stream, 0)
-        for served in self.served.values():
-            effects += served.wake()
-        self._drive(Started(), now, effects)
+        super()._wake(now, effects)
         # What the producers said a moment ago saves asking them first.
         for producer, (heard_at, reply) in self._replies.items():
             if now - heard_at <= 2 * self.settings.timing.heartbeat_interval_us:
@@ -297,14 +259,14 @@ class ProtectedReplica:
         self.replica = None
         self._replica_timer = FAR_FUTURE
         self.retired(replica)
-        self.held = self._newest(replica)
-        if self.settings.continuous is not None:
-            # The log is all there will be to go on from, and must not end before the queue.
-            effects += replica.appender.last()
+        self.held = replica.newest
+        # The log must not end before the queue: it is what a restart makes the queue of.
+        effects += replica.appender.last()
         self.acks = dict(replica.consumer.acks)
         self._numbers = (replica.versions.next_job, replica.appender.next_append)
         if replica.versions.job is not None:
             effects.append(CancelJob(replica.versions.job[0]))
+        effects.append(StopRunning())
         for upstream in replica.consumer.upstreams.values():
             effects += [Send(feed.peer, Unsubscribe(feed.id)) for feed in upstream.feeds()]
         for served in self.served.values():
@@ -319,12 +281,10 @@ class ProtectedReplica:
             return
         checkpoint = replace(checkpoint, record=self._raised(checkpoint.record))
         self._applying = checkpoint
-        if self.replica is not None:
-            effects.append(ApplyCheckpoint(checkpoint, checkpoint.queues))
-            return
-        # Stable frames are right whoever has them, so they need not wait for the state.
-        self._extend(checkpoint, effects)
-        effects.append(ApplyCheckpoint(checkpoint, self.queues()))
+        if self.replica is None and self._continues(checkpoint):
+            # Stable frames are right whoever has them, so they need not wait for the state.
+            self._extend(checkpoint, effects)
+        effects.append(ApplyCheckpoint(checkpoint))
 
     def _raised(self, record: RecoveryRecord) -> RecoveryRecord:
         """The record, asking for nothing that this copy has acknowledged already.
@@ -335,6 +295,12 @@ class ProtectedReplica:
         acks = self.acks if self.replica is None else self.replica.consumer.acks
         inputs = tuple((name, max(first, acks.get(name, 0))) for name, first in record.inputs)
         return replace(record, inputs=inputs)
+
+    def _continues(self, checkpoint: Checkpoint) -> bool:
+        """Whether its queues begin where the streams end here, or before."""
+        return all(
+            queue.first_id <= self.served[queue.stream].next_id for queue in checkpoint.queues
+        )
 
     def _extend(self, checkpoint: Checkpoint, effects: list[Effect]) -> None:
         for queue in checkpoint.queues:
@@ -365,7 +331,7 @@ class ProtectedReplica:
         jumps = self.replica is not None
         if jumps:
             self._sleep(now, effects)
-            self._extend(checkpoint, effects)
+        self._extend(checkpoint, effects)
         if newer:
             self.held = (checkpoint.record, state)
             self.base = number
@@ -382,7 +348,7 @@ class ProtectedReplica:
     # -- checkpoints to the other copy --------------------------------------------------
 
     def _ship(self, number: int, base: int | None, wanted: bool, effects: list[Effect]) -> None:
-        held = self.held if self.replica is None else self._newest(self.replica)
+        held = self.held if self.replica is None else self.replica.newest
         if held is None:
             return
         record, state = held
@@ -393,17 +359,14 @@ class ProtectedReplica:
                 {} if base is None else {base: had}
             )
         self._next_ids[number] = {name: one.next_id for name, one in self.served.items()}
+        self._sent = record
         checkpoint = Checkpoint(number, self.switch.term, base, record, queues, state, wanted)
         self._tell(CheckpointShipped(checkpoint), effects)
 
-    def _newest(self, replica: Replica) -> tuple[RecoveryRecord, object]:
-        """The newest record somebody can go on from, and the state that belongs to it.
-
-        With continuous checkpoints the state is in the log, as far as the log is on disk.
-        """
-        if self.settings.continuous is None:
-            return replica.newest
-        return replica.appender.durable or self._woke_from, None
+    def _usable_records(self) -> Iterable[RecoveryRecord]:
+        yield from super()._usable_records()
+        if self._sent is not None:
+            yield self._sent
 
     def _resume(self, now: int, effects: list[Effect]) -> None:
         """A synchronous checkpoint is over: go on processing."""
@@ -437,11 +400,11 @@ class ProtectedReplica:
         heard_at = self.switch.heard_at
         if heard_at is None or now - heard_at > self.pair.promote_after_us:
             return  # there is nobody to hold it
-        boundary = self._newest(replica)[0].boundary
+        boundary = replica.newest[0].boundary
         for order in self.checkpointer.handle(sweeping.Look(boundary), now):
             self._ship(order.number, order.base, False, effects)
         if self.checkpointer.pauses(now):
-            replica.pauses = True
+            replica.pause()
 
     def _keep_connections(self, now: int, effects: list[Effect]) -> None:
         """Heartbeats to the producers: the connection stays open, and they may trim."""
@@ -466,16 +429,10 @@ class ProtectedReplica:
                 self.overloaded = isinstance(effect, PeerLost)
                 self._tell(CopyRequest(self.report()), effects)
 
-    def _set_timer(self, now: int, effects: list[Effect]) -> None:
-        times = [self.detector.next_ask_at, self.switch.deadline]
-        if self.replica is None:
-            times.append(self._keep_at)
-        else:
-            times += [max(self._replica_timer, now + 1), self.checkpointer.deadline]
-        at = min((time for time in times if time > now), default=FAR_FUTURE)
-        if at != self._timer_at and at != FAR_FUTURE:
-            self._timer_at = at
-            effects.append(SetTimer(at))
+    def _deadlines(self, now: int) -> list[int]:
+        times = [self.detector.next_ask_at, self.switch.deadline, *super()._deadlines(now)]
+        times.append(self._keep_at if self.replica is None else self.checkpointer.deadline)
+        return times
 
     def validate(self) -> None:
         """Every invariant of every machine; the simulator and the tests call it."""
@@ -485,5 +442,4 @@ class ProtectedReplica:
         self.benchmark.validate()
         self._provider.validate()
         self.switch.require(self.switch.running == (self.replica is not None), "runs or sleeps")
-        if self.replica is not None:
-            self.replica.validate()
+        super().validate()

@@ -27,6 +27,13 @@ class RecoveryRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class InLog:
+    """The state at a record's boundary, with continuous checkpoints: the log has it."""
+
+    record: RecoveryRecord
+
+
+@dataclass(frozen=True, slots=True)
 class LoggedStream:
     """What a log holds of a stream when it is opened: STABLE and BOUNDARY frames in order.
 
@@ -39,6 +46,20 @@ class LoggedStream:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """What an earlier life of a replica has left on disk.
+
+    record  where its stable state stood; None if it never wrote one.
+    state   that state, or what it can be rebuilt from, as the runtime's jobs take it.
+    queues  what the logs hold of the output streams.
+    """
+
+    record: RecoveryRecord | None = None
+    state: object = None
+    queues: tuple[LoggedStream, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A copy's stable state and output queue, never its input queue.
 
@@ -46,6 +67,8 @@ class Checkpoint:
     base    the checkpoint it builds on, which its receiver has taken; None if it is whole.
     queues  the output queues: stable frames and a boundary; with a base, what the base lacks.
     state   the fragment's state at the record's boundary; the runtime packs and unpacks it.
+            With continuous checkpoints InLog: the runtime sends the piece of its log that the
+            record needs and the base lacks.
     wanted  it answers a StateRequest: its receiver may be running and jump to it.
     """
 

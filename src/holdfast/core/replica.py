@@ -20,15 +20,15 @@ To restart after a crash: give the last record and what the logs hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any
 
 from holdfast.core import consistency, soutput, sunion, versions
 from holdfast.core.appender import Appender
+from holdfast.core.beginning import EMPTY_RECORD, Beginning, serve, whole_frames
 from holdfast.core.consistency import ConsistencyManager, NodeState
 from holdfast.core.consumer import Consumer
-from holdfast.core.effects import CancelJob, DropState, Effect, RunJob, Send, SetTimer, TruncateLog
+from holdfast.core.effects import CancelJob, DropState, Effect, RunJob, Send, SetTimer
 from holdfast.core.events import (
     Appended,
     AppendFailed,
@@ -44,7 +44,7 @@ from holdfast.core.events import (
     TimerFired,
     WindowBlock,
 )
-from holdfast.core.frame import Header, Kind
+from holdfast.core.frame import Header
 from holdfast.core.machine import Machine
 from holdfast.core.messages import (
     HeartbeatRequest,
@@ -58,42 +58,13 @@ from holdfast.core.messages import (
 )
 from holdfast.core.progress import Progress
 from holdfast.core.provider import Provider
-from holdfast.core.serving import ServedStream
-from holdfast.core.settings import Output, Reconcile, ReplicaSettings
+from holdfast.core.records import InLog
+from holdfast.core.settings import Keeping, Reconcile, ReplicaSettings
 from holdfast.core.soutput import SOutput, SOutputState
 from holdfast.core.stream_copy import FAR_FUTURE, GapFound, StreamCopy
 from holdfast.core.sunion import SUnion
 from holdfast.core.upstream import JudgeSource, TakeFrames
 from holdfast.core.versions import Advanced, Line, Versions
-
-EMPTY_RECORD = RecoveryRecord(0, 0, (), ())
-
-
-@dataclass(frozen=True)
-class Beginning:
-    """How a replica begins that takes over from another life in the same process.
-
-    state         the state at the record's boundary; None for the one the runtime knows.
-    served        the streams it serves, with their feeds.
-    first_job     numbers that no earlier job and append has had.
-    open          accept subscribers before it has caught up: it has its state, and is no more
-                  than a stable replica that is behind.
-    """
-
-    state: object = None
-    served: Mapping[str, ServedStream] = field(default_factory=dict)
-    first_job: int = 1
-    first_append: int = 1
-    open: bool = False
-
-
-def serve(
-    settings: ReplicaSettings, output: Output, log: LoggedStream | None = None
-) -> ServedStream:
-    """An output stream, with what a log has of it."""
-    log = log or LoggedStream(output.stream, 0, ())
-    limit = settings.tentative_frames_max
-    return ServedStream(output.stream, output.consumers, log.first_id, log.frames, limit)
 
 
 class Replica:
@@ -126,11 +97,11 @@ class Replica:
         self.appender = Appender(
             self.timing.retry_us, self.timing.record_interval_us, begin.first_append
         )
-        # The stable state at the newest record: what a checkpoint takes.
-        self.newest = (record, begin.state)
-        self.pauses = False
+        if begin.acks is not None:
+            self.consumer.acks = {name: begin.acks.get(name, 0) for name in self.copies}
+        self._began = self._newest = (record, begin.state)
+        self._pauses = False
         self._open = begin.open
-        self._at_start: list[Effect] = []
         self._reached_by = {one.stream: one.reached_by for one in settings.outputs}
         logs = {one.stream: whole_frames(one) for one in logged}
         self.soutputs: dict[str, SOutput] = {}
@@ -140,10 +111,11 @@ class Replica:
             stream.open = begin.open
             served[one.stream] = stream
             base_id = dict(record.outputs).get(one.stream, 0)
+            if one.stream in begin.served and stream.next_id:
+                self.appender.add_queue(stream.queue())
             self.soutputs[one.stream] = SOutput(
                 address, one.stream, stream.next_id, stream.boundary, base_id
             )
-            self._at_start.append(TruncateLog(one.stream, stream.next_id))
         self.provider = Provider(served, self._state_of)
         self.progress = Progress(address, self.timing)
         self._retry_job_at = 0
@@ -183,7 +155,6 @@ class Replica:
                 self._manage(consistency.TimePassed(), now, effects)
                 decide |= self.manager.state is not before
             case Started():
-                effects += self._at_start
                 self._consume(TimerFired(), now, effects)
             case FeedLost():
                 self._consume(event, now, effects)
@@ -203,9 +174,29 @@ class Replica:
         self._set_timer(now, effects)
         return effects
 
+    @property
+    def newest(self) -> tuple[RecoveryRecord, object]:
+        """The newest record somebody can go on from, and the state that belongs to it.
+
+        With continuous checkpoints the state is in the log, as far as the log is on disk.
+        """
+        if self.settings.keeping is not Keeping.WINDOWS:
+            return self._newest
+        durable = self.appender.durable
+        return self._began if durable is None else (durable, InLog(durable))
+
+    @property
+    def pauses(self) -> bool:
+        """Whether no job begins for now."""
+        return self._pauses
+
+    def pause(self) -> None:
+        """Begin no job until ``resume``."""
+        self._pauses = True
+
     def resume(self) -> None:
         """Begin jobs again; the next timer looks what there is to do."""
-        self.pauses = False
+        self._pauses = False
         self._look_at = 0
 
     def _may_act(self, now: int) -> bool:
@@ -281,8 +272,9 @@ class Replica:
             tuple((name, one.base_id) for name, one in self.soutputs.items()),
             self.versions.extent,
         )
-        self.appender.record = record
-        self.newest = (record, self.versions.stable_state)
+        keeps = self.settings.keeping is Keeping.STATE
+        self._newest = (record, self.versions.stable_state if keeps else None)
+        self.appender.describe(*self._newest)
 
     def _keep_windows(self, windows: list[WindowBlock]) -> None:
         """Window states go into the log of the first output; no consumer sees them."""
@@ -337,7 +329,7 @@ class Replica:
 
     def _decide(self, now: int, effects: list[Effect]) -> None:
         """Between two jobs: notice what has changed, then start the next job."""
-        if self.pauses:
+        if self._pauses:
             return
         while self.versions.job is None and now >= self._retry_job_at:
             before = self.manager.state
@@ -486,11 +478,3 @@ class Replica:
             machine.validate()
         for output in self.soutputs.values():
             output.validate()
-
-
-def whole_frames(logged: LoggedStream) -> LoggedStream:
-    """The frames up to the last BOUNDARY: what follows it was cut off in the middle."""
-    frames = list(logged.frames)
-    while frames and frames[-1].header.kind is not Kind.BOUNDARY:
-        frames.pop()
-    return LoggedStream(logged.stream, logged.first_id, tuple(frames))

@@ -51,6 +51,19 @@ class Checkpointing(Enum):
     SYNCHRONOUS = "synchronous"
 
 
+class Keeping(Enum):
+    """What a replica has on disk beside its record and its logs.
+
+    NOTHING  the state is computed again from the input since the record's marker.
+    STATE    the packed state at the record's boundary.
+    WINDOWS  the states of single windows, in the log (continuous checkpoints).
+    """
+
+    NOTHING = "nothing"
+    STATE = "state"
+    WINDOWS = "windows"
+
+
 @dataclass(frozen=True, slots=True)
 class Continuous:
     """Continuous checkpoints: what a recovery may cost, and what they may (``core.cec``).
@@ -190,6 +203,13 @@ class ReplicaSettings:
             if not output.reached_by <= names:
                 unknown = sorted(output.reached_by - names)
                 raise ValueError(f"{self.address}: {output.stream} depends on unknown {unknown}")
+
+    @property
+    def keeping(self) -> Keeping:
+        """What is kept of the state."""
+        if self.continuous is not None:
+            return Keeping.WINDOWS
+        return Keeping.STATE if self.reconcile is Reconcile.CHECKPOINT else Keeping.NOTHING
 
 
 @dataclass(frozen=True, slots=True)

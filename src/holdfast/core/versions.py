@@ -25,6 +25,7 @@ from enum import Enum
 from typing import ClassVar, TypeAlias
 
 from holdfast.core.effects import CancelJob, DropState, InputSlice, RunJob
+from holdfast.core.effects import Line as Line
 from holdfast.core.events import JobDone, JobFailed, OutputBlock, WindowBlock
 from holdfast.core.machine import Machine
 
@@ -51,12 +52,6 @@ TABLE: Mapping[tuple[Enum, Enum], Enum] = {
     (VersionsState.CLEARED, Trigger.REBUILT): VersionsState.WHOLE,
     (VersionsState.CLEARED_FORKED, Trigger.REBUILT): VersionsState.FORKED,
 }
-
-
-class Line(Enum):
-    STABLE = "stable"
-    LIVE = "live"
-    REBUILD = "rebuild"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +112,8 @@ class Versions(Machine[VersionsState, Trigger]):
     def __init__(
         self, owner: str, position: int, marker: int, state: object = None, first_job: int = 1
     ) -> None:
-        """``state`` is the stable version's; None stands for the one the runtime knows."""
+        """``state`` is the stable version's, or what it can be rebuilt from with the input
+        since ``marker``; None is the empty one."""
         fresh = marker >= position
         initial = VersionsState.WHOLE if fresh else VersionsState.CLEARED
         super().__init__(f"{owner} versions", initial)
@@ -198,7 +194,7 @@ class Versions(Machine[VersionsState, Trigger]):
                 self.require(self.rebuilt, "the stable version has no state to go on from")
                 state, start = self._stable_state, self.stable_position
             case Line.REBUILD:
-                state, start = None, self.marker
+                state, start = self._stable_state, self.marker
             case Line.LIVE:
                 self.require(self.live_position is not None, "there is no live version")
                 state, start = self._live_state, self.live_position or 0
@@ -206,7 +202,7 @@ class Versions(Machine[VersionsState, Trigger]):
         job = self.next_job
         self.next_job += 1
         self.job = (job, begin)
-        return RunJob(job, state, start, begin.stop, begin.slices, begin.emit_from)
+        return RunJob(job, begin.line, state, start, begin.stop, begin.slices, begin.emit_from)
 
     def _done(self, done: JobDone, now: int) -> list[VersionsEffect]:
         if self.job is None or self.job[0] != done.job:

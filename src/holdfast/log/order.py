@@ -8,6 +8,8 @@ does not continue the stream is refused before anything is written:
     TENTATIVE   starts at the next id
     BOUNDARY    names the next id
     REC_DONE    names the next id
+    SKIP        names the next id or a later one, which is the next id then; no tentative tuple
+                may be standing before it
     UNDO        names an id from the first tentative one up to the next; it is the next id then
     WINDOW_*    anything; they are the owner's notes and no part of the stream
 
@@ -73,6 +75,9 @@ class Tail:
             next_id = header.first_id
         elif kind is Kind.REC_DONE:
             self._check_next(header)
+        elif kind is Kind.SKIP:
+            self._check_skip(header)
+            next_id = stable_next_id = header.first_id
         return Tail(lsn, next_id, stable_next_id, boundary, reach, stable_reach)
 
     def _check_next(self, header: Header) -> None:
@@ -85,6 +90,13 @@ class Tail:
             raise OutOfOrder(
                 f"a STABLE frame cannot follow the tentative tuples {self.stable_next_id} to "
                 f"{self.next_id - 1}; append an UNDO of {self.stable_next_id} first"
+            )
+
+    def _check_skip(self, header: Header) -> None:
+        if self.has_tentative or header.first_id < self.next_id:
+            raise OutOfOrder(
+                f"a SKIP to id {header.first_id} cannot follow id {self.next_id}, stable up to "
+                f"{self.stable_next_id}"
             )
 
     def _check_undo(self, header: Header) -> None:

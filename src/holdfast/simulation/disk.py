@@ -1,19 +1,48 @@
 """The simulated disk of one process: logs, the recovery record and the state it may come with.
 
-An append takes a while. When the process crashes meanwhile, any prefix of its steps may have
-happened: a part of the frames (a torn frame is cut when the log is opened, so whole frames
-remain), all frames without the record, or everything though nobody was told. A full disk
-fails appends; trimming and old contents are unharmed.
+It does one thing after the other, as the product's disk thread does, and takes of what it is
+given what the product takes (``core.keeping``). An order takes a while. When the process crashes
+meanwhile, any prefix of its steps may have happened: a part of the frames (a torn frame is cut
+when the log is opened, so whole frames remain), all frames without the record, or everything
+though nobody was told. A full disk fails orders, after some of the frames perhaps; trimming and
+old contents are unharmed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from random import Random
 
-from holdfast.core.effects import Append
+from holdfast.core.effects import Append, ApplyCheckpoint
 from holdfast.core.events import LoggedStream, RecoveryRecord
-from holdfast.core.frame import Kind
-from holdfast.core.messages import StreamFrame
+from holdfast.core.frame import Header, Kind, StreamFrame
+from holdfast.core.keeping import WINDOWS, LogGap, lacking, replaces
+
+MARKS = (Kind.BOUNDARY, Kind.SKIP)
+
+
+@dataclass(frozen=True)
+class Write:
+    """What an order wants on disk: frames, then the record with its state."""
+
+    frames: tuple[tuple[str, tuple[StreamFrame, ...]], ...]
+    begins: tuple[tuple[str, int], ...]
+    record: RecoveryRecord | None
+    state: object
+
+    @classmethod
+    def of(cls, order: Append | ApplyCheckpoint, state: object) -> Write:
+        """``state`` is what is kept with the record, as jobs take it."""
+        if isinstance(order, Append):
+            return cls(order.frames, order.begins, order.record, state)
+        queues = order.checkpoint.queues
+        return cls(
+            tuple((queue.stream, queue.frames) for queue in queues),
+            tuple((queue.stream, queue.first_id) for queue in queues),
+            order.checkpoint.record,
+            state,
+        )
 
 
 class Disk:
@@ -27,72 +56,123 @@ class Disk:
         self._longest_append_us = longest_append_us
         self._frames: dict[str, list[StreamFrame]] = {}
         self._trimmed_below: dict[str, int] = {}
-        self._under_way: Append | None = None
-        self._state_under_way: object = None
+        self._under_way: Write | None = None
 
-    def begin(self, append: Append, state: object = None) -> int:
-        """Start an append, with the state its record tells of; returns how long it takes."""
-        self._under_way = append
-        self._state_under_way = state
+    def begin(self, write: Write) -> int:
+        """Start to write; returns how long it takes."""
+        self._under_way = write
         return 500 + int(self._random.random() * self._longest_append_us)
 
-    def finish(self, append: Append) -> bool:
-        """The append's time is over; whether it succeeded."""
+    def finish(self, write: Write) -> bool:
+        """The time of what is under way is over; whether it succeeded."""
         self._under_way = None
+        try:
+            self._take(write, self._random.random() * 0.5 if self.full else 1.0)
+        except LogGap:
+            return False
         if self.full:
             return False
-        for stream, frames in append.frames:
-            self._log(stream).extend(frames)
-        self._keep_record(append)
+        self._keep_record(write)
         return True
 
-    def _keep_record(self, append: Append) -> None:
-        if append.record is not None:
-            self.record, self.state = append.record, self._state_under_way
+    def _take(self, write: Write, share: float) -> bool:
+        """Write the frames, or the first ones of them; whether that was all."""
+        begins = dict(write.begins)
+        for stream, frames in write.frames:
+            if share < 1.0 and self._random.random() > share:
+                return False
+            log = self._log(stream)
+            if begins.get(stream, 0) > self._next_id(stream):
+                log.append(StreamFrame(Header(Kind.SKIP, begins[stream])))
+            fresh = list(lacking(frames, self._next_id(stream)))
+            torn = share < 1.0 and self._random.random() > share
+            kept = self._random.randrange(len(fresh) + 1) if torn else len(fresh)
+            log.extend(_without(frame, skip) for frame, skip in fresh[:kept])
+            if kept < len(fresh):
+                return False
+        return True
+
+    def _keep_record(self, write: Write) -> None:
+        if write.record is not None and replaces(write.record, self.record):
+            self.record, self.state = write.record, write.state
 
     def crash(self) -> None:
-        """Keep a random prefix of the append under way."""
-        append, self._under_way = self._under_way, None
-        if append is None or self.full or self._random.random() < 0.3:
+        """Keep a random prefix of what is under way."""
+        write, self._under_way = self._under_way, None
+        if write is None or self.full or self._random.random() < 0.3:
             return
-        for stream, frames in append.frames:
-            kept = len(frames)
-            if self._random.random() < 0.5:
-                kept = self._random.randrange(len(frames) + 1)
-            self._log(stream).extend(frames[:kept])
-            if kept < len(frames):
-                return
-        if self._random.random() < 0.5:
-            self._keep_record(append)
+        try:
+            whole = self._take(write, 0.7)
+        except LogGap:
+            return
+        if whole and self._random.random() < 0.5:
+            self._keep_record(write)
 
-    def truncate(self, stream: str, next_id: int) -> None:
-        """Drop data frames from an id on, and the marks that follow them."""
-        log = self._log(stream)
-        while log and log[-1].header.kind is Kind.STABLE and log[-1].header.next_id > next_id:
-            log.pop()
+    def trim(self, stream: str, below_id: int, windows_from: int = 0) -> None:
+        """Drop what is below an id, except the last boundary; never beyond the log's end.
 
-    def trim(self, stream: str, below_id: int) -> None:
-        """Drop what is below an id, except the last boundary; never beyond the log's end."""
+        Window states of ``windows_from`` and later stay.
+        """
         log = self._log(stream)
         if not log:
             return
-        below_id = min(below_id, log[-1].header.next_id)
-        keep = 0
-        while keep < len(log) - 1 and log[keep].header.next_id <= below_id:
-            keep += 1
-        del log[:keep]
-        self._trimmed_below[stream] = below_id
+        below_id = min(below_id, self._next_id(stream))
+        last = max((at for at, each in enumerate(log) if each.header.kind in MARKS), default=-1)
+        log[:] = [
+            frame
+            for at, frame in enumerate(log)
+            if at == last
+            or (
+                frame.header.stime_min >= windows_from
+                if frame.header.kind in WINDOWS
+                else frame.header.next_id > below_id
+            )
+        ]
+        self._trimmed_below[stream] = max(below_id, self._trimmed_below.get(stream, 0))
 
-    def open(self, stream: str) -> LoggedStream:
-        """What a restarted process finds."""
-        frames = tuple(self._log(stream))
+    def open(self, stream: str, complete: bool = False) -> LoggedStream:
+        """What a restarted process finds; ``complete`` adds the boundary a crash cut off."""
+        log = self._log(stream)
+        if complete and log and log[-1].header.kind is Kind.STABLE:
+            promised = [one.header for one in log if one.header.kind is Kind.BOUNDARY]
+            stime = promised[-1].stime_min if promised else 0
+            log.append(StreamFrame(Header(Kind.BOUNDARY, self._next_id(stream), 0, stime, stime)))
+        first_id = self._trimmed_below.get(stream, 0)
+        frames: list[StreamFrame] = []
+        for frame in log:
+            if frame.header.kind is Kind.SKIP:
+                frames, first_id = [], frame.header.first_id
+            elif frame.header.kind not in WINDOWS:
+                frames.append(frame)
         data = [frame for frame in frames if frame.header.kind is Kind.STABLE]
-        first_id = data[0].header.first_id if data else self._trimmed_below.get(stream, 0)
-        return LoggedStream(stream, first_id, frames)
+        if data:
+            first_id = data[0].header.first_id
+        return LoggedStream(stream, first_id, tuple(frames))
+
+    def windows(self, stream: str) -> Iterable[StreamFrame]:
+        """The window states of a log, in the order they were written."""
+        return [frame for frame in self._log(stream) if frame.header.kind in WINDOWS]
 
     def frame_count(self) -> int:
         """How many frames are kept, boundaries too."""
         return sum(len(log) for log in self._frames.values())
 
+    def _next_id(self, stream: str) -> int:
+        for frame in reversed(self._log(stream)):
+            if frame.header.kind not in WINDOWS:
+                return frame.header.next_id
+        return self._trimmed_below.get(stream, 0)
+
     def _log(self, stream: str) -> list[StreamFrame]:
         return self._frames.setdefault(stream, [])
+
+
+def _without(frame: StreamFrame, skip: int) -> StreamFrame:
+    """The frame without its first tuples."""
+    if not skip:
+        return frame
+    header, rows = frame.header, frame.block[skip:]  # type: ignore[index]
+    header = replace(
+        header, first_id=header.first_id + skip, count=header.count - skip, stime_min=rows[0][0]
+    )
+    return StreamFrame(header, rows)

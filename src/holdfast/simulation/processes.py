@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.client import Client, ClientSettings
 from holdfast.core.consumer import Consumer
+from holdfast.core.copy import Copy
 from holdfast.core.effects import (
     AcceptTuples,
     Append,
+    ApplyCheckpoint,
+    BeginRunning,
     CancelJob,
     DeliverBoundary,
     DeliverTuples,
@@ -27,8 +30,8 @@ from holdfast.core.effects import (
     RunJob,
     Send,
     SetTimer,
+    StopRunning,
     TrimLog,
-    TruncateLog,
 )
 from holdfast.core.entry import EntryPoint, EntrySettings
 from holdfast.core.events import (
@@ -42,11 +45,10 @@ from holdfast.core.events import (
     TimerFired,
 )
 from holdfast.core.machine import Machine
-from holdfast.core.protected import ProtectedReplica
+from holdfast.core.records import Found
 from holdfast.core.replica import Replica
-from holdfast.core.settings import SECOND_US, Reconcile, ReplicaSettings
-from holdfast.core.versions import Line
-from holdfast.simulation.disk import Disk
+from holdfast.core.settings import SECOND_US, Keeping, ReplicaSettings
+from holdfast.simulation.disk import Disk, Write
 from holdfast.simulation.executor import Plan, Row, run_job
 
 if TYPE_CHECKING:
@@ -67,16 +69,16 @@ class Process:
         self.disturbed_at = 0
         # How far the clock of its server is ahead, and how much it gains from sample to sample.
         self.ahead_us, self.gains_us = world.clocks[world.server_of[address]]
-        self.driver: Replica | ProtectedReplica | EntryPoint | Client
+        self.driver: Copy | EntryPoint | Client
         self._waiting: deque[Event] = deque()
+        self._disk_orders: deque[Append | ApplyCheckpoint | TrimLog] = deque()
         self._timer = 0
         # How the orders of the driver are carried out, by their type.
         self.orders: dict[type, Callable[[Any], None]] = {
             Send: self._send,
             SetTimer: self._set_timer,
-            Append: self._append,
-            TruncateLog: lambda order: self.disk.truncate(order.stream, order.next_id),
-            TrimLog: lambda order: self.disk.trim(order.stream, order.below_id),
+            Append: self._order_disk,
+            TrimLog: self._order_disk,
             EndProcess: lambda order: self._end(),
         }
 
@@ -107,6 +109,7 @@ class Process:
         self.up = False
         self.life += 1
         self._waiting.clear()
+        self._disk_orders.clear()
         self.disk.crash()
         self.disturbed_at = self.world.clock.now
 
@@ -157,25 +160,48 @@ class Process:
         self._timer += 1
         self.world.clock.at(order.at - self.ahead_us, self._fire, self.life, self._timer)
 
-    def _append(self, append: Append) -> None:
-        duration = self.disk.begin(append, self.state_for(append))
-        self.world.clock.after(duration, self._appended, self.life, append)
+    # -- the disk: one order after the other ----------------------------------------------
 
-    def state_for(self, append: Append) -> object:
-        """The state that is to be kept with a record, for those who keep one."""
-        return None
+    def _order_disk(self, order: Append | ApplyCheckpoint | TrimLog) -> None:
+        self._disk_orders.append(order)
+        if len(self._disk_orders) == 1:
+            self._next_on_disk()
+
+    def _next_on_disk(self) -> None:
+        while self._disk_orders:
+            order = self._disk_orders[0]
+            if not isinstance(order, TrimLog):
+                write = Write.of(order, self.state_kept(order))
+                duration = self.disk.begin(write)
+                self.world.clock.after(duration, self._written, self.life, order, write)
+                return
+            self.disk.trim(order.stream, order.below_id, order.windows_from)
+            self._disk_orders.popleft()
+
+    def _written(self, life: int, order: Append | ApplyCheckpoint, write: Write) -> None:
+        if life != self.life:
+            return
+        self._disk_orders.popleft()
+        outcome = self.done(order) if self.disk.finish(write) else self.not_done(order)
+        self._next_on_disk()
+        self.receive(outcome)
+
+    def state_kept(self, order: Append | ApplyCheckpoint) -> object:
+        """The state that is kept with an order's record, as jobs take it."""
+        assert isinstance(order, Append)
+        return order.state
+
+    def done(self, order: Append | ApplyCheckpoint) -> Event:
+        assert isinstance(order, Append)
+        return Appended(order.append)
+
+    def not_done(self, order: Append | ApplyCheckpoint) -> Event:
+        assert isinstance(order, Append)
+        return AppendFailed(order.append, "the disk is full")
 
     def _fire(self, life: int, timer: int) -> None:
         if life == self.life and timer == self._timer:
             self.receive(TimerFired())
-
-    def _appended(self, life: int, append: Append) -> None:
-        if life != self.life:
-            return
-        if self.disk.finish(append):
-            self.receive(Appended(append.append))
-        else:
-            self.receive(AppendFailed(append.append, "the disk is full"))
 
     def machines(self) -> Iterator[Machine[Any, Any]]:
         return self.driver.machines()
@@ -184,17 +210,13 @@ class Process:
 class ReplicaProcess(Process):
     """A replica with the stand-in executor."""
 
-    driver: Replica | ProtectedReplica
+    driver: Copy
 
     def __init__(self, world: World, settings: ReplicaSettings, plan: Plan, job_us: int) -> None:
         super().__init__(world, settings.address)
         self.settings = settings
         self.plan = plan
         self._job_us = job_us
-        # Some replicas keep their state with their record, the others rebuild it from the marker.
-        checkpoints = settings.reconcile is Reconcile.CHECKPOINT
-        self.keeps_state = checkpoints and world.random.random() < 0.6
-        self._stable_states: dict[int, object] = {}
         self.hung = 0
         self._held_back: list[tuple[int, JobDone | JobFailed]] = []
         # A passive copy has no engine until its first job has started one.
@@ -203,27 +225,31 @@ class ReplicaProcess(Process):
             RunJob: self._run,
             CancelJob: lambda order: None,  # its result will come, and be dropped
             DropState: lambda order: None,
+            BeginRunning: lambda order: None,
+            StopRunning: lambda order: None,
         }
 
     @property
     def replica(self) -> Replica | None:
         """The replica that runs here, if one does."""
-        driver = self.driver if self.up else None
-        return driver if isinstance(driver, Replica) else None
+        return self.driver.replica if self.up else None
 
     @property
     def consumer(self) -> Consumer | None:
         return None if self.replica is None else self.replica.consumer
 
     def make_driver(self) -> None:
-        self._stable_states = {}
-        logged = tuple(self.disk.open(output.stream) for output in self.settings.outputs)
-        self.disk_state = self.disk.state
-        self.driver = Replica(self.settings, self.disk.record, logged)
+        self.driver = Copy(self.settings, self.found())
 
-    def _append(self, append: Append) -> None:
-        super()._append(append)
-        self.world.truth.check_append(self.address, append)
+    def found(self) -> Found:
+        """What is on disk when the process starts."""
+        logged = tuple(self.disk.open(output.stream) for output in self.settings.outputs)
+        return Found(self.disk.record, self.disk.state, logged)
+
+    def _order_disk(self, order: Append | ApplyCheckpoint | TrimLog) -> None:
+        if isinstance(order, Append):
+            self.world.truth.check_append(self.address, order)
+        super()._order_disk(order)
 
     def job_duration(self, job: RunJob) -> int:
         duration = int(self._job_us * (0.5 + self.world.random.random())) + 50 * len(job.slices)
@@ -236,17 +262,9 @@ class ReplicaProcess(Process):
             failed = JobFailed(job.job, "executor lost")
             self.world.clock.after(duration, self._job_ended, self.life, failed)
             return
-        replica = self.replica
-        assert replica is not None, "only a running replica orders jobs"
-        running = replica.versions.job
-        stable = running is not None and running[1].line is Line.STABLE
-        if self.keeps_state and job.state is None:
-            job = replace(job, state=self.disk_state)
         done = run_job(self.plan, job)
-        if self.keeps_state:
+        if self.settings.keeping is Keeping.STATE:
             done = replace(done, marker=job.stop)
-            if stable:
-                self._stable_states[job.stop] = done.state
         self.world.clock.after(duration, self._job_ended, self.life, done)
 
     def _job_ended(self, life: int, ended: JobDone | JobFailed) -> None:
@@ -269,15 +287,6 @@ class ReplicaProcess(Process):
         for life, ended in held_back:
             self._job_ended(life, ended)
 
-    def state_for(self, append: Append) -> object:
-        if append.record is None or not self.keeps_state:
-            return None
-        boundary = append.record.boundary
-        self._stable_states = {
-            stop: state for stop, state in self._stable_states.items() if stop >= boundary
-        }
-        return self._stable_states[boundary]
-
 
 class EntryProcess(Process):
     """An entry point and the source that feeds it."""
@@ -296,7 +305,7 @@ class EntryProcess(Process):
         }
 
     def make_driver(self) -> None:
-        self.driver = EntryPoint(self.settings, self.disk.open(self.settings.stream))
+        self.driver = EntryPoint(self.settings, self.disk.open(self.settings.stream, complete=True))
 
     def start(self) -> None:
         super().start()

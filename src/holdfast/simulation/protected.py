@@ -19,18 +19,14 @@ from holdfast.core.effects import (
 )
 from holdfast.core.events import (
     Appended,
-    AppendFailed,
     CheckpointApplied,
     CheckpointFailed,
     Event,
     LoadMeasured,
-    LoggedStream,
-    RecoveryRecord,
     StandardSetTimed,
 )
 from holdfast.core.messages import CheckpointShipped, CheckpointTaken
 from holdfast.core.protected import ProtectedReplica
-from holdfast.core.replica import Replica
 from holdfast.core.settings import Protection, ReplicaSettings, StandbySettings
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.executor import Plan
@@ -48,15 +44,6 @@ class Packed:
     state: object
 
 
-@dataclass(frozen=True)
-class OnDisk:
-    """A checkpoint as a disk keeps it: all of it or nothing."""
-
-    record: RecoveryRecord
-    state: object
-    queues: tuple[LoggedStream, ...]
-
-
 class ProtectedProcess(ReplicaProcess):
     """One of two copies."""
 
@@ -71,17 +58,13 @@ class ProtectedProcess(ReplicaProcess):
     ) -> None:
         super().__init__(world, settings, plan, job_us)
         self.pair = pair
-        self.keeps_state = True
-        self.kept: OnDisk | None = None
         self._start_us = start_us
         self._cold = False
-        self._writing: OnDisk | None = None
         self._shipped: dict[int, object] = {}
         self._bases: dict[int, object] = {}
         self._held: set[int] = set()
         self.orders |= {
             ApplyCheckpoint: self._apply,
-            TrimLog: lambda order: None,  # the queue on disk is that of the last record
             TimeStandardSet: lambda order: self._time_set(self.life),
         }
 
@@ -91,20 +74,10 @@ class ProtectedProcess(ReplicaProcess):
         assert isinstance(driver, ProtectedReplica)
         return driver
 
-    @property
-    def replica(self) -> Replica | None:
-        return self.copy.replica if self.up else None
-
     def make_driver(self) -> None:
-        self._stable_states = {}
         self._shipped, self._bases, self._held = {}, {}, set()
-        self.disk_state = None
         self._cold = self.pair.protection is Protection.PASSIVE
-        kept = self.kept
-        if kept is None:
-            made = ProtectedReplica(self.settings, self.pair)
-        else:
-            made = ProtectedReplica(self.settings, self.pair, kept.record, kept.queues, kept.state)
+        made = ProtectedReplica(self.settings, self.pair, self.found())
         made.retired = lambda replica: self.world.coverage.collect(replica.machines())
         self.driver = made
 
@@ -112,9 +85,6 @@ class ProtectedProcess(ReplicaProcess):
         was_up = self.up
         super().crash()
         if was_up:
-            writing, self._writing = self._writing, None
-            if writing is not None and not self.disk.full and self.world.random.random() < 0.4:
-                self._keep(writing)
             self.world.standby.crashed(self)
 
     def receive(self, event: Event) -> None:
@@ -158,53 +128,27 @@ class ProtectedProcess(ReplicaProcess):
 
     # -- disk ---------------------------------------------------------------------------
 
-    def _append(self, append: Append) -> None:
-        self.world.truth.check_append(self.address, append)
-        record = append.record
-        kept = None
-        if record is not None:
-            self._stable_states = {
-                stop: state
-                for stop, state in self._stable_states.items()
-                if stop >= record.boundary
-            }
-            kept = OnDisk(record, self._stable_states[record.boundary], self.copy.queues())
-        self._write(kept, Appended(append.append), AppendFailed(append.append, "the disk is full"))
+    def _order_disk(self, order: Append | ApplyCheckpoint | TrimLog) -> None:
+        if self.pair.persist:
+            super()._order_disk(order)
+        elif not isinstance(order, TrimLog):
+            self.world.clock.after(200, self.receive_in_life, self.life, self.done(order))
 
-    def _write(
-        self,
-        kept: OnDisk | None,
-        done: Appended | CheckpointApplied,
-        failed: AppendFailed | CheckpointFailed,
-    ) -> None:
-        if not self.pair.persist:
-            self.world.clock.after(200, self.receive_in_life, self.life, done)
-            return
-        duration = 500 + int(self.world.random.random() * self.world.longest_append_us)
-        self._writing = kept
-        self.world.clock.after(duration, self._written, self.life, kept, done, failed)
+    def state_kept(self, order: Append | ApplyCheckpoint) -> object:
+        if isinstance(order, ApplyCheckpoint):
+            return self._bases[order.checkpoint.number]
+        return order.state
 
-    def _written(
-        self,
-        life: int,
-        kept: OnDisk | None,
-        done: Appended | CheckpointApplied,
-        failed: AppendFailed | CheckpointFailed,
-    ) -> None:
-        if life != self.life:
-            return
-        self._writing = None
-        if self.disk.full:
-            self.receive(failed)
-            return
-        if kept is not None:
-            self._keep(kept)
-        self.receive(done)
+    def done(self, order: Append | ApplyCheckpoint) -> Event:
+        if isinstance(order, Append):
+            return Appended(order.append)
+        number = order.checkpoint.number
+        return CheckpointApplied(number, self._bases[number])
 
-    def _keep(self, kept: OnDisk) -> None:
-        # One thread writes in order, so an older record never replaces a newer one.
-        if self.kept is None or kept.record.boundary >= self.kept.record.boundary:
-            self.kept = kept
+    def not_done(self, order: Append | ApplyCheckpoint) -> Event:
+        if isinstance(order, Append):
+            return super().not_done(order)
+        return CheckpointFailed(order.checkpoint.number, "the disk is full")
 
     # -- checkpoints --------------------------------------------------------------------
 
@@ -229,7 +173,4 @@ class ProtectedProcess(ReplicaProcess):
         if checkpoint.base is not None and self._bases.get(checkpoint.base) != packed.base:
             raise Violation("standby", f"{self.address}: changes laid on the wrong state")
         self._bases[checkpoint.number] = packed.state
-        number = checkpoint.number
-        kept = OnDisk(checkpoint.record, packed.state, order.queues)
-        failed = CheckpointFailed(number, "the disk is full")
-        self._write(kept, CheckpointApplied(number, packed.state), failed)
+        self._order_disk(order)

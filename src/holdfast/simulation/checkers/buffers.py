@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.protected import ProtectedReplica
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.checkers import Violation
 
@@ -22,8 +21,7 @@ def check(world: World) -> None:
     longest_window_us = 11 * timing.bucket_us
     oldest = world.clock.now - longest_window_us - 2 * timing.delay_us - 8 * SECOND_US
     for address, process in world.replicas.items():
-        driver = process.driver
-        served = driver.served if isinstance(driver, ProtectedReplica) else driver.provider.streams
+        served = process.driver.served
         copies = process.replica.copies.values() if process.replica is not None else ()
         held = [one for copy in copies for one in copy.stable]
         tentative = [one for copy in copies for one in copy.tentative]

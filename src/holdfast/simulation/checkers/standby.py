@@ -54,8 +54,8 @@ class StandbyChecks:
         held = process.copy.held
         if not process.pair.persist or held is None:
             return
-        kept = process.kept
-        if kept is None or kept.record.boundary < held[0].boundary:
+        kept = process.disk.record
+        if kept is None or kept.boundary < held[0].boundary:
             raise Violation("standby", f"{process.address} confirms what is not on disk")
         self._confirmed[process.address] = held[0].boundary
 

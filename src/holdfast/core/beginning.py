@@ -1,0 +1,55 @@
+"""How a replica begins: from nothing, from its disk, or from an earlier life in its process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from holdfast.core.frame import Kind
+from holdfast.core.records import LoggedStream, RecoveryRecord
+from holdfast.core.serving import ServedStream
+from holdfast.core.settings import Output, ReplicaSettings
+
+EMPTY_RECORD = RecoveryRecord(0, 0, (), ())
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """How a replica begins that takes over from another life in the same process.
+
+    state         the state at the record's boundary, or what it can be rebuilt from; None is
+                  the empty one.
+    served        the streams it serves, with their feeds.
+    acks          what it may acknowledge to its producers; None for all the record allows.
+    first_job     numbers that no earlier job and append has had.
+    open          accept subscribers before it has caught up: it has its state, and is no more
+                  than a stable replica that is behind.
+    """
+
+    state: object = None
+    served: Mapping[str, ServedStream] = field(default_factory=dict)
+    acks: Mapping[str, int] | None = None
+    first_job: int = 1
+    first_append: int = 1
+    open: bool = False
+
+
+def serve(
+    settings: ReplicaSettings, output: Output, log: LoggedStream | None = None
+) -> ServedStream:
+    """An output stream, with what a log has of it."""
+    log = log or LoggedStream(output.stream, 0, ())
+    limit = settings.tentative_frames_max
+    return ServedStream(output.stream, output.consumers, log.first_id, log.frames, limit)
+
+
+def whole_frames(logged: LoggedStream) -> LoggedStream:
+    """The frames up to the last BOUNDARY: what follows it was cut off in the middle.
+
+    The log keeps the rest. Its tuples are computed again, under the same ids, and not written
+    twice (``core.keeping``).
+    """
+    frames = list(logged.frames)
+    while frames and frames[-1].header.kind is not Kind.BOUNDARY:
+        frames.pop()
+    return LoggedStream(logged.stream, logged.first_id, tuple(frames))

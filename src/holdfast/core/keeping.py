@@ -1,0 +1,46 @@
+"""What a disk takes of what it is given: the rules that the product's and the simulator's follow.
+
+A log has each stable tuple once. Two lives of a replica, and two copies of a fragment, cut their
+stream into frames differently, and each is given what the other wrote already: then only the
+tuples that are new are written. A mark counts where the log is when it comes; one that is behind
+says nothing new. Window states are true whoever wrote them, and are written as they come.
+
+A record is replaced by one that is as far or further, never by one that is less far: an order of
+an earlier life may still be on its way to the disk when the state of the other copy, which is
+further, has been taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from holdfast.core.frame import Kind, StreamFrame
+from holdfast.core.records import RecoveryRecord
+
+WINDOWS = (Kind.WINDOW_OPEN, Kind.WINDOW_CHECK)
+
+
+class LogGap(Exception):
+    """A frame begins after the id that comes next in the log."""
+
+
+def lacking(frames: Iterable[StreamFrame], next_id: int) -> Iterator[tuple[StreamFrame, int]]:
+    """What a log that goes on with ``next_id`` takes of these frames.
+
+    Each comes with how many of its first tuples the log has already.
+    """
+    for frame in frames:
+        header = frame.header
+        if header.first_id > next_id:
+            raise LogGap(f"id {header.first_id} came, {next_id} is next")
+        if header.kind is Kind.STABLE:
+            if header.next_id > next_id:
+                yield frame, next_id - header.first_id
+                next_id = header.next_id
+        elif header.kind in WINDOWS or header.first_id == next_id:
+            yield frame, 0
+
+
+def replaces(new: RecoveryRecord, kept: RecoveryRecord | None) -> bool:
+    """Whether ``new`` takes the place of the record on disk."""
+    return kept is None or new.boundary >= kept.boundary
