@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from holdfast import Network, count_window
 from holdfast.blocks import Block
-from holdfast.core.effects import RunJob
+from holdfast.core.effects import Line, RunJob
 from holdfast.core.events import JobDone, RecoveryRecord, WindowBlock
 from holdfast.core.frame import Header, Kind
 from holdfast.core.settings import Continuous
@@ -150,7 +150,7 @@ class Pipeline:
         results = advance.outputs["prices"]
         windows: tuple[WindowBlock, ...] = ()
         if self.kept is not None:
-            job = RunJob(next(self._jobs), None, start, bucket.end, (), ())
+            job = RunJob(next(self._jobs), Line.STABLE, None, start, bucket.end, (), ())
             done = JobDone(job.job, advance.state, bucket.end, ())
             done = self.kept.keep(job, done, advance, table.num_rows, computed - begun)
             windows = done.windows
@@ -199,11 +199,14 @@ class Pipeline:
         self.kept = self._keep_windows(self.settings)
         self.state = EMPTY
         begun = time.perf_counter()
-        record, self.state = self.kept.restart(self.record)
+        record = self.record
+        self.state = self.kept.restart(record)
         loaded = time.perf_counter()
         if record.marker < record.boundary:
             bucket = self._replayed(record.marker, record.boundary)
-            job = RunJob(next(self._jobs), None, record.marker, record.boundary, (), ())
+            job = RunJob(
+                next(self._jobs), Line.REBUILD, None, record.marker, record.boundary, (), ()
+            )
             state = self.kept.rebuild(job, bucket.tables).state
             assert isinstance(state, State)
             self.state = state

@@ -69,9 +69,7 @@ class WatchedReplica(ReplicaNode):
 
     def carry_out(self, effect: Effect) -> None:
         if isinstance(effect, RunJob):
-            running = self.replica.versions.job
-            line = "" if running is None else running[1].line.value
-            self._submitted[effect.job] = (time.time(), line)
+            self._submitted[effect.job] = (time.time(), effect.line.value)
         elif isinstance(effect, Send) and isinstance(effect.message, Subscribe):
             said = (time.time(), effect.message.stream, effect.to)
             self._subscribed[effect.message.feed] = said
@@ -248,7 +246,10 @@ def _boundary_interval(setting: Setting) -> int:
 def _replica_maker(
     topology: Topology, name: str, network: Network, directory: Path, place: Place
 ) -> Callable[[], Node]:
-    return lambda: WatchedReplica(topology.replica(name), network, directory, place, fatal)
+    plan = topology.fragment_plan(name)
+    return lambda: WatchedReplica(
+        topology.replica(name), None, plan, lambda: network, directory, place, fatal
+    )
 
 
 def _place(name: str, book: dict[str, str]) -> Place:

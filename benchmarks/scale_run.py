@@ -204,8 +204,8 @@ class Measurement:
             yield from client.driver.consumer.upstreams.values()
 
     def _unstable(self) -> int:
-        replicas = self._world.replicas.values()
-        return sum(one.driver.state is not NodeState.STABLE for one in replicas)
+        replicas = [one.replica for one in self._world.replicas.values()]
+        return sum(one is None or one.state is not NodeState.STABLE for one in replicas)
 
     def _watch_the_healing(self) -> tuple[float, list[tuple[float, float]]]:
         """The most messages in a second, and the share of replicas not STABLE over time."""

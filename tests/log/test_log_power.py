@@ -148,32 +148,6 @@ def test_a_power_cut_after_the_process_was_killed_and_came_back(memory_path: Pat
             check(memory_path / "cut", then, SMALL)
 
 
-@pytest.mark.parametrize("appends", [11, 0])
-def test_a_power_cut_during_a_restart(memory_path: Path, appends: int) -> None:
-    model = Model()
-    files = PowerFiles(lambda: None)
-    log = StreamLog.open(memory_path / "log", SCHEMA, options=NEVER, files=files)
-    for count in range(1, appends + 1):
-        log.append(model.stable(count))
-    log.sync()
-    had = log.next_id
-    before = len(files.history)
-    log.restart(500)
-    after = len(files.history)
-    log.close()
-    rng, outcomes = random.Random(2), set()
-    for keep in (0.0, 0.5, 1.0):
-        for disk, _ in files.history[before:after]:
-            disk.after_a_cut(rng, keep, memory_path / "cut")
-            with StreamLog.open(memory_path / "cut", SCHEMA, files=NoSync()) as log:
-                assert (log.first_id, log.next_id) in ((0, had), (500, 500))
-                outcomes.add(log.next_id)
-                again = Model(log.next_id)
-                log.append(again.stable(3))
-                assert [e.frame for e in log.replay(from_id=again.first_id)] == again.frames
-    assert outcomes == {had, 500}
-
-
 @pytest.mark.parametrize("preallocate_bytes", [0, 512])
 def test_the_last_commit_torn_at_every_byte(memory_path: Path, preallocate_bytes: int) -> None:
     options = replace(SMALL, segment_bytes=1 << 16, preallocate_bytes=preallocate_bytes)

@@ -19,6 +19,7 @@ from holdfast.log import (
     LogBroken,
     LogFull,
     LogOptions,
+    OutOfOrder,
     StreamLog,
     Trimmed,
     WriteFailed,
@@ -115,38 +116,37 @@ def test_trim_keeps_what_is_not_stable_and_what_the_owner_needs(tmp_path: Path) 
         assert log.segment_count == 1
 
 
-def test_restart_goes_on_at_another_id(tmp_path: Path) -> None:
+def test_a_skip_goes_on_at_another_id(tmp_path: Path) -> None:
     model = Model()
     with StreamLog.open(tmp_path, SCHEMA, options=SMALL) as log:
         fill(log, model, 10)
-        slow, lsn = log.follow(from_id=50), log.next_lsn
-        log.restart(100)  # where it is
-        assert log.next_lsn == lsn
-        assert log.first_id == 0
         waiting = log.follow(from_id=1000)
-        log.restart(1000)
-        assert (log.first_id, log.next_id, log.last_stable_id) == (1000, 1000, 999)
-        assert log.next_lsn == lsn
-        assert log.last_boundary is None
+        log.skip_to(1000)
+        assert (log.next_id, log.stable_next_id) == (1000, 1000)
         log.append(stable(1000, 5))
         assert values(drain(waiting)) == [("STABLE", i, i) for i in range(1000, 1005)]
-        with pytest.raises(Trimmed, match="up to id 1000"):
-            drain(slow)
-        slow.close()
         waiting.close()
+        with pytest.raises(OutOfOrder, match="SKIP to id 7"):
+            log.skip_to(7)
     with StreamLog.open(tmp_path) as log:
-        assert (log.first_id, log.next_id) == (1000, 1005)
+        assert (log.first_id, log.next_id) == (0, 1005)
+        log.trim(1000)
+        kinds = {entry.frame.kind.name for entry in log.read_backwards()}
+        assert "STABLE" in kinds
 
 
-def test_an_empty_log_restarts_too(tmp_path: Path) -> None:
+def test_an_empty_log_skips_too(tmp_path: Path) -> None:
     with StreamLog.open(tmp_path, SCHEMA, options=SMALL) as log:
-        log.restart(7)
-        log.restart(1000)
+        log.skip_to(7)
+        log.skip_to(1000)
         log.append(stable(1000, 5))
         kinds = [entry.frame.kind.name for entry in log.read_backwards()]
-        assert kinds == ["STABLE"]
+        assert kinds == ["STABLE", "SKIP", "SKIP"]
     with StreamLog.open(tmp_path) as log:
-        assert (log.first_id, log.next_id) == (1000, 1005)
+        assert log.next_id == 1005
+        assert values(e.frame for e in log.replay(from_id=1002)) == [
+            ("STABLE", i, i) for i in range(1002, 1005)
+        ]
 
 
 def test_a_reader_that_was_trimmed_away_is_told(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from holdfast import Network, window
 from holdfast.client import Client, Tuples, View
 from holdfast.core.consistency import NodeState
 from holdfast.core.entry import EntrySettings
+from holdfast.core.replica import Replica
 from holdfast.core.settings import (
     Input,
     Output,
@@ -30,7 +31,7 @@ from holdfast.core.settings import (
     Timing,
 )
 from holdfast.flight.security import Security
-from holdfast.fragments import fragment_network
+from holdfast.fragments import fragment_network, plan_fragments
 from holdfast.frames import TIME
 from holdfast.producer import Producer
 from holdfast.runtime.addresses import free_ports
@@ -84,6 +85,13 @@ class Reading:
 
     def close(self) -> None:
         self._client.close()
+
+
+def running(node: ReplicaNode) -> Replica:
+    """The replica that a node runs."""
+    replica = node.copy.replica
+    assert replica is not None
+    return replica
 
 
 class World:
@@ -153,9 +161,10 @@ class World:
             while_stabilizing,
             reconcile,
         )
+        (plan,) = plan_fragments(self.network)
         return ReplicaNode(
-            settings, self._fragment, self._directory / name, self._places[name],
-            self.failures.append,
+            settings, None, plan, lambda: self._fragment, self._directory / name,
+            self._places[name], self.failures.append,
         )  # fmt: skip
 
     def _send(self) -> None:
@@ -205,7 +214,7 @@ class World:
     def positions(self, while_failed: str) -> list[int]:
         """How far the live versions of replicas with this policy are, the last one first."""
         found = [
-            node.replica.sunion.live_position or 0
+            running(node).sunion.live_position or 0
             for name, node in self.replicas.items()
             if name.startswith(while_failed)
         ]
@@ -213,12 +222,12 @@ class World:
 
     def visits(self, name: str) -> set[tuple[str, str]]:
         """The transitions that the output and the versions of a replica have taken."""
-        replica = self.replicas[name].replica
+        replica = running(self.replicas[name])
         return {*replica.soutputs["sums"].visits, *replica.versions.visits}
 
     def story(self) -> str:
         return "\n".join(
-            f"{name}: {node.status()}\n{node.replica.manager.story()}"
+            f"{name}: {node.status()}\n{running(node).manager.story()}"
             for name, node in self.replicas.items()
         )
 
@@ -260,12 +269,12 @@ def test_every_policy_keeps_its_word(world: World) -> None:
             world.positions("delay")[-1] + 2 * TIMING.bucket_us <= world.positions("process")[0]
         ),
     )
-    assert {node.replica.state for node in world.replicas.values()} == {NodeState.UP_FAILURE}
+    assert {running(node).state for node in world.replicas.values()} == {NodeState.UP_FAILURE}
     world.heal()
     world.until(
         "corrections of everything",
         lambda: all(
-            node.replica.state is NodeState.STABLE and world.readings[name].view.tentative is None
+            running(node).state is NodeState.STABLE and world.readings[name].view.tentative is None
             for name, node in world.replicas.items()
         ),
     )

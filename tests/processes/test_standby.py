@@ -23,7 +23,7 @@ from holdfast.runtime.addresses import Addresses
 from holdfast.runtime.networks import load_network
 from holdfast.runtime.planning import plan_of, write_plan
 from holdfast.runtime.process_main import ProcessHost
-from holdfast.runtime.protected_node import ProtectedNode
+from holdfast.runtime.replica_node import ReplicaNode
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
 
 NETWORK = """
@@ -75,7 +75,7 @@ class World:
         write_plan(self.deployment, plan_of(self.network))
         addresses = Addresses.choose(self.deployment)
         self.failures: list[BaseException] = []
-        self.copies: dict[str, ProtectedNode] = {}
+        self.copies: dict[str, ReplicaNode] = {}
         self.entry = self._host("entry-load")._entry("entry-load")
         self.entry.start()
         for name in COPIES:
@@ -97,7 +97,7 @@ class World:
     def start(self, *names: str) -> None:
         for name in names:
             (node,) = self._host(name)._replicas([name])
-            assert isinstance(node, ProtectedNode)
+            assert isinstance(node, ReplicaNode)
             self.copies[name] = node
             node.start()
 

@@ -179,7 +179,7 @@ def test_a_log_that_was_cut_does_not_leave_a_hole(tmp_path: Path) -> None:
 def test_window_states_stay_as_long_as_the_record_needs_them(tmp_path: Path) -> None:
     events: queue.Queue[Event] = queue.Queue()
     options = LogOptions(segment_bytes=4096, preallocate_bytes=0)
-    store = StreamStore(tmp_path, {"s": SCHEMA}, options, events.put, lambda record: None)
+    store = StreamStore(tmp_path, {"s": SCHEMA}, options, events.put)
     store.start()
     states = pa.record_batch({"slot": pa.array(range(20))})
     for number in range(1, 31):
@@ -190,7 +190,7 @@ def test_window_states_stay_as_long_as_the_record_needs_them(tmp_path: Path) -> 
         record = RecoveryRecord(time, time, (), (), extent=time - 90)
         store.put(Append(number, (("s", frames),), record))
         assert events.get(timeout=10.0) == Appended(number)
-        store.put(TrimLog("s", time))
+        store.put(TrimLog("s", time, windows_from=record.extent))
     store.close()
     with StreamLog.open(tmp_path / "s", read_only=True) as log:
         kept = [entry.frame.header for entry in log.read_backwards(kinds={Kind.WINDOW_CHECK})]

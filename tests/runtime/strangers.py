@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from holdfast.core.effects import Append, TrimLog, TruncateLog
+from holdfast.core.effects import Append, TrimLog
 from holdfast.core.replica import Replica
 from holdfast.core.settings import ReplicaSettings
 from holdfast.flight.security import Security
@@ -27,7 +27,7 @@ class NoStore:
     def close(self) -> None:
         pass
 
-    def put(self, order: Append | TrimLog | TruncateLog) -> None:
+    def put(self, order: Append | TrimLog) -> None:
         pass
 
     @property

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from queue import Empty, Queue
 
 import pytest
+from holdfast.runtime.copy_jobs import CopyJobs
 
 from holdfast.core.effects import EndProcess, RunJob
 from holdfast.core.events import Event, JobFailed
-from holdfast.runtime.copy_jobs import CopyJobs
 from holdfast.runtime.engine_watch import EngineWatch
 from holdfast.runtime.jobs import Jobs
 from holdfast.runtime.node import GaveUp

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from holdfast import Network, count_window
 from holdfast.blocks import Block
-from holdfast.core.effects import RunJob
+from holdfast.core.effects import Line, RunJob
 from holdfast.core.events import JobDone, RecoveryRecord, WindowBlock
 from holdfast.core.frame import Header, Kind
 from holdfast.core.settings import Continuous
@@ -56,16 +56,15 @@ def test_a_replica_restarts_from_its_log(spark: SparkSession, tmp_path: Path) ->
             if number == 7:
                 kept.close()
                 kept = KeptWindows(engine, KNOBS, "replica", log, "out")
-                record, state = kept.restart(record)
+                state = kept.restart(record)
                 if record.marker < record.boundary:
                     since = split(tables, [record.marker, record.boundary])[0].tables
-                    order = RunJob(0, None, record.marker, record.boundary, (), ())
+                    order = RunJob(0, Line.REBUILD, None, record.marker, record.boundary, (), ())
                     rebuilt = kept.rebuild(order, since)
                     assert isinstance(rebuilt.state, State)
                     state = rebuilt.state
                     assert rebuilt.extent >= record.extent
-                assert [time for time, _ in kept.window_places]
-            job = RunJob(number, state, max(0, state.boundary), bucket.end, (), ())
+            job = RunJob(number, Line.STABLE, state, max(0, state.boundary), bucket.end, (), ())
             advance = engine.advance(state, [bucket], bucket.end, windows=True)
             taken = bucket.tables["s"].num_rows
             done = JobDone(number, advance.state, bucket.end, ())

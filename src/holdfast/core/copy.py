@@ -21,6 +21,7 @@ from holdfast.core.effects import BeginRunning, Effect, SetTimer, TrimLog
 from holdfast.core.events import Event, Started, TimerFired
 from holdfast.core.machine import Machine
 from holdfast.core.messages import CopyState
+from holdfast.core.progress import Progress
 from holdfast.core.records import Found, LoggedStream, RecoveryRecord
 from holdfast.core.replica import Replica
 from holdfast.core.settings import Keeping, ReplicaSettings
@@ -52,6 +53,20 @@ class CopyView:
     boundary: int
     inputs: tuple[InputView, ...]
     outputs: tuple[tuple[str, int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What is looked at after every event: cheap to make.
+
+    state     what the replica does, or what the copy is while it sleeps.
+    why       the same with the reason, for one of two copies.
+    boundary  how far the stable state is; None while it sleeps.
+    """
+
+    state: str
+    why: str
+    boundary: int | None
 
 
 class Copy:
@@ -107,6 +122,17 @@ class Copy:
                 for name, one in self.served.items()
             ),
         )
+
+    @property
+    def progress(self) -> Progress | None:
+        """The work of the replica, while one runs."""
+        return None if self.replica is None else self.replica.progress
+
+    def glance(self) -> Glance:
+        replica = self.replica
+        if replica is None:
+            return Glance("starting", "", None)
+        return Glance(replica.state.value, "", replica.versions.stable_position)
 
     def queues(self) -> tuple[LoggedStream, ...]:
         """The output queues as they are."""

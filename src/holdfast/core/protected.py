@@ -16,7 +16,7 @@ the slower of the two needs, can serve either.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.core import detector, standby, sweeping
@@ -27,7 +27,7 @@ from holdfast.core.benchmark_detector import (
     SetTimed,
 )
 from holdfast.core.consistency import NodeState
-from holdfast.core.copy import Copy
+from holdfast.core.copy import Copy, Glance
 from holdfast.core.detector import AskPeer, FailureDetector, PeerLost
 from holdfast.core.effects import (
     ApplyCheckpoint,
@@ -83,6 +83,19 @@ READ_PATIENCE_US = 3_000_000
 LOOK_US = 50_000
 
 
+@dataclass(frozen=True, slots=True)
+class PairView:
+    """A copy as one of two, for status and tests."""
+
+    state: CopyState
+    term: int
+    reason: str
+    overloaded: bool
+    confirmed: int
+    changes: tuple[tuple[tuple[str, str], int], ...]
+    benchmark: tuple[tuple[tuple[str, str], int], ...]
+
+
 class ProtectedReplica(Copy):
     """One of the two copies of a fragment."""
 
@@ -132,6 +145,23 @@ class ProtectedReplica(Copy):
         yield self.detector
         yield self.benchmark
         yield from super().machines()
+
+    def glance(self) -> Glance:
+        switch, seen = self.switch, super().glance()
+        why = f"term {switch.term}: {switch.reason}"
+        why += ", overloaded" if self.overloaded else ""
+        return Glance(switch.state.value, why, seen.boundary)
+
+    def pair_view(self) -> PairView:
+        return PairView(
+            self.state,
+            self.switch.term,
+            self.switch.reason,
+            self.overloaded,
+            self.checkpointer.confirmed,
+            tuple(self.switch.visits.items()),
+            tuple(self.benchmark.visits.items()),
+        )
 
     def report(self) -> CopyReport:
         """What the other copy is told."""

@@ -108,21 +108,6 @@ class Committer:
             while self._is_led or self._queue:
                 self._turn.wait()
 
-    def restart(self, next_id: int) -> None:
-        """Drops everything and goes on at ``next_id``; appends that come meanwhile fail."""
-        with self._store.lock:
-            self._check_usable()
-            while self._is_led or self._queue:
-                self._turn.wait()
-            self._is_led = True
-        try:
-            self._retention.restart(next_id)
-        finally:
-            self._fail([], OutOfOrder(f"{self._store.directory}: the log restarts at {next_id}"))
-            with self._store.lock:
-                self._is_led = False
-                self._turn.notify_all()
-
     def _check_usable(self) -> None:
         store = self._store
         if store.closed:

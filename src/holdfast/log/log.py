@@ -28,8 +28,8 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from holdfast.core.frame import Kind
-from holdfast.frames import Frame, undo_frame
+from holdfast.core.frame import Header, Kind
+from holdfast.frames import Frame
 from holdfast.log.commit import Appended, Committer
 from holdfast.log.cursor import CHUNK_BYTES, blocks_backwards
 from holdfast.log.errors import LogBroken, LogClosed, LogError, UnknownPosition
@@ -153,19 +153,13 @@ class StreamLog:
         self._check_open()
         return self._retention.trim(below_id, keep_from_lsn)
 
-    def restart(self, next_id: int) -> None:
-        """Drops everything and goes on with the tuple ``next_id``.
+    def skip_to(self, next_id: int) -> None:
+        """Goes on with the tuple ``next_id``; what lies between is not in this log.
 
-        For a replica that takes over a state newer than its own log; readers that are not
-        yet at ``next_id`` fail with Trimmed and find their tuples at another replica. Does
-        nothing if the log is there already and no tentative tuple stands.
+        For a replica that takes over a state newer than its own log, once everyone who needs
+        the tuples between has them. Window states from before stay until they are trimmed.
         """
-        self._check_open()
-        if (self.next_id, self.stable_next_id) != (next_id, next_id):
-            if self._store.segments[-1].is_empty:
-                # A segment is named by its first block: this one takes the name, and nothing back.
-                self.append(undo_frame(self.next_id))
-            self._committer.restart(next_id)
+        self.append(Frame(Header(Kind.SKIP, next_id)))
 
     # Reading
 

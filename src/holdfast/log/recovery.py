@@ -49,7 +49,6 @@ class Recovered:
 
     durable_lsn  everything below it was durable before the log was opened.
     unwanted     segment files after a cut.
-    obsolete     segments before a restart that was interrupted (see ``Retention.restart``).
     """
 
     segments: list[Segment] = field(default_factory=list)
@@ -57,7 +56,6 @@ class Recovered:
     cut: TailCut | None = None
     damage: DamagedLog | None = None
     unwanted: list[Path] = field(default_factory=list)
-    obsolete: list[Segment] = field(default_factory=list)
 
 
 def segment_paths(files: Files, directory: Path) -> list[Path]:
@@ -66,17 +64,6 @@ def segment_paths(files: Files, directory: Path) -> list[Path]:
 
 def examine(files: Files, directory: Path, index_bytes: int) -> Recovered:
     """Finds out what to believe, without changing anything."""
-    recovered = _examine(files, directory, index_bytes)
-    segments = recovered.segments
-    for at in reversed(range(1, len(segments))):
-        start, before = segments[at].header.start, segments[at - 1].tail
-        if (start.next_id, start.stable_next_id) != (before.next_id, before.stable_next_id):
-            recovered.obsolete, recovered.segments = segments[:at], segments[at:]
-            break
-    return recovered
-
-
-def _examine(files: Files, directory: Path, index_bytes: int) -> Recovered:
     paths = segment_paths(files, directory)
     recovered = Recovered()
     indexes = _read_indexes(files, directory, index_bytes)
@@ -206,9 +193,6 @@ def settle(files: Files, directory: Path, recovered: Recovered) -> None:
     for name in files.names(directory):
         if name.endswith(".tmp") or (name.endswith(INDEX_SUFFIX) and name not in known):
             files.remove(directory / name)
-    for segment in recovered.obsolete:
-        files.remove(segment.path)
-        files.sync_directory(directory)
     # Last first: should this be interrupted, what remains is a shorter tail, never a hole.
     for path in reversed(recovered.unwanted):
         files.remove(path)

@@ -17,7 +17,6 @@ from contextlib import suppress
 
 from holdfast.log.block import Block
 from holdfast.log.errors import DamagedLog
-from holdfast.log.order import Tail
 from holdfast.log.rewrite import MayGo, rewrite
 from holdfast.log.segment import Segment
 from holdfast.log.store import Store
@@ -48,19 +47,6 @@ class Retention:
                 # The segment that becomes the first must survive if those before it do not.
                 self._syncer.sync()
             return self._remove_first(count)
-
-    def restart(self, next_id: int) -> None:
-        """Drops everything and goes on at ``next_id``. Only while nothing is being appended.
-
-        Steps: (1) begin a segment that starts at that id; (2) make it durable; (3) remove the
-        others. An id that does not continue the segment before tells an opening after a crash
-        that step 3 was due.
-        """
-        with self._one_at_a_time:
-            tail = self._store.tail
-            self._writer.roll(Tail(tail.lsn, next_id, next_id, reach=tail.reach))
-            self._syncer.sync()
-            self._remove_first(len(self._store.segments) - 1)
 
     def _remove_first(self, count: int) -> int:
         with self._store.lock:

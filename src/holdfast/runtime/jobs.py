@@ -4,8 +4,9 @@ A job is the driver's RunJob: a state, slices of received blocks, how far to go.
 become one Arrow table for each input, with ``seq`` from the tuple ids; what the engine gives
 becomes one block for each output. No tuple is ever touched by Python.
 
-States have no meaning outside this file. None stands for the state the replica started with:
-the empty one, or the one the last checkpoint kept.
+A state that was kept is made one that a job can start from when the first job needs it: packed
+states are unpacked, and with continuous checkpoints the log is read (``kept_windows``). Where
+there is no engine yet, the first job makes one, and Spark with it.
 """
 
 from __future__ import annotations
@@ -23,16 +24,20 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from holdfast.blocks import Block, one_batch
-from holdfast.core.effects import InputSlice, RunJob
+from holdfast.core.effects import InputSlice, Line, RunJob
 from holdfast.core.events import Event, JobDone, JobFailed, OutputBlock
-from holdfast.core.versions import Line
+from holdfast.core.records import InLog, RecoveryRecord
+from holdfast.core.settings import Keeping
 from holdfast.frames import SEQ
 from holdfast.runtime.kept_windows import KeptWindows
+from holdfast.runtime.warming import warm_up
+from holdfast.spark.chains import Handle, Workshop
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.faults import explain_job, is_user_code
-from holdfast.spark.state import State
+from holdfast.spark.state import EMPTY, State
 
-_Order = tuple[RunJob, Line] | Callable[[], None] | None
+_Order = RunJob | Callable[[], None] | None
+MakeWindows = Callable[[Engine], KeptWindows]
 
 
 @dataclass(frozen=True)
@@ -53,26 +58,26 @@ class Jobs:
 
     def __init__(
         self,
-        spark: SparkSession | None,
-        engine: Engine | None,
-        initial: State,
+        workshop: Workshop,
+        keeping: Keeping,
         post: Callable[[Event], None],
-        markers: bool,
         on_report: Callable[[JobReport], None] = lambda report: None,
-        windows: KeptWindows | None = None,
+        on_begin: Callable[[], None] = lambda: None,
+        make_windows: MakeWindows | None = None,
     ) -> None:
-        """``markers``: find the oldest contributing input after each job (undo needs it).
-
-        Otherwise states are kept, and need no input older than themselves. ``windows``: they
-        are kept window by window.
         """
-        self._engine = engine
-        self._initial = initial
+        on_begin      is called when a job begins, with Spark up and its state unpacked.
+        make_windows  gives continuous checkpoints, for those who have them.
+        """
+        self._workshop = workshop
+        self._keeping = keeping
         self._post = post
-        self._markers = markers
         self._on_report = on_report
-        self._windows = windows
-        self._spark = spark
+        self._on_begin = on_begin
+        self._make_windows = make_windows
+        self._windows: KeptWindows | None = None
+        # What the log gave for the record that this life began from.
+        self._recovered: tuple[RecoveryRecord | None, State] | None = None
         self._queue: queue.SimpleQueue[_Order] = queue.SimpleQueue()
         self._cancelled: set[int] = set()
         self._thread = threading.Thread(target=self._run, name="holdfast-jobs", daemon=True)
@@ -80,12 +85,20 @@ class Jobs:
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, job: RunJob, line: Line = Line.LIVE) -> None:
-        self._queue.put((job, line))
+    def submit(self, job: RunJob) -> None:
+        self._queue.put(job)
 
     def call(self, work: Callable[[], None]) -> None:
         """Run something else between two jobs, in their thread."""
         self._queue.put(work)
+
+    def begin(self) -> None:
+        """Jobs of another life follow: what the log gave before is not theirs."""
+
+        def forget() -> None:
+            self._recovered = None
+
+        self.call(forget)
 
     def cancel(self, job: int) -> None:
         """A job that has not begun is not begun."""
@@ -95,49 +108,69 @@ class Jobs:
         self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join(30.0)
+        if self._windows is not None:
+            self._windows.close()
 
-    def _prepare(self) -> None:
-        assert self._spark is not None
-        activate(self._spark)
+    @property
+    def windows(self) -> KeptWindows | None:
+        """Continuous checkpoints, once a job has begun."""
+        return self._windows
+
+    def warm(self) -> None:
+        """Plan the job and run it on the standard set: some made-up tuples, whose result goes."""
+        warm_up(self._open())
+
+    def time_set(self) -> int:
+        """How long the standard set takes, in microseconds."""
+        started = time.monotonic()
+        self.warm()
+        return int((time.monotonic() - started) * 1e6)
+
+    def _open(self) -> Engine:
+        engine = self._workshop.engine()
+        activate(self._workshop.network().spark)
+        return engine
 
     def _run(self) -> None:
-        self._prepare()
+        if self._workshop.is_open:
+            self._open()
         while True:
             ordered = self._queue.get()
             if ordered is None:
                 return
-            if not isinstance(ordered, tuple):
+            if not isinstance(ordered, RunJob):
                 ordered()
                 continue
-            job, line = ordered
-            if job.job in self._cancelled:
-                self._cancelled.discard(job.job)
+            if ordered.job in self._cancelled:
+                self._cancelled.discard(ordered.job)
                 continue
             try:
-                done = self._carry_out(job, line)
+                done = self._carry_out(ordered)
             except Exception as error:
-                self._post(JobFailed(job.job, explain_job(error), is_user_code(error)))
+                failed = JobFailed(ordered.job, explain_job(error), is_user_code(error))
+                self._post(failed)
             else:
                 self._post(done)
 
-    def _carry_out(self, job: RunJob, line: Line) -> JobDone:
+    def _carry_out(self, job: RunJob) -> JobDone:
         started = time.monotonic()
-        engine = self._engine
-        assert engine is not None
-        state = self._initial if job.state is None else job.state
-        assert isinstance(state, State)
+        engine = self._open()
+        state = self._state(engine, job.state)
         tables = input_tables(job.slices, engine.input_schemas)
-        if self._windows is not None and line is Line.REBUILD:
+        self._on_begin()
+        if self._windows is not None and job.line is Line.REBUILD:
             return self._windows.rebuild(job, tables)
         bucket = Bucket(max(job.start, state.boundary), job.stop, tables)
-        keeps = self._windows if line is Line.STABLE else None
+        keeps = self._windows if job.line is Line.STABLE else None
         advance = engine.advance(state, [bucket], job.stop, windows=keeps is not None)
         emit_from = dict(job.emit_from)
         blocks = [
             output_block(stream, table, emit_from[stream])
             for stream, table in advance.outputs.items()
         ]
-        marker = engine.oldest_contributing(advance.state) if self._markers else job.stop
+        # States that are kept need no input older than themselves.
+        markers = self._keeping is Keeping.NOTHING
+        marker = engine.oldest_contributing(advance.state) if markers else job.stop
         taken = sum(table.num_rows for table in tables.values())
         wanted = tuple(block for block in blocks if block.count or block.skipped)
         done = JobDone(job.job, advance.state, max(0, min(marker, job.stop)), wanted)
@@ -148,6 +181,24 @@ class Jobs:
         now = time.monotonic()
         self._on_report(JobReport(now - started, taken, emitted, job.start, job.stop, now - begun))
         return done
+
+    def _state(self, engine: Engine, kept: object) -> State:
+        """What a job starts from."""
+        if self._make_windows is not None and (kept is None or isinstance(kept, InLog)):
+            return self._from_log(engine, None if kept is None else kept.record)
+        handle: Handle = kept  # type: ignore[assignment]
+        return self._workshop.state(handle)
+
+    def _from_log(self, engine: Engine, record: RecoveryRecord | None) -> State:
+        """The state that the log has for a record; what it can be rebuilt from, if that is all."""
+        if self._recovered is None or self._recovered[0] != record:
+            if self._windows is not None:
+                self._windows.close()
+            assert self._make_windows is not None
+            self._windows = self._make_windows(engine)
+            state = EMPTY if record is None else self._windows.restart(record)
+            self._recovered = (record, state)
+        return self._recovered[1]
 
 
 def activate(spark: SparkSession) -> None:

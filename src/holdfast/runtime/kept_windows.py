@@ -79,8 +79,8 @@ class KeptWindows:
 
     # -- restarting ---------------------------------------------------------------------
 
-    def restart(self, record: RecoveryRecord) -> tuple[RecoveryRecord, State]:
-        """Steps 1 and 2; where to go on from, and the state there if it needs no replay."""
+    def restart(self, record: RecoveryRecord) -> State:
+        """Steps 1 and 2; the state at the record's boundary if it needs no replay."""
         begun = time.monotonic()
         extent = read_extent(self._log, record.boundary, record.extent, self._two_wrote)
         recovered = load(self._engine, extent, record.boundary, record.marker)
@@ -94,18 +94,8 @@ class KeptWindows:
                 f"{recovered.state.boundary} on, the record beside it has {record.marker}; one "
                 f"of them was replaced or lost: put it back"
             )
-        marker = min(recovered.state.boundary, record.boundary)
-        record = replace(record, marker=max(record.marker, marker))
         self._recovered = recovered
-        state = EMPTY
-        if record.marker >= record.boundary:
-            state = self._checkpoints.recover(recovered, [])
-        return record, state
-
-    @property
-    def window_places(self) -> list[tuple[int, int]]:
-        """Time and place in the log of what was read, oldest first."""
-        return [] if self._recovered is None else self._recovered.extent.places()
+        return self._checkpoints.recover(recovered, []) if _is_whole(record) else EMPTY
 
     def rebuild(self, job: RunJob, tables: Mapping[str, pa.Table]) -> JobDone:
         """Step 4."""
@@ -170,6 +160,11 @@ def _blocks(batches: Sequence[WindowBatch], told: Mapping[str, int]) -> tuple[Wi
 def _since(table: pa.Table, start: int) -> pa.Table:
     """The tuples of a time or later."""
     return table.filter(pc.greater_equal(table["stime"].cast(pa.int64()), start))
+
+
+def _is_whole(record: RecoveryRecord) -> bool:
+    """Whether what the log has needs no input besides."""
+    return record.marker >= record.boundary
 
 
 def _within(time: int, job: RunJob) -> int:

@@ -18,7 +18,7 @@ import pyarrow.flight as flight
 from holdfast.blocks import Block
 from holdfast.clock import Clock
 from holdfast.core.admission import Admission
-from holdfast.core.effects import Append, Effect, EndProcess, Send, SetTimer, TrimLog, TruncateLog
+from holdfast.core.effects import Append, Effect, EndProcess, Send, SetTimer, TrimLog
 from holdfast.core.events import AppendFailed, Event, MessageArrived
 from holdfast.core.machine import PeerError
 from holdfast.core.messages import (
@@ -74,7 +74,7 @@ class Store(Protocol):
 
     def close(self) -> None: ...
 
-    def put(self, order: Append | TrimLog | TruncateLog) -> None: ...
+    def put(self, order: Append | TrimLog) -> None: ...
 
     @property
     def sizes(self) -> Mapping[str, int]: ...
@@ -270,7 +270,7 @@ class Node:
                 self._send(to, message)
             case SetTimer(at):
                 self.loop.set_timer(at)
-            case Append() | TrimLog() | TruncateLog():
+            case Append() | TrimLog():
                 self.store.put(effect)
             case EndProcess(reason):
                 self._on_fatal(GaveUp(reason))

@@ -231,6 +231,10 @@ class Topology:
     def fragment_of(self, process: str) -> str:
         return self._find(process)[0]
 
+    def fragment_plan(self, process: str) -> FragmentPlan:
+        """What the fragment of a replica reads and serves."""
+        return self._plan.fragments[self.fragment_of(process)]
+
     def _find(self, process: str) -> tuple[str, int]:
         for name, spec in self._deployment.fragments.items():
             if process in spec.processes:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from holdfast.clock import Clock
-from holdfast.core.settings import Protection, ReplicaSettings, StandbySettings, Timing
+from holdfast.core.settings import Protection, StandbySettings, Timing
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.flight.security import Security
 from holdfast.ports import PortTaken
@@ -153,33 +153,25 @@ class ProcessHost:
         )
 
     def _replicas(self, nodes: list[str]) -> list[Hosted]:
-        from holdfast.runtime.replica_node import ReplicaNode
-
         standby = {node: self._topology.standby(node) for node in nodes}
         needs_spark = [
             pair is None or pair.protection is Protection.HYBRID for pair in standby.values()
         ]
         if any(needs_spark):
             self._network()
-        found: list[Hosted] = []
-        for node, pair in standby.items():
-            settings = self._topology.replica(node)
-            place, directory = self._place(node), self._directory(node)
-            if pair is None:
-                found.append(ReplicaNode(settings, self._part(node), directory, place, self.fatal))
-            else:
-                found.append(self._copy(settings, pair, directory, place))
-        return found
+        return [self._replica(node, pair) for node, pair in standby.items()]
 
-    def _copy(
-        self, settings: ReplicaSettings, pair: StandbySettings, directory: Path, place: Place
-    ) -> Hosted:
-        from holdfast.runtime.protected_node import ProtectedNode
+    def _replica(self, node: str, pair: StandbySettings | None) -> Hosted:
+        from holdfast.runtime.replica_node import ReplicaNode
 
-        node = settings.address
-        plan = self._plan.fragments[self._topology.fragment_of(node)]
-        return ProtectedNode(
-            settings, pair, plan, lambda: self._part(node), directory, place, self.fatal
+        return ReplicaNode(
+            self._topology.replica(node),
+            pair,
+            self._topology.fragment_plan(node),
+            lambda: self._part(node),
+            self._directory(node),
+            self._place(node),
+            self.fatal,
         )
 
     def _part(self, node: str) -> Network:

@@ -1,45 +1,80 @@
-"""A replica: the driver of ``core.replica`` on Spark, with its logs and its kept state.
+"""A replica as a process's node: the driver of ``core.copy`` on Spark, whatever its protection.
 
-A checkpoint is the driver's recovery record together with the state at its boundary, written
-in the steps of ``state_directory``. The record says that the state depends on no input before
-the boundary: what it depends on is in the packed state. So a replica that restarts unpacks the
-state and reads its inputs from the boundary on, and producers may trim what came before.
+A replica without a partner runs as long as its process does. One of two copies of a passive or
+hybrid fragment sleeps and wakes as ``core.protected`` says. A hybrid copy has its engine from the
+start: Spark is up, the job is planned and has run once, and is run again now and then so that
+Spark's Python workers stay; checkpoints are unpacked as they come. So waking is a message and a
+job. A passive copy starts Spark with its first job.
 
-With ``reconcile = undo`` no state is kept. The record then names the oldest input that still
-contributes, and a restart computes from there. With continuous checkpoints the state is in the
-output log (``kept_windows``), and only the record is written here.
+On disk are a log for each output (``stream_store``) and, beside the logs, a record with as much
+of the state as ``kept_state`` keeps. A copy whose checkpoints are not persisted has neither.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
+
+import pyarrow.flight as flight
 
 from holdfast.blocks import Block
-from holdfast.core.effects import CancelJob, DropState, Effect, RunJob
-from holdfast.core.events import Event, JobDone, JobFailed, RecoveryRecord
+from holdfast.core.copy import Copy
+from holdfast.core.effects import (
+    AcceptTuples,
+    Append,
+    ApplyCheckpoint,
+    BeginRunning,
+    CancelJob,
+    DeliverBoundary,
+    DeliverTuples,
+    DeliverUndo,
+    DropState,
+    Effect,
+    EndProcess,
+    RefuseBatch,
+    RunJob,
+    Send,
+    SetTimer,
+    StopRunning,
+    TimeStandardSet,
+    TrimLog,
+)
+from holdfast.core.events import (
+    CheckpointFailed,
+    Event,
+    JobDone,
+    JobFailed,
+    LoadMeasured,
+    MessageArrived,
+    StandardSetTimed,
+)
+from holdfast.core.messages import CheckpointShipped
 from holdfast.core.progress import Progress
-from holdfast.core.replica import Replica
-from holdfast.core.settings import Reconcile, ReplicaSettings
-from holdfast.core.versions import Line
-from holdfast.errors import StateError
-from holdfast.fragments import stream_schema_of
+from holdfast.core.protected import LOOK_US, ProtectedReplica
+from holdfast.core.records import Found, RecoveryRecord
+from holdfast.core.settings import Keeping, Protection, ReplicaSettings, StandbySettings
+from holdfast.flight.checkpoints import decode_checkpoint
+from holdfast.flight.server import PutBatch
+from holdfast.fragments import FragmentPlan
 from holdfast.log import Durability, LogOptions
 from holdfast.network import Network
 from holdfast.runtime.jobs import JobReport, Jobs
+from holdfast.runtime.kept_state import keep_state
 from holdfast.runtime.kept_windows import KeptWindows
+from holdfast.runtime.load import LoadWatch
 from holdfast.runtime.loop import Driver
 from holdfast.runtime.node import Node, Place
-from holdfast.runtime.run import check_network, describe_network
+from holdfast.runtime.shipper import Sent, SentPieces, SentStates, Shipper
 from holdfast.runtime.spill import Spill
-from holdfast.runtime.state_directory import StateDirectory
 from holdfast.runtime.stream_store import StreamStore
-from holdfast.runtime.warming import warm_up
+from holdfast.spark.chains import Handle, Workshop
 from holdfast.spark.engine import Engine
-from holdfast.spark.packing import pack, unpack
-from holdfast.spark.state import EMPTY, State
+from holdfast.spark.eventual import read_extent
+
+WARM_SECONDS = 20.0
 
 LOG_OPTIONS = LogOptions(
     durability=Durability.INTERVAL,
@@ -50,7 +85,7 @@ LOG_OPTIONS = LogOptions(
 
 
 class ReplicaNode(Node):
-    """One replica of a fragment."""
+    """One replica of a fragment, alone or one of two copies."""
 
     kind = "replica"
     store: StreamStore
@@ -58,203 +93,308 @@ class ReplicaNode(Node):
     def __init__(
         self,
         settings: ReplicaSettings,
-        network: Network,
+        pair: StandbySettings | None,
+        plan: FragmentPlan,
+        load: Callable[[], Network],
         directory: Path,
         place: Place,
         on_fatal: Callable[[BaseException], None],
         log_options: LogOptions = LOG_OPTIONS,
     ) -> None:
-        """``network`` is the fragment's own (see ``fragments.fragment_network``)."""
-        schemas = {
-            name: stream_schema_of(stream.operator) for name, stream in network.outputs.items()
-        }
+        """``load`` gives the fragment's network, and starts Spark if it has to."""
+        schemas = {output.stream: output.schema for output in plan.outputs}
         consumers = {one.stream: one.consumers for one in settings.outputs}
         super().__init__(settings.address, place, schemas, consumers, directory, on_fatal)
-        self.listen_to(settings.partners)
-        self._network = network
-        self._kept = _how_kept(settings)
-        self._keeps_state = self._kept == "state"
-        self._directory = StateDirectory(directory / "state")
-        record = self._read_record()
-        self._engine = Engine(network, self._directory.engine)
+        partner = None if pair is None else pair.partner_of(settings.address)
+        self.listen_to(settings.partners, partner)
+        self._settings = settings
+        self._pair = pair
+        self._partner = partner
         self.spill = Spill(directory / "received")
-        self._checkpointed: State | None = None
-        initial = self._read_state()
-        self._stable_states: dict[int, State] = {}
-        self._stable_jobs: set[int] = set()
-        self.store = StreamStore(
-            directory / "streams", schemas, log_options, self._post, self._save_record
-        )
-        if record is not None:
-            self.store.check_reaches(dict(record.outputs), self._directory.path)
-        self.windows = self._keep_windows(settings)
-        if self.windows is not None and record is not None:
-            record, initial = self.windows.restart(record)
-            for moment, lsn in self.windows.window_places:
-                self.store.note_window(settings.outputs[0].stream, moment, lsn)
-        logged = tuple(self.store.logged(stream, complete=False) for stream in schemas)
-        self.replica = Replica(settings, record, logged)
+        self._queued = Spill(directory / "queued")
+        engine = (directory / "engine").absolute()  # the JVM may have another working directory
+        shutil.rmtree(engine, ignore_errors=True)  # worthless once the process has ended
+        self.workshop = Workshop(load, engine)
+        self._open_store(plan, directory, log_options)
+        self.copy = self._make_driver()
         self.loop = self.make_loop(_Watched(self))
+        windows = self._make_windows if settings.keeping is Keeping.WINDOWS else None
         self.jobs = Jobs(
-            network.spark,
-            self._engine,
-            initial,
-            self._post,
-            self._kept == "nothing",
-            self._report,
-            self.windows,
+            self.workshop, settings.keeping, self._post, self._report, self._job_begins, windows
         )
+        self.shipper = None if partner is None else self._make_shipper(partner)
+        self._watch = (
+            LoadWatch(LOOK_US / 1e6, lambda load: self.loop.post(LoadMeasured(load)))
+            if pair is not None and pair.benchmarks
+            else None
+        )
+        self._taken = 0
+        self._runs = False
+        self._awaits_job = self._awaits_result = False
+        self._said = ""
 
-    def _keep_windows(self, settings: ReplicaSettings) -> KeptWindows | None:
-        if settings.continuous is None:
-            return None
-        output = settings.outputs[0].stream
-        log = self.store.logs[output]
-        return KeptWindows(self._engine, settings.continuous, self.name, log, output)
+    # -- what it is made of -----------------------------------------------------------------
+
+    def _open_store(self, plan: FragmentPlan, directory: Path, options: LogOptions) -> None:
+        persists = self._pair is None or self._pair.persist
+        state = directory / "state" if persists else None
+        keeping = self._settings.keeping
+        self._kept = keep_state(keeping, state, _description(plan), self.workshop)
+        schemas = self.schemas if persists else {}
+        self.store = StreamStore(directory / "streams", schemas, options, self._post, self._kept)
+
+    def _make_driver(self) -> Copy:
+        record = self._kept.record
+        if record is not None:
+            self.store.check_reaches(dict(record.outputs), self.store.directory.parent / "state")
+            if self._settings.keeping is Keeping.WINDOWS:
+                self._note_windows(record)
+        logged = tuple(self.store.logged(stream, complete=False) for stream in self.store.logs)
+        self._found = Found(record, self._kept.found(), logged)
+        if self._pair is None:
+            return Copy(self._settings, self._found)
+        return ProtectedReplica(self._settings, self._pair, self._found)
 
     @property
-    def progress(self) -> Progress:
-        return self.replica.progress
+    def _window_stream(self) -> str:
+        """The stream in whose log the window states are."""
+        return self._settings.outputs[0].stream
+
+    def _note_windows(self, record: RecoveryRecord) -> None:
+        log = self.store.logs[self._window_stream]
+        extent = read_extent(log, record.boundary, record.extent, self._pair is not None)
+        self.store.note_windows(self._window_stream, extent.places())
+
+    def _make_windows(self, engine: Engine) -> KeptWindows:
+        knobs, stream = self._settings.continuous, self._window_stream
+        assert knobs is not None
+        log, two_wrote = self.store.logs[stream], self._pair is not None
+        return KeptWindows(engine, knobs, self.name, log, stream, two_wrote)
+
+    def _make_shipper(self, partner: str) -> Shipper:
+        sent: Sent = SentStates(self.workshop, self.hybrid)
+        if self._settings.keeping is Keeping.WINDOWS:
+            sent = SentPieces(self.store, self._window_stream)
+        return Shipper(
+            self.name,
+            partner,
+            sent,
+            lambda: self.place.book[partner],
+            self.place.security,
+            self.links,
+            self._post,
+            self._peer_problem,
+        )
+
+    @property
+    def hybrid(self) -> bool:
+        return self._pair is not None and self._pair.protection is Protection.HYBRID
+
+    # -- living -----------------------------------------------------------------------------
+
+    @property
+    def progress(self) -> Progress | None:
+        return self.copy.progress
 
     def start(self) -> None:
-        if self.windows is not None and not self.replica.versions.rebuilt:
-            # While the input comes that has to be computed again: Spark's first job is slow.
-            self.jobs.call(lambda: warm_up(self._engine))
+        if self._pair is None:
+            self.workshop.engine()
+            if self._found.record is not None and self._settings.keeping is Keeping.WINDOWS:
+                # While the input comes that has to be computed again: Spark's first job is slow.
+                self.jobs.call(self.jobs.warm)
+        elif self.hybrid:
+            self.jobs.warm()
+            held: Handle = self._found.state  # type: ignore[assignment]
+            if isinstance(held, tuple):
+                self.workshop.state(held)
         self.jobs.start()
+        if self.shipper is not None:
+            self.shipper.start()
         super().start()
+        if self.hybrid:
+            self.loop.call(self._warm_later)
+        if self._watch is not None:
+            self.jobs.call(self.jobs.warm)  # the benchmark is not what planning takes
+            self._time_set()
+            self._watch.start()
 
     def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
         super().stop()
+        if self.shipper is not None:
+            self.shipper.close()
         self.jobs.close()
-        if self.windows is not None:
-            self.windows.close()
-        self._engine.close()
-        self._directory.close()
+        self.workshop.close()
+
+    def _warm_later(self) -> None:
+        """Spark lets go of Python workers that are idle for a minute."""
+        if not self._runs:
+            self.jobs.call(self.jobs.warm)
+        self.loop.call_later(int(WARM_SECONDS * 1e6), self._warm_later)
+
+    def _time_set(self) -> None:
+        self.jobs.call(lambda: self._post(StandardSetTimed(self.jobs.time_set())))
+
+    # -- what others see --------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        replica = self.replica
+        view, windows = self.copy.view(), self.jobs.windows
         return {
             **super().status(),
-            "state": replica.state.value,
-            "boundary": replica.versions.stable_position,
+            "state": self.copy.state.value if view.state is None else view.state.value,
+            "boundary": max(0, view.boundary),
             "received_bytes": self.spill.memory_bytes,
             "inputs": {
-                stream: {
-                    "from": None if one.main is None else one.main.peer,
-                    "next_id": one.copy.next_id,
-                    "boundary": one.copy.boundary,
+                one.stream: {
+                    "from": one.producer,
+                    "next_id": one.next_id,
+                    "boundary": one.boundary,
                 }
-                for stream, one in replica.consumer.upstreams.items()
+                for one in view.inputs
             },
-            "outputs": {stream: one.next_id for stream, one in replica.soutputs.items()},
-            **({} if self.windows is None else {"checkpoint": self.windows.status()}),
-            "trimmed_below": {
-                stream: one.first_id for stream, one in replica.provider.streams.items()
+            "outputs": {stream: next_id for stream, next_id, _, _ in view.outputs},
+            "trimmed_below": {stream: first_id for stream, _, first_id, _ in view.outputs},
+            **({} if windows is None else {"checkpoint": windows.status()}),
+            **self._copy_status(),
+        }
+
+    def _copy_status(self) -> dict[str, Any]:
+        """What there is to say of one of two copies."""
+        copy, shipper = self.copy, self.shipper
+        if self._pair is None or shipper is None or not isinstance(copy, ProtectedReplica):
+            return {}
+        total, pair = shipper.total, copy.pair_view()
+        return {
+            "protection": self._pair.protection.value,
+            "copy": pair.state.value,
+            "awake": self._runs,
+            "term": pair.term,
+            "why": pair.reason,
+            "overloaded": pair.overloaded,
+            "changes": {f"{state}: {why}": n for (state, why), n in pair.changes},
+            "benchmark": dict(Counter({why: n for (_, why), n in pair.benchmark})),
+            "queued": {stream: tuples for stream, _, _, tuples in copy.view().outputs},
+            "checkpoints": {
+                "sent": total.checkpoints,
+                "whole": total.whole,
+                "elements": total.elements,
+                "bytes": total.bytes,
+                "seconds": round(total.seconds, 3),
+                "taken": self._taken,
+                "confirmed": pair.confirmed,
             },
         }
+
+    # -- what comes in ----------------------------------------------------------------------
+
+    def put(
+        self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
+    ) -> None:
+        if self._partner is None:
+            super().put(sender, stream, options, batches)
+            return
+        if not options.get("checkpoint") or sender != self._partner:
+            raise flight.FlightServerError(
+                f"{self.name} takes checkpoints of {self._partner} and nothing else"
+            )
+        checkpoint = decode_checkpoint((each.batch, each.options) for each in batches)
+        for queue in checkpoint.queues:
+            for frame in queue.frames:
+                if isinstance(frame.block, Block):
+                    self._queued.take(frame.block)
+        self.loop.post(MessageArrived(sender, CheckpointShipped(checkpoint)))
 
     def took(self, block: Block) -> None:
         self.spill.take(block)
 
+    def before(self, event: Event) -> None:
+        match event:
+            case JobFailed(_, reason):
+                self.journal.write("job failed", level="error", reason=reason)
+            case CheckpointFailed(_, reason):
+                self.journal.write("checkpoint not held", level="error", reason=reason)
+            case JobDone(_, _, _, outputs) if self._partner is not None:
+                for output in outputs:
+                    if isinstance(output.block, Block):
+                        self._queued.take(output.block)
+                if self._awaits_result and any(output.count for output in outputs):
+                    self._awaits_result = False
+                    self.journal.write("first result")
+
+    def after(self) -> None:
+        seen = self.copy.glance()
+        self.in_state(seen.state)
+        if self._partner is not None and seen.why != self._said:
+            self._said = seen.why
+            self.journal.write("copy", copy=seen.state, why=seen.why)
+        if seen.boundary is not None:
+            self.metrics.boundary.set(seen.boundary / 1e6)
+        self.metrics.events_waiting.set(self.loop.waiting)
+
+    # -- what goes out ----------------------------------------------------------------------
+
     def carry_out(self, effect: Effect) -> None:
         match effect:
             case RunJob():
-                running = self.replica.versions.job
-                line = Line.LIVE if running is None else running[1].line
-                if line is not Line.LIVE:
-                    self._stable_jobs.add(effect.job)
-                self.jobs.submit(effect, line)
+                self.jobs.submit(effect)
             case CancelJob(job):
                 self.jobs.cancel(job)
             case DropState():
                 pass  # the last reference is gone with this order
-            case _:
+            case BeginRunning(_, state):
+                self._runs = self._awaits_job = self._awaits_result = True
+                self.store.call(lambda: self._kept.begin(state))
+                self.jobs.begin()
+            case StopRunning():
+                self._runs = False
+            case ApplyCheckpoint():
+                self._taken += 1
+                self.store.put(effect)
+            case Append() | TrimLog():
+                self.store.put(effect)
+            case Send(_, CheckpointShipped(checkpoint)):
+                assert self.shipper is not None
+                self.shipper.ship(checkpoint)
+            case TimeStandardSet():
+                self._time_set()
+            case Send() | SetTimer() | EndProcess():
                 super().carry_out(effect)
+            case (
+                AcceptTuples() | RefuseBatch() | DeliverTuples() | DeliverUndo() | DeliverBoundary()
+            ):
+                raise AssertionError(f"a replica does not order {effect}")
+            case _:
+                assert_never(effect)
 
-    def before(self, event: Event) -> None:
-        """Note the states that a record may name."""
-        if isinstance(event, JobFailed):
-            self._stable_jobs.discard(event.job)
-            self.journal.write("job failed", level="error", reason=event.reason)
-        if isinstance(event, JobDone) and event.job in self._stable_jobs:
-            self._stable_jobs.discard(event.job)
-            assert isinstance(event.state, State)
-            if self._keeps_state:
-                self._stable_states[event.state.boundary] = event.state
-
-    def after(self) -> None:
-        self.in_state(self.replica.state.value)
-        self.metrics.boundary.set(self.replica.versions.stable_position / 1e6)
-        self.metrics.events_waiting.set(self.loop.waiting)
+    def _job_begins(self) -> None:
+        if self._awaits_job:
+            self._awaits_job = False
+            if self._partner is not None:
+                self.journal.write("first job")
 
     def _report(self, report: JobReport) -> None:
         self.metrics.job_seconds.observe(report.seconds)
         self.metrics.tuples_in.inc(report.tuples_in)
         self.metrics.tuples_out.inc(report.tuples_out)
 
-    # -- checkpoints --------------------------------------------------------------------
 
-    def _read_record(self) -> RecoveryRecord | None:
-        manifest = self._directory.manifest
-        if manifest is None:
-            return None
-        check_network(self._directory, self._network)
-        found = manifest["record"]
-        if found["kept"] != self._kept:
-            raise StateError(
-                f"{self._directory.path} was written with another way to reconcile or to "
-                f"checkpoint, which kept {found['kept']}; this one keeps {self._kept}. Use the "
-                f"one it was written with, or a new data directory"
-            )
-        return RecoveryRecord(
-            int(found["boundary"]),
-            int(found["marker"]),
-            tuple((stream, int(number)) for stream, number in found["inputs"]),
-            tuple((stream, int(number)) for stream, number in found["outputs"]),
-            int(found["extent"]),
-        )
-
-    def _read_state(self) -> State:
-        state = EMPTY
-        for packed in self._directory.read_state():
-            state = unpack(self._engine, packed, state)
-        if self._directory.manifest is not None and self._keeps_state:
-            self._checkpointed = state
-        return state
-
-    def _save_record(self, record: RecoveryRecord) -> None:
-        """In the disk's thread: the state at the record's boundary, then the record."""
-        if self._keeps_state:
-            state = self._stable_states[record.boundary]
-            since = None if self._directory.wants_whole() else self._checkpointed
-            # 1, 2: the state
-            self._directory.write_state(pack(self._engine, state, since), {})
-            self._checkpointed = state
-        # 4, 5: the record makes it count
-        self._directory.write_manifest(
-            {
-                "network": describe_network(self._network),
-                "record": {**dataclasses.asdict(record), "kept": self._kept},
-            }
-        )
-        for boundary in list(self._stable_states):
-            if boundary < record.boundary:
-                self._stable_states.pop(boundary, None)
-
-
-def _how_kept(settings: ReplicaSettings) -> str:
-    """What there is on disk beside the record."""
-    if settings.continuous is not None:
-        return "windows"
-    return "state" if settings.reconcile is Reconcile.CHECKPOINT else "nothing"
+def _description(plan: FragmentPlan) -> list[str]:
+    """What must be equal for a life to go on with the state of another."""
+    outputs = {output.stream: output.schema for output in plan.outputs}
+    return [
+        plan.name,
+        *(f"reads {name}: {schema}" for name, schema in sorted(plan.inputs.items())),
+        *(f"serves {name}: {schema}" for name, schema in sorted(outputs.items())),
+    ]
 
 
 class _Watched:
-    """The replica's driver, with a look at what goes in."""
+    """The driver, with a look at what goes in."""
 
     def __init__(self, node: ReplicaNode) -> None:
         self._node = node
-        self._driver: Driver = node.replica
+        self._driver: Driver = node.copy
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         self._node.before(event)

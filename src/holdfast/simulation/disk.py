@@ -4,8 +4,8 @@ It does one thing after the other, as the product's disk thread does, and takes 
 given what the product takes (``core.keeping``). An order takes a while. When the process crashes
 meanwhile, any prefix of its steps may have happened: a part of the frames (a torn frame is cut
 when the log is opened, so whole frames remain), all frames without the record, or everything
-though nobody was told. A full disk fails orders, after some of the frames perhaps; trimming and
-old contents are unharmed.
+though nobody was told. A full disk fails orders: of one log it takes all or nothing, but some logs
+may have been written before there was no more room; trimming and old contents are unharmed.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ class Disk:
     def finish(self, write: Write) -> bool:
         """The time of what is under way is over; whether it succeeded."""
         self._under_way = None
+        streams = len(write.frames)
         try:
-            self._take(write, self._random.random() * 0.5 if self.full else 1.0)
+            self._take(write, self._random.randrange(max(1, streams)) if self.full else streams)
         except LogGap:
             return False
         if self.full:
@@ -75,18 +76,17 @@ class Disk:
         self._keep_record(write)
         return True
 
-    def _take(self, write: Write, share: float) -> bool:
-        """Write the frames, or the first ones of them; whether that was all."""
+    def _take(self, write: Write, streams: int, torn: bool = False) -> bool:
+        """Write the frames of the first logs, the last of them perhaps in part; whether whole."""
         begins = dict(write.begins)
-        for stream, frames in write.frames:
-            if share < 1.0 and self._random.random() > share:
-                return False
+        for stream, frames in write.frames[:streams]:
             log = self._log(stream)
             if begins.get(stream, 0) > self._next_id(stream):
                 log.append(StreamFrame(Header(Kind.SKIP, begins[stream])))
             fresh = list(lacking(frames, self._next_id(stream)))
-            torn = share < 1.0 and self._random.random() > share
-            kept = self._random.randrange(len(fresh) + 1) if torn else len(fresh)
+            kept = len(fresh)
+            if torn and self._random.random() < 0.5:
+                kept = self._random.randrange(len(fresh) + 1)
             log.extend(_without(frame, skip) for frame, skip in fresh[:kept])
             if kept < len(fresh):
                 return False
@@ -102,7 +102,7 @@ class Disk:
         if write is None or self.full or self._random.random() < 0.3:
             return
         try:
-            whole = self._take(write, 0.7)
+            whole = self._take(write, len(write.frames), torn=True)
         except LogGap:
             return
         if whole and self._random.random() < 0.5:
