@@ -58,7 +58,7 @@ from holdfast.core.records import Found, RecoveryRecord
 from holdfast.core.settings import Keeping, Protection, ReplicaSettings, StandbySettings
 from holdfast.flight.checkpoints import decode_checkpoint
 from holdfast.flight.server import PutBatch
-from holdfast.fragments import FragmentPlan
+from holdfast.fragment_plans import FragmentPlan
 from holdfast.log import Durability, LogOptions
 from holdfast.network import Network
 from holdfast.runtime.jobs import JobReport, Jobs
