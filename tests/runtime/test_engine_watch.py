@@ -6,19 +6,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from queue import Empty, Queue
 
 import pytest
-from holdfast.runtime.copy_jobs import CopyJobs
 
-from holdfast.core.effects import EndProcess, RunJob
+from holdfast.core.effects import EndProcess, Line, RunJob
 from holdfast.core.events import Event, JobFailed
+from holdfast.core.settings import Keeping
+from holdfast.network import Network
 from holdfast.runtime.engine_watch import EngineWatch
 from holdfast.runtime.jobs import Jobs
 from holdfast.runtime.node import GaveUp
 from holdfast.runtime.thread_watch import watch_threads
 from holdfast.spark.chains import Workshop
-from holdfast.spark.state import EMPTY
 from tests.runtime.strangers import BareNode
 from tests.runtime.test_strangers import BOOK, SETTINGS
 
@@ -68,28 +69,20 @@ def fatal(monkeypatch: pytest.MonkeyPatch) -> Queue[BaseException]:
     return found
 
 
-def broken_copy_jobs() -> Jobs:
-    """Those of a copy that sleeps, whose Spark cannot be started."""
+def load_nothing() -> Network:
+    raise RuntimeError("there is no JVM any more")
 
-    def load() -> None:
-        raise RuntimeError("there is no JVM any more")
 
-    workshop = Workshop(load, None)  # type: ignore[arg-type]
-    jobs = CopyJobs(workshop, lambda event: None, lambda report: None)
+def broken_jobs(post: Callable[[Event], None]) -> Jobs:
+    """Those of a replica whose Spark cannot be started."""
+    return Jobs(Workshop(load_nothing, Path("none")), Keeping.STATE, post)
+
+
+def test_a_jobs_thread_that_breaks_says_so(fatal: Queue[BaseException]) -> None:
+    jobs = broken_jobs(lambda event: None)
     jobs.call(jobs.warm)
-    return jobs
-
-
-def jobs_without_spark() -> Jobs:
-    return Jobs(None, None, EMPTY, lambda event: None, False)
-
-
-@pytest.mark.parametrize("make", [broken_copy_jobs, jobs_without_spark])
-def test_a_jobs_thread_that_breaks_says_so(
-    make: Callable[[], Jobs], fatal: Queue[BaseException]
-) -> None:
-    make().start()
-    assert isinstance(fatal.get(timeout=SECONDS), RuntimeError | AssertionError)
+    jobs.start()
+    assert isinstance(fatal.get(timeout=SECONDS), RuntimeError)
 
 
 def test_threads_of_libraries_are_theirs_to_look_after(
@@ -107,19 +100,10 @@ def test_threads_of_libraries_are_theirs_to_look_after(
 def test_a_failed_job_says_what_was_raised() -> None:
     events: Queue[Event] = Queue()
 
-    class Broken(Jobs):
-        def _prepare(self) -> None:
-            pass
-
-        def _carry_out(self, job: RunJob, line: object) -> None:  # type: ignore[override]
-            raise OSError(28, "No space left on device")
-
-    jobs = Broken(None, None, EMPTY, events.put, False)
+    jobs = broken_jobs(events.put)
     jobs.start()
-    jobs.submit(RunJob(3, None, 0, 10, (), ()))
-    assert events.get(timeout=SECONDS) == JobFailed(
-        3, "OSError: [Errno 28] No space left on device"
-    )
+    jobs.submit(RunJob(3, Line.STABLE, None, 0, 10, (), ()))
+    assert events.get(timeout=SECONDS) == JobFailed(3, "RuntimeError: there is no JVM any more")
     jobs.close()
 
 
