@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -33,6 +34,11 @@ from holdfast.flight.security import is_loopback
 from holdfast.times import microseconds
 
 E = TypeVar("E", bound=Enum)
+
+
+def plain_name(text: str) -> bool:
+    """Whether a name can be that of a file, of a directory, and of a process."""
+    return re.fullmatch(r"[^./\\=\x00-\x1f][^/\\=\x00-\x1f]{0,99}", text) is not None
 
 
 class Reader:
@@ -310,6 +316,12 @@ class Reader:
         return SecuritySpec(**paths, mutual=mutual)
 
     def _check_names(self, deployment: Deployment) -> None:
+        named = (deployment.sources, deployment.fragments, deployment.clients, deployment.servers)
+        for name in [each for names in named for each in names] + [*deployment.processes]:
+            if not plain_name(name):
+                raise self._error(
+                    name, "files are named after it; leave slashes, '=' and a first dot away"
+                )
         if not deployment.fragments:
             raise self._error("fragments", "there is none; name each: [fragments.main]")
         names = [spec.process for spec in deployment.sources.values()]

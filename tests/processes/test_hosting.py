@@ -31,7 +31,7 @@ from holdfast.runtime.supervisor import (
     send_signal,
 )
 from tests.flight.nodes import numbers
-from tests.processes.planned import NETWORK, planned
+from tests.processes.planned import planned
 
 DEPLOYMENT = """
 name = "hosting"
@@ -145,19 +145,6 @@ def test_a_server_that_is_gone_holds_nobody_up(deployment: Deployment) -> None:
 def _watched(supervisor: Supervisor, told: list[str], text: str) -> bool:
     supervisor.watch()
     return text in told
-
-
-def test_a_server_may_run_its_own_networks_only(deployment: Deployment, tmp_path: Path) -> None:
-    own = tmp_path / "networks"
-    own.mkdir()
-    with serving(deployment, own):
-        with pytest.raises(ServerError, match=r"networks of its own only; it has no network.py"):
-            deployed(deployment)
-        (own / "network.py").write_text(NETWORK + "# changed\n")
-        with pytest.raises(ServerError, match=r"its network\.py is not the one that was sent"):
-            deployed(deployment)
-        (own / "network.py").write_text(NETWORK)
-        deployed(deployment).stop()
 
 
 def test_a_server_listens_to_nobody_without_the_token(deployment: Deployment) -> None:

@@ -47,6 +47,14 @@ def parse_sink(text: str) -> tuple[str, Sink]:
     return name, _make("output", text, _SINKS[kind], rest, options)
 
 
+def places_of(text: str) -> list[str]:
+    """Whatever in ``csv:load.csv,lateness=10 s`` may be the path of a file."""
+    _, kind, place, options = _split("source or output", f"name={text}", {**_SOURCES, **_SINKS})
+    texts = [each for each in options.values() if isinstance(each, str)]
+    is_about_files = kind not in ("console", "rate", "socket")
+    return [*([place] if is_about_files else []), *(each for each in texts if "/" in each)]
+
+
 def _split(
     what: str, text: str, kinds: Mapping[str, Any]
 ) -> tuple[str, str, str, dict[str, object]]:

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,9 +68,14 @@ class Children:
         names: Iterable[str],
         tell: Tell,
         on_port_taken: Callable[[str], None] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """``on_port_taken`` gets a process that cannot listen; it may give it other ports."""
+        """
+        on_port_taken  gets a process that cannot listen; it may give it other ports.
+        environment    variables the processes get beside those of this one.
+        """
         self.deployment = deployment
+        self._environment = environment or {}
         self._on_port_taken = on_port_taken
         self._tell = tell
         self._children = {name: Child(name) for name in names}
@@ -111,6 +116,7 @@ class Children:
             child.popen = subprocess.Popen(
                 [*command, str(self.deployment.path), child.name],
                 cwd=self.deployment.path.parent,
+                env={**os.environ, **self._environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -30,6 +30,7 @@ from holdfast.core.settings import (
     Timing,
 )
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
+from holdfast.deployment_file import plain_name
 from holdfast.errors import HoldfastError
 from holdfast.flight.security import Security
 from holdfast.fragment_plans import FragmentPlan, FragmentStream
@@ -123,6 +124,10 @@ def write_plan(deployment: Deployment, plan: Plan) -> None:
 def read_plan(deployment: Deployment) -> Plan:
     """The plan that ``holdfast up`` made."""
     found: dict[str, Any] = json.loads(plan_path(deployment).read_text())
+    for fragment in found["fragments"].values():
+        for name in (*fragment["inputs"], *(each["stream"] for each in fragment["outputs"])):
+            if not plain_name(str(name)):  # logs are named after streams
+                raise DeploymentError(f"{plan_path(deployment)}: {name!r} cannot be a stream")
     return Plan(
         int(found["bucket_us"]),
         {

@@ -1,7 +1,6 @@
 """``holdfast server``: runs processes of deployments that were started on other machines.
 
-    holdfast server --listen 10.0.0.2:4700 --data /var/lib/holdfast --token-file token \\
-        --certificate certificate.pem --key key.pem --authority authority.pem
+    holdfast server --listen 10.0.0.2:4700 --data /var/lib/holdfast --security east
 
     DATA/DEPLOYMENT/
       deployment.json      the deployment's tables, with this machine's own [security]
@@ -9,9 +8,9 @@
       hosted.json          the processes this server runs
       data/                plan, addresses, logs, states: as on any machine
 
-Whoever has the token may have Python code run here: a network is code, and it is sent. So a
-server needs a token even on loopback, and beyond it TLS, too. With ``--networks DIR`` no code is
-taken: a network must be one of the files in DIR, byte for byte.
+Whoever may operate it may have Python code run here: a network is code, and it is sent. So a
+server needs a token or certificates even on loopback. With ``--networks DIR`` no code is taken:
+what is sent must be one of the files in DIR, byte for byte (trusted.py).
 
 What a server runs goes on when the machine that started the deployment is gone, and starts
 again when the server itself does; ``holdfast down`` ends it.
@@ -20,7 +19,6 @@ again when the server itself does; ``holdfast down`` ends it.
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import re
 import signal
@@ -35,7 +33,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from holdfast.core.messages import Message
-from holdfast.deployment import SecuritySpec, load_deployment
+from holdfast.deployment import Deployment, SecuritySpec, load_deployment
+from holdfast.deployment_file import Reader
 from holdfast.errors import HoldfastError
 from holdfast.flight.security import SecurityError
 from holdfast.flight.server import Control, PutBatch, StreamServer
@@ -47,6 +46,7 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.links import NO_CHAOS
 from holdfast.runtime.listening import Listener
 from holdfast.runtime.starting import check_certificates
+from holdfast.runtime.trusted import Trusted
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _START_AGAIN_SECONDS = 1.0
@@ -71,7 +71,7 @@ class Server:
         self.journal = Journal("server")
         self._data = data.resolve()
         self._security = security
-        self._networks = networks
+        self._trusted = None if networks is None else Trusted(networks)
         self._hosted: dict[str, Children] = {}
         # Deployments that were hosted before and cannot be started, and when to try again.
         self._waiting: dict[str, str] = {}
@@ -173,7 +173,10 @@ class Server:
         files = {
             _checked_path(path): base64.b64decode(text) for path, text in options["files"].items()
         }
-        files[network] = self._trusted(network, files[network])
+        if network not in files:
+            raise HoldfastError(f"the network's file {network!r} was not sent")
+        if self._trusted is not None:
+            self._trusted.check_files(files)
         tables = {
             **options["tables"],
             "name": options["deployment"],
@@ -181,43 +184,38 @@ class Server:
             "data": "data",
             "security": self._security.table(),
         }
-        files["deployment.json"] = json.dumps(tables, indent=1).encode()
-        files["data/plan.json"] = str(options["plan"]).encode()
-        files["data/addresses.json"] = str(options["addresses"]).encode()
-        files["hosted.json"] = json.dumps(options["processes"]).encode()
-        changed = False
-        for path, data in files.items():
-            file = directory / path
-            if not file.is_file() or file.read_bytes() != data:
-                make_private(file.parent)
-                write_whole(file, data)
-                changed = True
-        return changed
+        changed = _write_files(directory, files)
+        # What cannot be started is not kept: the tables are read before they are written.
+        deployment = Reader(directory / "deployment.json").deployment(tables)
+        self._check(deployment, options["processes"])
+        rest = {
+            "deployment.json": json.dumps(tables, indent=1).encode(),
+            "data/plan.json": str(options["plan"]).encode(),
+            "data/addresses.json": str(options["addresses"]).encode(),
+            "hosted.json": json.dumps(options["processes"]).encode(),
+        }
+        return _write_files(directory, rest) or changed
 
-    def _trusted(self, network: str, sent: bytes) -> bytes:
-        """The network's code: what was sent, or, if code is not taken, the same from here."""
-        if self._networks is None:
-            return sent
-        file = self._networks / PurePosixPath(network).name
-        if not file.is_file():
-            raise HoldfastError(f"this server runs networks of its own only; it has no {file.name}")
-        found = file.read_bytes()
-        if hashlib.sha256(found).digest() != hashlib.sha256(sent).digest():
-            raise HoldfastError(
-                f"this server runs networks of its own only; its {file.name} is not the one that "
-                f"was sent. Put the same file there"
-            )
-        return found
+    def _check(self, deployment: Deployment, processes: Any) -> None:
+        """Raise unless a deployment may run here, from what lies in its directory."""
+        for process in processes:
+            if process not in deployment.processes:
+                raise HoldfastError(f"{deployment.name} has no process {process!r}")
+        if self._trusted is not None:
+            self._trusted.check_directory(deployment.path.parent)
+            self._trusted.check_deployment(deployment)
 
     def _start(self, name: str) -> None:
         directory = self._data / name
         deployment = load_deployment(directory / "deployment.json")
         processes = json.loads((directory / "hosted.json").read_text())
+        self._check(deployment, processes)
 
         def tell(text: str) -> None:
             self.journal.write("process", deployment=name, said=text)
 
-        children = Children(deployment, processes, tell)
+        # What stands beside the deployment's file is no place to look for Holdfast itself.
+        children = Children(deployment, processes, tell, environment={"PYTHONSAFEPATH": "1"})
         children.start()
         self._hosted[name] = children
 
@@ -274,6 +272,18 @@ class Server:
         self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
     ) -> None:
         raise flight.FlightServerError("a server takes no tuples; entry points do")
+
+
+def _write_files(directory: Path, files: Mapping[str, bytes]) -> bool:
+    """Write files; whether any is new."""
+    changed = False
+    for path, data in files.items():
+        file = directory / path
+        if not file.is_file() or file.read_bytes() != data:
+            make_private(file.parent)
+            write_whole(file, data)
+            changed = True
+    return changed
 
 
 def _answering(control: Control) -> Control:
