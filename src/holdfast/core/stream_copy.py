@@ -17,24 +17,13 @@ stable boundary passes over them.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 from holdfast.core.frame import Header, Kind
+from holdfast.core.held import Held, HeldFrames
 from holdfast.core.machine import ProtocolError
 from holdfast.core.messages import StreamFrame
 
 FAR_FUTURE = 1 << 62
-
-
-@dataclass(slots=True)
-class Held:
-    """A received frame: the rows from ``skip`` on, of stime ``stime_from`` on, are ours."""
-
-    header: Header
-    block: object
-    skip: int
-    stime_from: int
-    arrived: int
 
 
 class GapFound(Exception):
@@ -51,7 +40,7 @@ class StreamCopy:
         self.tentative_boundary = 0
         self.cut = 0
         self.progressed_at = 0
-        self.stable: deque[Held] = deque()
+        self.stable = HeldFrames()
         self.tentative: deque[Held] = deque()
         # (arrival, stime_max) of everything not yet processed, for the deadline of buckets.
         self.ages: deque[tuple[int, int]] = deque()
@@ -97,7 +86,7 @@ class StreamCopy:
         held = Held(header, block, skip, 0, now)
         self._ids_by_stime.append((self.next_id, header.stime_max))
         self.next_id = header.next_id
-        self.stable.append(held)
+        self.stable.append(held, self.boundary)
         self.ages.append((now, header.stime_max))
         self._raise_cut(header.stime_max + 1)
         return held
@@ -120,8 +109,7 @@ class StreamCopy:
 
     def drop_stable_below(self, stime: int) -> None:
         """Forget stable tuples that no version will read again."""
-        while self.stable and self.stable[0].header.stime_max < stime:
-            self.stable.popleft()
+        self.stable.drop_below(stime)
 
     def drop_tentative_below(self, stime: int) -> None:
         """Forget tentative tuples that the live version has processed."""

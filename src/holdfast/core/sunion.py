@@ -263,6 +263,15 @@ class SUnion(Machine[SUnionState, Trigger]):
                 target = stable_until
         return max(target, position)
 
+    @property
+    def position(self) -> int:
+        """How far buckets were taken, stable or not."""
+        return self._live_or_stable()
+
+    def reach(self, now: int) -> int:
+        """How far a live version that holds nothing back could go now."""
+        return max(self._overdue_target(now), self._eager_target(), self.position)
+
     def unstable_inputs(self, stop: int) -> frozenset[str]:
         """The inputs that may still change before ``stop``."""
         return frozenset(name for name, copy in self.copies.items() if copy.boundary < stop)
@@ -273,15 +282,8 @@ class SUnion(Machine[SUnionState, Trigger]):
         More of them when no live version waits for its turn: who was cut off in a quiet moment
         has missed much without a failure, and new tuples wait behind all of it.
         """
-        oldest = min(
-            (
-                held.header.stime_min
-                for copy in self.copies.values()
-                for held in copy.stable
-                if held.header.stime_max >= self.stable_position
-            ),
-            default=target,
-        )
+        reached = [copy.stable.oldest_from(self.stable_position) for copy in self.copies.values()]
+        oldest = min((stime for stime in reached if stime is not None), default=target)
         start = max(self._floor(oldest), self.stable_position)
         buckets = self._timing.redo_buckets
         if self.live_position is None or self.release is Release.SUSPEND:
@@ -304,9 +306,8 @@ class SUnion(Machine[SUnionState, Trigger]):
         """The held input of [start, stop)."""
         found = []
         for name, copy in self.copies.items():
-            for held in copy.stable:
-                if held.header.stime_min < stop and held.header.stime_max >= start:
-                    found.append(InputSlice(name, held.header, held.block, held.skip, start, stop))
+            for held in copy.stable.between(start, stop):
+                found.append(InputSlice(name, held.header, held.block, held.skip, start, stop))
             if stable_only:
                 continue
             for held in copy.tentative:

@@ -17,10 +17,11 @@ from holdfast.core.consumer import Consumer
 from holdfast.core.detector import PeerState
 from holdfast.core.entry import EntryPoint
 from holdfast.core.frame import Header, Kind
+from holdfast.core.held import Held
 from holdfast.core.messages import StreamFrame, StreamState
 from holdfast.core.serving import ServedStream
 from holdfast.core.soutput import SOutput
-from holdfast.core.stream_copy import Held, StreamCopy
+from holdfast.core.stream_copy import StreamCopy
 from holdfast.core.sunion import StableTaken, SUnion
 from holdfast.core.upstream import Upstream
 from holdfast.core.versions import Begin, Line, Versions
