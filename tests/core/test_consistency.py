@@ -26,10 +26,21 @@ from holdfast.core.messages import (
     PostponeReply,
     PostponeRequest,
 )
-from holdfast.core.settings import Input, Output, Policy, ReplicaSettings, Timing
+from holdfast.core.settings import SECOND_US, Input, Output, Policy, ReplicaSettings, Timing
 from holdfast.core.sunion import Release
 
 TIMING = Timing(partner_timeout_us=1000, postpone_lease_us=9000)
+
+
+class At:
+    """A replica that is so far, and could go so far."""
+
+    def __init__(self, position: int = 0, reach: int = 0) -> None:
+        self.position = position
+        self._reach = reach
+
+    def reach(self, now: int) -> int:
+        return self._reach
 
 
 def make(
@@ -37,6 +48,7 @@ def make(
     partners: tuple[str, ...] = ("b",),
     while_failed: Policy = Policy.PROCESS,
     while_stabilizing: Policy = Policy.PROCESS,
+    at: At | None = None,
 ) -> ConsistencyManager:
     settings = ReplicaSettings(
         address,
@@ -47,7 +59,7 @@ def make(
         while_failed,
         while_stabilizing,
     )
-    manager = ConsistencyManager(settings)
+    manager = ConsistencyManager(settings, at or At())
     assert manager.handle(CaughtUp(True), 0) == [OpenStreams()]
     return manager
 
@@ -202,6 +214,42 @@ def test_who_cannot_help_refuses() -> None:
     assert answers(suspended.handle(PartnerSaid("b", PostponeRequest(1)), 2)) == [
         PostponeAnswer.REFUSED
     ]
+
+
+def test_who_is_far_behind_does_not_stand_in_whatever_its_state() -> None:
+    reach = 100 * SECOND_US
+    near, behind = At(reach - TIMING.delay_us), At(reach - TIMING.delay_us - 1)
+    for at, expected in ((near, PostponeAnswer.NOT_NEEDED), (behind, PostponeAnswer.REFUSED)):
+        stable = make("b", ("a",), at=at)
+        assert answers(stable.handle(PartnerSaid("a", PostponeRequest(1, reach)), 2)) == [expected]
+    for at, expected in ((near, PostponeAnswer.GRANTED), (behind, PostponeAnswer.REFUSED)):
+        failed = make("b", ("a",), at=at)
+        failed.handle(InputFailed(), 1)
+        assert answers(failed.handle(PartnerSaid("a", PostponeRequest(1, reach)), 2)) == [expected]
+
+
+def test_a_helper_that_is_cut_off_meanwhile_is_lost() -> None:
+    mine, theirs = At(reach=9 * SECOND_US), At(position=9 * SECOND_US)
+    asker, helper = make("a", at=mine), make("b", ("a",), at=theirs)
+    for manager in (asker, helper):
+        manager.handle(InputFailed(), 1)
+    (ask,) = asker.handle(InputsCorrected(touched=True), 2)
+    assert isinstance(ask, TellPartner)
+    assert isinstance(ask.message, PostponeRequest)
+    (agreed,) = helper.handle(PartnerSaid("a", ask.message), 2)
+    assert isinstance(agreed, TellPartner)
+    assert isinstance(agreed.message, PostponeReply)
+    assert asker.handle(PartnerSaid("b", agreed.message), 3) == [ChooseRelease(Release.SUSPEND)]
+    mine._reach += 60 * SECOND_US  # new tuples come here, and none there
+    (again,) = asker.handle(TimePassed(), asker.deadline)
+    assert isinstance(again, TellPartner)
+    assert isinstance(again.message, PostponeRequest)
+    (refused,) = helper.handle(PartnerSaid("a", again.message), 4)
+    assert isinstance(refused, TellPartner)
+    assert isinstance(refused.message, PostponeReply)
+    effects = asker.handle(PartnerSaid("b", refused.message), 5)
+    assert ChooseRelease(Release.PROCESS) in effects, "the live version goes on"
+    asker.validate()
 
 
 def test_the_error_of_an_illegal_transition_names_the_replica() -> None:

@@ -42,7 +42,7 @@ MESSAGES: list[Message] = [
     Subscribe("a", 7, 100, 2**60),
     SubscribeRefused(7, "recovering"),
     Unsubscribe(7),
-    PostponeRequest(3),
+    PostponeRequest(3, 1700),
     PostponeReply(3, PostponeAnswer.GRANTED),
     PostponeRelease(3),
     CopyRequest(CopyReport(3, CopyState.AWAKE, 10, 20, True, False, 7)),

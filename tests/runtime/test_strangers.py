@@ -68,7 +68,7 @@ def test_a_partner_that_cannot_be_reached_is_no_reason_to_end(tmp_path: Path) ->
     """It is asked, and where it is nobody has written down."""
     node = BareNode(SETTINGS, tmp_path, BOOK)
     with running(node), connect(location(node), Security()) as client:
-        say(client, "r2", "message", b'{"type": "PostponeRequest", "round": 1}')
+        say(client, "r2", "message", b'{"type": "PostponeRequest", "round": 1, "reach": 0}')
         request = HeartbeatRequest(("o",), (), (), 0)
         assert say(client, "s", "heartbeat", encode_message(request))
     assert node.broken == []

@@ -9,15 +9,16 @@ takes the corrected buckets in large jobs (STABILIZATION) until it has caught up
 New tuples keep arriving meanwhile. Under ``while_stabilizing`` SUSPEND they wait. Otherwise
 someone must go on with them: a partner replica that is asked to postpone its own
 reconciliation (ASKING), or, if none agrees in time, the live version, which is then kept
-beside the stable one. A partner that is STABLE needs no postponing: consumers follow it. A
-partner that agreed is asked again now and then, which renews its lease; the live version stands
-still meanwhile. If the partner does not answer, or agrees no more, it is lost and the live
-version goes on beside the reconciliation.
+beside the stable one. A partner that is STABLE needs no postponing: consumers follow it. One that
+is further behind what we could do ourselves than X, because it is cut off or slow, does not stand
+in, whatever its state. A partner that agreed is asked again now and then, which renews its lease;
+the live version stands still meanwhile. If the partner does not answer, or stands in no more, it
+is lost and the live version goes on beside the reconciliation.
 
 Asked by a partner, a replica in UP_FAILURE agrees and is POSTPONED until it is released or
 the lease ends; nobody else is to be asked by it meanwhile. If two ask each other, the one
 whose address sorts first goes first. A replica that cannot go on with new tuples (it is
-reconciling, recovering, or suspended) refuses.
+reconciling, recovering, suspended or far behind) refuses.
 
 A failure that was over before anything was taken tentatively needs no reconciliation. A new
 failure during STABILIZATION ends it: the replica is STABLE and fails again, or, if tentative
@@ -37,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from holdfast.core.machine import Machine, PeerError
 from holdfast.core.messages import (
@@ -180,15 +181,25 @@ RELEASES = {
 }
 
 
+class Buckets(Protocol):
+    """How far a replica is: SUnion."""
+
+    @property
+    def position(self) -> int: ...
+
+    def reach(self, now: int) -> int: ...
+
+
 class ConsistencyManager(Machine[NodeState, Trigger]):
     """The decisions of one replica."""
 
     TABLE: ClassVar[Mapping[tuple[Enum, Enum], Enum]] = TABLE
 
-    def __init__(self, settings: ReplicaSettings) -> None:
+    def __init__(self, settings: ReplicaSettings, buckets: Buckets) -> None:
         super().__init__(f"{settings.address} consistency manager", NodeState.RECOVERING)
         self.deadline = FAR_FUTURE
         self._settings = settings
+        self._buckets = buckets
         self._corrected = False
         self._round = 0
         self._waiting_for: set[str] = set()
@@ -247,7 +258,8 @@ class ConsistencyManager(Machine[NodeState, Trigger]):
         self._round = max(self._round + 1, now)
         self._waiting_for = set(self._settings.partners)
         self.deadline = now + self._settings.timing.partner_timeout_us
-        return [TellPartner(one, PostponeRequest(self._round)) for one in self._settings.partners]
+        request = PostponeRequest(self._round, self._buckets.reach(now))
+        return [TellPartner(one, request) for one in self._settings.partners]
 
     def _reconcile_alone(self) -> list[ManagerEffect]:
         return [DropLive(), ChooseRelease(Release.SUSPEND)]
@@ -280,8 +292,8 @@ class ConsistencyManager(Machine[NodeState, Trigger]):
         if partner not in self._settings.partners:
             raise PeerError(f"{self.name}: {message} of {partner}, which is no partner")
         match message:
-            case PostponeRequest(round_):
-                answer = self._answer(partner, round_, now)
+            case PostponeRequest(round_, reach):
+                answer = self._answer(partner, round_, reach, now)
                 return [TellPartner(partner, PostponeReply(round_, answer))]
             case PostponeReply(round_, answer):
                 return self._answered(partner, round_, answer, now)
@@ -290,7 +302,9 @@ class ConsistencyManager(Machine[NodeState, Trigger]):
                     return self._resume(Trigger.RELEASED, now)
                 return []
 
-    def _answer(self, partner: str, round_: int, now: int) -> PostponeAnswer:
+    def _answer(self, partner: str, round_: int, reach: int, now: int) -> PostponeAnswer:
+        if not self._stands_in(reach):
+            return PostponeAnswer.REFUSED
         if self.state is NodeState.STABLE:
             return PostponeAnswer.NOT_NEEDED
         able = self._settings.while_failed is not Policy.SUSPEND
@@ -305,13 +319,17 @@ class ConsistencyManager(Machine[NodeState, Trigger]):
         self.deadline = now + self._settings.timing.postpone_lease_us
         return PostponeAnswer.GRANTED
 
+    def _stands_in(self, reach: int) -> bool:
+        """Whether this replica goes about as far as who asks could go itself."""
+        return self._buckets.position >= reach - self._settings.timing.delay_us
+
     def _answered(
         self, partner: str, round_: int, answer: PostponeAnswer, now: int
     ) -> list[ManagerEffect]:
         granted = answer is PostponeAnswer.GRANTED
         if self._helper == (partner, round_):
             self._helper_silent = False
-            return [] if granted else self._lost_helper()
+            return self._lost_helper() if answer is PostponeAnswer.REFUSED else []
         if self.state is not NodeState.ASKING or round_ != self._round:
             # Too late, or a second partner that need not wait: let it go on.
             return [TellPartner(partner, PostponeRelease(round_))] if granted else []
@@ -320,8 +338,6 @@ class ConsistencyManager(Machine[NodeState, Trigger]):
             return [] if self._waiting_for else self._no_partner(now)
         self._stop_asking()
         self.move(Trigger.PARTNER_AGREED, now, f"{partner} {answer.value}")
-        if not granted:
-            return self._reconcile_alone()
         self._helper = (partner, round_)
         self._helper_silent = False
         self.deadline = now + self._settings.timing.partner_timeout_us
@@ -362,7 +378,7 @@ class ConsistencyManager(Machine[NodeState, Trigger]):
             partner, round_ = self._helper
             self._helper_silent = True
             self.deadline = now + self._settings.timing.partner_timeout_us
-            return [TellPartner(partner, PostponeRequest(round_))]
+            return [TellPartner(partner, PostponeRequest(round_, self._buckets.reach(now)))]
         return self._resume(Trigger.LEASE_ENDED, now)
 
     def validate(self) -> None:

@@ -112,9 +112,14 @@ class PostponeAnswer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PostponeRequest:
-    """I want to reconcile; go on processing new tuples until I am done."""
+    """I want to reconcile; go on processing new tuples until I am done.
+
+    reach  how far in time I could go on with new tuples myself: who is far behind that, or gets
+           none, does not stand in for me.
+    """
 
     round: int
+    reach: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class Replica:
         eager = settings.while_failed is settings.while_failed.PROCESS
         self.consumer = Consumer(address, settings.inputs, self.copies, self.timing)
         self.sunion = SUnion(address, self.copies, self.timing, record.boundary, eager)
-        self.manager = ConsistencyManager(settings)
+        self.manager = ConsistencyManager(settings, self.sunion)
         self.versions = Versions(
             address, record.boundary, record.marker, begin.state, begin.first_job
         )

@@ -131,7 +131,7 @@ _DECODERS: dict[str, Callable[[Json], Message]] = {
     ),
     "SubscribeRefused": lambda found: SubscribeRefused(int(found["feed"]), str(found["reason"])),
     "Unsubscribe": lambda found: Unsubscribe(int(found["feed"])),
-    "PostponeRequest": lambda found: PostponeRequest(int(found["round"])),
+    "PostponeRequest": lambda found: PostponeRequest(int(found["round"]), int(found["reach"])),
     "PostponeReply": lambda found: PostponeReply(
         int(found["round"]), PostponeAnswer(found["answer"])
     ),

@@ -1,7 +1,8 @@
 """Availability: what can be shown is shown within X per fragment.
 
-Two checks, sampled. In every replica that is in order, no tuple waits longer than X for its
-bucket to be taken. And for every client: if a fixed path of processes and links has stood
+Three checks, sampled. In every replica that is in order, no tuple waits longer than X for its
+bucket to be taken. One that reconciles and leaves new tuples to a partner does so only while a
+partner takes them. And for every client: if a fixed path of processes and links has stood
 between a source and the client for long enough, the client has been told about every tuple of
 that source that is older than X per fragment of the path, as stable or tentative.
 
@@ -46,6 +47,9 @@ class Availability:
         # Clocks that differ make buckets complete later, in time of the slowest.
         self._hop_us = 2 * timing.bucket_us + 4 * spec.job_us + 300_000 + 2 * world.skew_us
         self._notice_us = (timing.misses_until_down + 4) * timing.heartbeat_interval_us
+        # What it takes to notice that a partner does not stand in any more.
+        self._ask_us = 2 * timing.partner_timeout_us + self._x_us + self._hop_us
+        self._stood_in_at: dict[str, int] = {}
         self._recovered_at: dict[str, int] = {}
         self._changes = -1
         self._paths: list[tuple[ClientProcess, str, int, int]] = []
@@ -70,6 +74,7 @@ class Availability:
         address = process.address
         driver = process.replica
         starts = now <= process.starting_until
+        self._check_partner(process)
         if driver is None or process.paused or process.slow or starts or not takes_tuples(driver):
             self._recovered_at[address] = now
             self._changes = -1
@@ -87,6 +92,38 @@ class Availability:
                 f"{waited / 1e6:.3f} s, X is {self._x_us / 1e6:.3f} s\n"
                 f"{driver.sunion.story()}",
             )
+
+    def _check_partner(self, process: ReplicaProcess) -> None:
+        """Who waits for a partner is not left alone."""
+        now, driver = self._world.clock.now, process.replica
+        address = process.address
+        waits = (
+            driver is not None
+            and process.running
+            and not process.slow
+            and driver.state is NodeState.STABILIZATION
+            and driver.sunion.release is Release.SUSPEND
+        )
+        if not waits or driver is None or self._stands_in_for(driver):
+            self._stood_in_at[address] = now
+        elif now - max(self._stood_in_at[address], process.disturbed_at) > self._ask_us:
+            reach = driver.sunion.reach(now + process.ahead_us)
+            raise Violation(
+                "availability",
+                f"{address} reconciles and takes no new tuples, though it could up to "
+                f"{reach / 1e6:.3f} s and no partner has for "
+                f"{(now - self._stood_in_at[address]) / 1e6:.3f} s\n{driver.manager.story()}",
+            )
+
+    def _stands_in_for(self, driver: Replica) -> bool:
+        now = self._world.clock.now
+        me = self._world.processes[driver.settings.address]
+        needed = driver.sunion.reach(now + me.ahead_us) - self._x_us - self._hop_us
+        partners = [self._world.replicas[name] for name in driver.settings.partners]
+        return any(
+            one.replica is not None and one.running and one.replica.sunion.position >= needed
+            for one in partners
+        )
 
     def _all_paths(self) -> list[tuple[ClientProcess, str, int, int]]:
         """What clients are promised: the client, the source, since when, over how many hops."""
