@@ -1,9 +1,17 @@
-"""Virtual time: a queue of things to do, taken in order; nothing happens in between."""
+"""Virtual time: a queue of things to do, taken in order; nothing happens in between.
+
+Servers have clocks of their own, which differ, drift and may be set. The time of a process is as
+the product's (``holdfast.clock``): it begins with its server's clock, never jumps, and follows
+that clock by running a little faster or slower.
+"""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.clock import FOLLOW
 
 
 class Clock:
@@ -34,3 +42,24 @@ class Clock:
             self.steps += 1
             action(*args)
         self.now = end
+
+
+@dataclass(slots=True)
+class ServerClock:
+    """How far the clock of a server is ahead of the true time, and what it gains in a second."""
+
+    ahead_us: int
+    gains_ppm: int = 0
+
+    def drift(self, passed_us: int) -> None:
+        self.ahead_us += passed_us * self.gains_ppm // 1_000_000
+
+    def set_by(self, by_us: int) -> None:
+        """Somebody sets it."""
+        self.ahead_us += by_us
+
+
+def follow(ahead_us: int, clock: ServerClock, passed_us: int) -> int:
+    """How far a process is ahead that has followed its server's clock for a while."""
+    most = int(passed_us * FOLLOW)
+    return ahead_us + min(max(clock.ahead_us - ahead_us, -most), most)

@@ -50,6 +50,8 @@ class Disk:
 
     def __init__(self, random: Random, longest_append_us: int = 5_000) -> None:
         self.full = False
+        # How often a crash left a part of an append.
+        self.torn = 0
         self.record: RecoveryRecord | None = None
         self.state: object = None
         self._random = random
@@ -57,6 +59,10 @@ class Disk:
         self._frames: dict[str, list[StreamFrame]] = {}
         self._trimmed_below: dict[str, int] = {}
         self._under_way: Write | None = None
+
+    @property
+    def writing(self) -> bool:
+        return self._under_way is not None
 
     def begin(self, write: Write) -> int:
         """Start to write; returns how long it takes."""
@@ -101,12 +107,14 @@ class Disk:
         write, self._under_way = self._under_way, None
         if write is None or self.full or self._random.random() < 0.3:
             return
+        self.torn += 1
         try:
             whole = self._take(write, len(write.frames), torn=True)
         except LogGap:
             return
         if whole and self._random.random() < 0.5:
             self._keep_record(write)
+            self.torn -= 1  # all of it
 
     def trim(self, stream: str, below_id: int, windows_from: int = 0) -> None:
         """Drop what is below an id, except the last boundary; never beyond the log's end.

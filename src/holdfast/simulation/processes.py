@@ -67,8 +67,10 @@ class Process:
         self.paused = 0
         self.slow = 0
         self.disturbed_at = 0
-        # How far the clock of its server is ahead, and how much it gains from sample to sample.
-        self.ahead_us, self.gains_us = world.clocks[world.server_of[address]]
+        self.disk_lost = False
+        # How far its time is ahead of the true one.
+        self.clock = world.clocks[world.server_of[address]]
+        self.ahead_us = self.clock.ahead_us
         self.driver: Copy | EntryPoint | Client
         self._waiting: deque[Event] = deque()
         self._disk_orders: deque[Append | ApplyCheckpoint | TrimLog] = deque()
@@ -95,16 +97,19 @@ class Process:
         raise NotImplementedError("each kind of process makes its own")
 
     def start(self) -> None:
+        self.world.network.restart(self.address)
         self.make_driver()
+        self.ahead_us = self.clock.ahead_us
         self.up = True
         self.world.changes += 1
         self.disturbed_at = self.world.clock.now
         self.receive(Started())
 
-    def crash(self) -> None:
-        """Stop dead; what is not on disk is gone."""
+    def crash(self, machine: bool = False) -> None:
+        """Stop dead, alone or with its machine; what is not on disk is gone."""
         if not self.up:
             return
+        self.world.network.crash(self.address, machine)
         self.world.coverage.collect(self.driver.machines())
         self.up = False
         self.life += 1
@@ -122,6 +127,12 @@ class Process:
     def _start_again(self, life: int) -> None:
         if life == self.life and not self.up and not self.world.is_down(self.address):
             self.start()
+
+    def lose_disk(self) -> None:
+        """While it is down: it will find nothing."""
+        torn, self.disk = self.disk.torn, Disk(self.world.random, self.world.longest_append_us)
+        self.disk.torn = torn
+        self.disk_lost = True
 
     def pause(self) -> None:
         self.paused += 1
@@ -309,6 +320,12 @@ class EntryProcess(Process):
 
     def start(self) -> None:
         super().start()
+        # A life before this one has promised so much; where the clock was set ahead meanwhile,
+        # everybody who merges this stream waits for the others to get there.
+        promised = self.driver.served.boundary - self.world.clock.now
+        if self.ahead_us > self.world.skew_us + self.world.spec.timing.alpha_x_us // 2:
+            self.world.give_up(f"{self.address} starts {self.ahead_us / 1e6:.1f} s ahead")
+        self.ahead_us = max(self.ahead_us, promised)
         self.world.truth.learn(self.settings.stream, self.driver.served.stable)
         # The source knows only what it was told: it may offer what is on disk already.
         self.source.offer_from(0)

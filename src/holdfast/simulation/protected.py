@@ -81,9 +81,13 @@ class ProtectedProcess(ReplicaProcess):
         made.retired = lambda replica: self.world.coverage.collect(replica.machines())
         self.driver = made
 
-    def crash(self) -> None:
+    def lose_disk(self) -> None:
+        super().lose_disk()
+        self.world.standby.forgot(self)
+
+    def crash(self, machine: bool = False) -> None:
         was_up = self.up
-        super().crash()
+        super().crash(machine)
         if was_up:
             self.world.standby.crashed(self)
 

@@ -47,6 +47,7 @@ class Result:
     tentative: int = 0
     stable: int = 0
     visits: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    faults: Mapping[str, int] = field(default_factory=dict)
 
 
 def scenario_of(seed: int) -> Scenario:
@@ -81,4 +82,5 @@ def run(scenario: Scenario, tell: Callable[[str], None] | None = None) -> Result
         sum(client.tentative_count for client in world.clients.values()),
         sum(len(client.stable) for client in world.clients.values()),
         dict(world.coverage.visits),
+        dict(world.faults),
     )

@@ -20,30 +20,37 @@ from holdfast.core.settings import SECOND_US
 class FaultKind(Enum):
     CRASH = "crash"
     PAUSE = "pause"
-    SLOW = "slow server"
+    SLOW = "slow"
     HANG = "jobs hang"
     CUT = "cut"
-    CUT_ONE_WAY = "cut one way"
+    CUT_ONE_WAY = "one-way cut"
     PARTITION = "partition"
     SLOW_LINK = "slow link"
     LOSE_CONNECTION = "lose connections"
     DISK_FULL = "disk full"
+    DISK_LOST = "disk lost"
+    CLOCK_STEP = "clock step"
     SILENCE = "source is silent"
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something is broken between two times. ``servers`` are the ones concerned."""
+    """Something is broken between two times. ``servers`` are the ones concerned.
+
+    by_us  how far a clock is set, and back at the end.
+    """
 
     kind: FaultKind
     start: int
     end: int
     servers: tuple[str, ...]
+    by_us: int = 0
 
     def __str__(self) -> str:
+        by = f" by {self.by_us / SECOND_US:.1f} s" if self.by_us else ""
         return (
             f"{self.start / SECOND_US:8.3f} s to {self.end / SECOND_US:8.3f} s  "
-            f"{self.kind.value}: {', '.join(self.servers)}"
+            f"{self.kind.value}{by}: {', '.join(self.servers)}"
         )
 
 
@@ -90,6 +97,12 @@ class Schedule:
         return self.shape == "lull"
 
     @property
+    def longest_step_us(self) -> int:
+        """The longest time for which a clock is set wrong."""
+        steps = [one for one in self.faults if one.kind is FaultKind.CLOCK_STEP]
+        return max((one.end - one.start for one in steps), default=0)
+
+    @property
     def healed_at(self) -> int:
         return max((fault.end for fault in self.faults), default=0)
 
@@ -107,7 +120,11 @@ WEIGHTS = {
     FaultKind.LOSE_CONNECTION: 2,
     FaultKind.DISK_FULL: 2,
     FaultKind.SILENCE: 1,
+    FaultKind.CLOCK_STEP: 3,
 }
+# A clock that is wrong by a minute, and how long it may be: a process follows it by a twentieth.
+LONGEST_STEP_US = 60 * SECOND_US
+STEPPED_US = 5 * SECOND_US
 
 
 def generate(random: Random, layout: Layout, alpha_x_us: int, calm_us: int) -> Schedule:
@@ -154,10 +171,17 @@ def fault(random: Random, time: int, layout: Layout) -> Fault:
         return Fault(kind, time, end, (random.choice(entries),))
     # What hits an entry point hits everyone downstream, and no replica can stand in.
     hit = random.choice(entries if random.random() < 0.4 else servers)
+    if kind is FaultKind.CLOCK_STEP:
+        return Fault(kind, time, min(end, time + STEPPED_US), (hit,), _step(random, time))
     if kind is FaultKind.PARTITION and random.random() < 0.4:
         size = random.randint(1, max(1, len(servers) // 2))
         return Fault(kind, time, end, tuple(sorted(random.sample(servers, size))))
     return Fault(kind, time, end, (hit,))
+
+
+def _step(random: Random, time: int) -> int:
+    """How far a clock is set: forward or back, but not to before the beginning of the world."""
+    return int(random.uniform(-min(LONGEST_STEP_US, time - SECOND_US), LONGEST_STEP_US))
 
 
 def _aftershock(random: Random, before: Fault, layout: Layout) -> Fault:
@@ -342,6 +366,41 @@ def _overload(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
+def _ruin(random: Random, layout: Layout) -> list[Fault]:
+    """A server comes back with an empty disk, mostly one whose work another can do."""
+    time = 5 * SECOND_US
+    faults = []
+    for _ in range(random.choice([1, 1, 2])):
+        pair = random.choice(layout.pairs) if layout.pairs and random.random() < 0.7 else ()
+        most = [server for group in layout.groups for server in group if len(group) > 1]
+        hit = random.choice(pair or most or [one for one in layout.servers if one[0] != "c"])
+        if random.random() < 0.1:
+            hit = random.choice(layout.entries)
+        end = time + int(random.uniform(0.3, 8) * SECOND_US)
+        faults.append(Fault(FaultKind.DISK_LOST, time, end, (hit,)))
+        if random.random() < 0.5:
+            faults.append(_aftershock(random, faults[-1], layout))
+        time = end + int(random.uniform(2, 15) * SECOND_US)
+    return faults
+
+
+def _wrong_clocks(random: Random, layout: Layout) -> list[Fault]:
+    """Clocks are set, by up to a minute and back; processes that start meanwhile believe them."""
+    time = 5 * SECOND_US
+    faults = []
+    for _ in range(random.randint(2, 5)):
+        hit = random.choice(layout.servers)
+        end = time + int(random.uniform(0.5, 1) * STEPPED_US)
+        faults.append(Fault(FaultKind.CLOCK_STEP, time, end, (hit,), _step(random, time)))
+        if hit not in layout.entries and random.random() < 0.5:
+            crash = time + int(random.uniform(0.1, 2) * SECOND_US)
+            faults.append(Fault(FaultKind.CRASH, crash, crash + SECOND_US, (hit,)))
+        if random.random() < 0.4:
+            faults.append(fault(random, time, layout))
+        time = end + int(random.uniform(1, 6) * SECOND_US)
+    return faults
+
+
 Shape: TypeAlias = Callable[[Random, Layout], list[Fault]]
 SHAPES: dict[Shape, float] = {
     _bursts: 0.32,
@@ -352,6 +411,8 @@ SHAPES: dict[Shape, float] = {
     _flicker: 0.1,
     _eclipse: 0.1,
     _lull: 0.05,
+    _ruin: 0.1,
+    _wrong_clocks: 0.06,
 }
 # Shapes that need a pair of copies of a certain kind.
 SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3}

@@ -25,13 +25,13 @@ from holdfast.simulation.checkers.client import ClientChecks
 from holdfast.simulation.checkers.convergence import Truth
 from holdfast.simulation.checkers.stable_tree import StableTree
 from holdfast.simulation.checkers.standby import StandbyChecks
-from holdfast.simulation.clock import Clock
+from holdfast.simulation.clock import Clock, ServerClock, follow
 from holdfast.simulation.coverage import Coverage
 from holdfast.simulation.network import Network, Quality
 from holdfast.simulation.networks import Fragment, NetworkSpec
 from holdfast.simulation.processes import ClientProcess, EntryProcess, Process, ReplicaProcess
 from holdfast.simulation.protected import ProtectedProcess
-from holdfast.simulation.schedules import Fault, FaultKind, Layout, Schedule
+from holdfast.simulation.schedules import PAIRWISE, Fault, FaultKind, Layout, Schedule
 
 
 def place(spec: NetworkSpec, random: Random) -> dict[str, str]:
@@ -136,12 +136,15 @@ class World:
         self.narrates = tell is not None
         self.servers = sorted(set(server_of.values()))
         self.clocks = {
-            server: (
-                int(random.random() * self.skew_us),
-                int(random.random() * self.skew_us / 1000),
+            server: ServerClock(
+                int(random.random() * self.skew_us), int(random.random() * self.skew_us / 500)
             )
             for server in self.servers
         }
+        # Processes follow a clock that was set, for as long as it is.
+        self.skew_us += schedule.longest_step_us // 20
+        # Which faults have hit a process in use, or a link.
+        self.hits: Counter[str] = Counter()
         self._tell = tell
         self._told: dict[str, str] = {}
         self._down: Counter[str] = Counter()
@@ -226,8 +229,10 @@ class World:
             buffers.check(self)
 
     def _sample(self) -> None:
+        for clock in self.clocks.values():
+            clock.drift(self._sample_us)
         for process in self.processes.values():
-            process.ahead_us += process.gains_us
+            process.ahead_us = follow(process.ahead_us, process.clock, self._sample_us)
             if process.running:
                 process.driver.validate()
         if not self.standby.void:
@@ -240,7 +245,9 @@ class World:
         if isinstance(message, SubscribeRefused) and message.reason.startswith("trimmed"):
             consumer = self.processes[target].consumer
             # Whoever has jumped ahead may still be answered about where it was.
-            if not self.standby.void and consumer is not None and consumer.needs(message.feed):
+            if self.processes[target].disk_lost:
+                self._told_of_loss(source, target, message.reason)
+            elif not self.standby.void and consumer is not None and consumer.needs(message.feed):
                 raise Violation("no loss", f"{source} cannot serve {target}: {message.reason}")
         process = self.processes[target]
         if process.up:
@@ -251,6 +258,17 @@ class World:
             self.clock.after(after_us, self.network.refuse, source, message.feed)
         elif isinstance(message, CopyRequest) and self.server_of[target] not in self._dark:
             self.clock.after(1_000, self._nobody_listens, source, target)
+
+    def _told_of_loss(self, source: str, target: str, reason: str) -> None:
+        """Who has lost its disk is told that it cannot go on; another copy may help it."""
+        if target not in self.copies:
+            self.give_up(f"{target} is told by {source}: {reason}")
+
+    def give_up(self, why: str) -> None:
+        """Something is lost for good: nothing more is promised, except that nothing is wrong."""
+        if not self.standby.void:
+            self.standby.void = True
+            self._say(f"nothing is promised from here on: {why}")
 
     def _lose_feed(self, reader: str, feed: int) -> None:
         self.processes[reader].receive(FeedLost(feed))
@@ -279,7 +297,28 @@ class World:
 
     def _begin(self, fault: Fault) -> None:
         self._say(f"{fault.kind.value} begins: {', '.join(fault.servers)}")
+        if self._hits(fault):
+            self.hits[fault.kind.value] += 1
         self._apply(fault, begins=True)
+
+    def _hits(self, fault: Fault) -> bool:
+        """Whether a process in use is hit, or a link with a feed."""
+        servers = fault.servers
+        if fault.kind in PAIRWISE:
+            return self.network.in_use(*servers)
+        if fault.kind is FaultKind.PARTITION:
+            others = [one for one in self.servers if one not in servers]
+            return any(self.network.in_use(one, two) for one in servers for two in others)
+        found = self._at(servers[0])
+        if fault.kind in (FaultKind.DISK_FULL, FaultKind.DISK_LOST):
+            found = [one for one in found if not isinstance(one, ClientProcess)]
+        return any(one.up for one in found)
+
+    @property
+    def faults(self) -> Counter[str]:
+        """How often each kind of failure has happened to somebody."""
+        torn = sum(process.disk.torn for process in self.processes.values())
+        return self.hits + self.network.counts + Counter({"torn write": torn})
 
     def _end(self, fault: Fault) -> None:
         self._say(f"{fault.kind.value} ends: {', '.join(fault.servers)}")
@@ -288,8 +327,15 @@ class World:
     def _apply(self, fault: Fault, begins: bool) -> None:
         self.changes += 1
         match fault.kind:
+            case FaultKind.CRASH if begins and self.random.random() < 0.5:
+                latest = min(fault.start + 300_000, (fault.start + fault.end) // 2)
+                self._crash_in_a_write(fault.servers[0], latest)
             case FaultKind.CRASH:
                 self._crash(fault.servers[0], begins)
+            case FaultKind.DISK_LOST:
+                self._crash(fault.servers[0], begins, loses_disk=True)
+            case FaultKind.CLOCK_STEP:
+                self.clocks[fault.servers[0]].set_by(fault.by_us if begins else -fault.by_us)
             case FaultKind.PARTITION:
                 part = self.network.part if begins else self.network.rejoin
                 part(frozenset(fault.servers))
@@ -315,7 +361,7 @@ class World:
             case _:
                 self._apply_to_links(fault, begins)
 
-    def _crash(self, server: str, begins: bool) -> None:
+    def _crash(self, server: str, begins: bool, loses_disk: bool = False) -> None:
         self._down[server] += 1 if begins else -1
         machine = begins and self.random.random() < 0.3
         (self._dark.add if machine else self._dark.discard)(server)
@@ -323,11 +369,25 @@ class World:
             if isinstance(process, ClientProcess):
                 process.pause() if begins else process.resume()
             elif begins:
-                process.crash()
-                self.network.crash(process.address, machine)
+                process.crash(machine)
+                if loses_disk:
+                    process.lose_disk()
+                    self._lost_disk(process)
             elif not self._down[server]:
-                self.network.restart(process.address)
                 process.start()
+
+    def _crash_in_a_write(self, server: str, by: int) -> None:
+        """Crash when something is being written, if that is soon."""
+        if self.clock.now < by and not any(one.disk.writing for one in self._at(server)):
+            self.clock.after(500, self._crash_in_a_write, server, by)
+            return
+        self.changes += 1
+        self._crash(server, begins=True)
+
+    def _lost_disk(self, process: Process) -> None:
+        """An entry point's log is nowhere else: what nobody has taken yet is lost."""
+        if isinstance(process, EntryProcess):
+            self.give_up(f"{process.address} has lost its log")
 
     def _apply_to_links(self, fault: Fault, begins: bool) -> None:
         for link in self._links_of(fault):

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def oracle(world: World) -> dict[str, list[Row]]:
     """Every stream as it ought to be."""
     streams = {entry.stream: world.truth.rows.get(entry.stream, []) for entry in world.spec.entries}
-    stop = world.clock.now + max(one.ahead_us for one in world.processes.values()) + 1
+    ahead_us = max(one.ahead_us for one in world.processes.values())
+    told = max(one.boundary for one in world.clients.values())
+    stop = max(world.clock.now + ahead_us, told) + 1
     for fragment in world.spec.fragments:
         rows: list[Tagged] = [
             (stime, stream, number, key, value)

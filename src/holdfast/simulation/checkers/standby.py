@@ -12,7 +12,9 @@ Per protection, beyond what holds for everyone (no loss, no duplicate, the oracl
 - Nobody is primary of a term that is not its own.
 
 Where checkpoints are only in memory, losing both copies loses their state. The fragment must
-then say nothing wrong; that it says anything is no longer promised (``void``).
+then say nothing wrong; that it says anything is no longer promised (``void``). The same holds
+where disks are lost for good: whoever finds nothing on its disk, and is told that what it needs
+is trimmed, stands still.
 """
 
 from __future__ import annotations
@@ -47,6 +49,13 @@ class StandbyChecks:
             return
         other = self._other(process)
         if not other.up or other.copy.report().boundary < 0:
+            self.void = True
+
+    def forgot(self, process: ProtectedProcess) -> None:
+        """A copy that is down has lost its disk; is there another that knows?"""
+        self._confirmed.pop(process.address, None)
+        other = self._other(process)
+        if other.disk.record is None and not (other.up and other.copy.report().boundary >= 0):
             self.void = True
 
     def confirmed(self, process: ProtectedProcess) -> None:
