@@ -11,7 +11,7 @@ typed := $(wildcard src tests benchmarks examples)
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  ARGS passes options on: make test ARGS='-n0 -k window', make bench BENCH=engine ARGS=--quick"
 
@@ -22,6 +22,18 @@ demo: classes ## failures and correct answers, live in the terminal
 .PHONY: test
 test: classes ## every test, in two processes; one is enough for a few: ARGS='-n0 -k window'
 	@$(run) $(bin)/python -m pytest -q -n2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# What decides and what keeps, without Spark jobs: under a minute on two cores.
+fast := tests/core tests/simulation tests/log tests/connect tests/network
+
+.PHONY: test-fast
+test-fast: venv ## the protocols, the simulator, the logs, sources and outputs; within a minute
+	@$(run) $(bin)/python -m pytest -q -n2 --dist loadfile --no-loadscope-reorder -m 'not jobs' $(fast) $(ARGS)
+
+.PHONY: test-all
+test-all: classes ## every test with more examples, then the planted mistakes (BENCH=mutations)
+	@HOLDFAST_EXAMPLES=25 $(run) $(bin)/python -m pytest -q -n2 --dist loadfile --no-loadscope-reorder --timeout 900 $(ARGS)
+	@scripts/bench mutations
 
 .PHONY: check
 check: venv ## style, formatting and types

@@ -21,6 +21,7 @@ from holdfast.spark.session import get_session
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: takes long, so its file starts first")
+    config.addinivalue_line("markers", "jobs: runs Spark jobs, so make test-fast leaves it out")
     config.addinivalue_line("markers", "alone(after): no other test runs beside it")
 
 

@@ -24,6 +24,11 @@ PRINTED = {
 }
 
 
+def test_every_example_is_expected_to_print_something() -> None:
+    assert sorted(PRINTED) == [path.stem for path in EXAMPLES]
+    assert all(PRINTED.values())
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example(
     path: Path,
@@ -35,7 +40,7 @@ def test_example(
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(path), run_name="__main__")
-    assert PRINTED.get(path.stem, "") in capsys.readouterr().out
+    assert PRINTED[path.stem] in capsys.readouterr().out
     assert len(path.read_text().splitlines()) < 100
 
 

@@ -166,6 +166,21 @@ def test_everything_that_sets_up_is_told_while_it_runs() -> None:
         assert "scripts/progress" in line, line
 
 
+def test_there_is_a_fast_tier_and_one_with_everything() -> None:
+    def recipe(target: str) -> str:
+        command = ["make", "--dry-run", "--always-make", target]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    fast, everything = recipe("test-fast"), recipe("test-all")
+    for part in ("core", "simulation", "log", "connect", "network"):
+        assert f"tests/{part}" in fast
+        assert list((ROOT / "tests" / part).glob("test_*.py"))
+    assert "-m 'not jobs'" in fast
+    assert "holdfast prepare" not in fast
+    assert "HOLDFAST_EXAMPLES=25" in everything
+    assert "scripts/bench mutations" in everything
+
+
 @pytest.mark.parametrize(
     "name", ["requirements-build.txt", "requirements.txt", "requirements-dev.txt"]
 )

@@ -6,7 +6,8 @@
         outputs = run(engine, split({"load": readings}, cuts), groups)
 
 Tuple times are microseconds. ``same_bytes`` compares two runs bit for bit, order included;
-``same_rows`` compares a run with the oracle: the same query as one batch Spark job.
+``same_rows`` compares a run with the oracle: the same query as one batch Spark job. ``scripted``
+makes sources that crash and pause where the data says.
 """
 
 from holdfast.testing.buckets import run, split, tuples
@@ -22,9 +23,13 @@ from holdfast.testing.oracle_aggregates import (
     sum_in_order,
     top_in_order,
 )
+from holdfast.testing.scripted import Crash, Pause, SourceCrashed, scripted
 
 __all__ = [
+    "Crash",
     "OracleStream",
+    "Pause",
+    "SourceCrashed",
     "first_in_order",
     "ipc_bytes",
     "last_in_order",
@@ -34,6 +39,7 @@ __all__ = [
     "run",
     "same_bytes",
     "same_rows",
+    "scripted",
     "set_in_order",
     "split",
     "spread_in_order",
