@@ -18,6 +18,10 @@ sale, *slow* ones 1,000, both of two items; *items* are 100,000 with windows of 
 90,000 of them open. Input comes as fast as it is taken, in buckets of 30,000 tuples.
 [How it works](../design/cec.md).
 
+With two items there are hardly any window states to write, so *fast* and *slow* say little about
+what writing them costs; ratios above 1 there are noise. *items* is the workload that writes, and
+the ratio to look at.
+
 ![One panel for each figure of the paper](cec.png)
 """
 

@@ -47,7 +47,9 @@ NOTES = """
   redo runs.
 - `checkpoint_redo_over_undo_redo`: the ratio of the reconciliations at the largest state.
 - The right part of the figure, what readiness costs, is `marker_ms`: how much longer the job of a
-  bucket takes with undo/redo, whose marker is found after every job, than with checkpoints.
+  bucket takes with undo/redo, whose marker is found after every job, than with checkpoints. A
+  number around zero, of either sign, is the noise of two medians: no cost was seen, and this
+  benchmark is too coarse to say how small it is.
 """
 
 
