@@ -14,6 +14,8 @@ import stat
 import tempfile
 from pathlib import Path
 
+from holdfast.errors import InputError
+
 # The name of a socket holds 107 bytes, and Spark's part of it is ".UUID.sock" after a slash.
 _LONGEST = 107 - len("/.00000000-0000-0000-0000-000000000000.sock")
 
@@ -33,7 +35,7 @@ def socket_directory(beside: Path | None = None) -> Path:
         return wanted
     # The same for every life of the process, so that those killed leave nothing behind.
     digest = hashlib.sha256(os.fsencode(wanted)).hexdigest()[:16]
-    made = Path(tempfile.gettempdir()) / f"holdfast-{os.geteuid()}-{digest}"
+    made = _short_place() / f"holdfast-{os.geteuid()}-{digest}"
     try:
         made.mkdir(mode=0o700)
     except FileExistsError:
@@ -46,7 +48,19 @@ def socket_directory(beside: Path | None = None) -> Path:
     return made
 
 
+def _short_place() -> Path:
+    """A temporary directory in which the names of sockets fit: TMPDIR may itself be long."""
+    room = _LONGEST - len("/holdfast-4294967295-0123456789abcdef")
+    for each in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
+        if len(os.fsencode(each)) <= room and os.access(each, os.W_OK):
+            return Path(each)
+    raise InputError(
+        f"the sockets of Spark's workers need a directory with a name of at most {room} bytes; "
+        f"TMPDIR is {tempfile.gettempdir()!r}. Set TMPDIR to a shorter one"
+    )
+
+
 def _temporary() -> Path:
-    made = Path(tempfile.mkdtemp(prefix="holdfast-"))
+    made = Path(tempfile.mkdtemp(prefix="holdfast-", dir=_short_place()))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return made
