@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow.flight as flight
 import pytest
 
 from holdfast.deployment import SecuritySpec
 from holdfast.flight import peers, refusals
 from holdfast.flight.refusals import Refusals
 from holdfast.flight.security import Security, SecurityError
+from holdfast.flight.server import StreamServer
 from holdfast.producer import Producer
-from tests.flight.nodes import entry_point, location
+from tests.flight.nodes import entry_point, location, numbers
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o602, 0o604])
@@ -84,3 +86,20 @@ def test_refused_calls_do_not_fill_a_disk() -> None:
     noted.note("somebody", "ipv4:10.0.0.2:7", "no token")
     assert told[-1][0] == "others"
     assert told[-1][3] > 9_000
+
+
+def test_of_a_stranger_s_stream_nothing_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC reads the one message of other calls before it asks; of a stream it reads nothing."""
+    begun: list[object] = []
+    monkeypatch.setattr(StreamServer, "do_put", lambda self, *rest: begun.append(rest))
+    with entry_point(tmp_path, Security(token="a")) as node:
+        headers = Security(token="b").headers("burglar")
+        options = flight.FlightCallOptions(timeout=10, headers=headers)
+        refused = pytest.raises(flight.FlightUnauthenticatedError, match="the wrong token")
+        with peers.connect(location(node), Security()) as client, refused:
+            descriptor = flight.FlightDescriptor.for_command(b"{}")
+            _, reader = client.do_put(descriptor, numbers(0, 1).schema, options)
+            reader.read()
+    assert begun == []
