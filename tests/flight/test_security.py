@@ -100,6 +100,7 @@ def test_of_a_stranger_s_stream_nothing_is_read(
         refused = pytest.raises(flight.FlightUnauthenticatedError, match="the wrong token")
         with peers.connect(location(node), Security()) as client, refused:
             descriptor = flight.FlightDescriptor.for_command(b"{}")
-            _, reader = client.do_put(descriptor, numbers(0, 1).schema, options)
+            writer, reader = client.do_put(descriptor, numbers(0, 1).schema, options)
             reader.read()
+            writer.close()
     assert begun == []
