@@ -14,6 +14,7 @@ import dataclasses
 
 import pyarrow as pa
 
+from holdfast.description import describe_query
 from holdfast.errors import NetworkError
 from holdfast.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.frames import SEQ
@@ -132,4 +133,4 @@ def _plan(network: Network, fragment: str) -> FragmentPlan:
     blocking = any(
         getattr(getattr(each, "stateful", None), "blocks", False) for each in part.operators
     )
-    return FragmentPlan(fragment, inputs, tuple(outputs), blocking)
+    return FragmentPlan(fragment, inputs, tuple(outputs), blocking, describe_query(part))

@@ -26,6 +26,8 @@ def planned(directory: Path, text: str) -> Deployment:
     served = pa.schema([field for field in schema if field.name != SEQ.name])
     sources = {name: SourcePlan(schema, None, ()) for name in deployment.sources}
     output = FragmentStream("out", served, frozenset(sources))
-    main = FragmentPlan("main", dict.fromkeys(sources, served), (output,), False)
+    main = FragmentPlan(
+        "main", dict.fromkeys(sources, served), (output,), False, ("planned by hand",)
+    )
     write_plan(deployment, Plan(200_000, sources, {"main": main}, ("out",)))
     return deployment

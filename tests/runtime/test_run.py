@@ -19,6 +19,7 @@ from holdfast.errors import InputError, StateError
 from holdfast.network import Network
 from holdfast.runtime.reports import Observer, RunSummary
 from holdfast.runtime.run import run
+from holdfast.windows import window
 from tests.runtime.support import StopAfter, monitoring, rows, write_load, write_pings
 
 SECONDS = 40
@@ -159,7 +160,7 @@ def test_the_wrong_state_directory_is_refused(
     write_pings(tmp_path / "pings.jsonl", 2)
     run_in(tmp_path, network)
     other = monitoring(spark, threshold=0.6)
-    with pytest.raises(StateError, match=r"another network: it has .*0\.5.* where .*0\.6"):
+    with pytest.raises(StateError, match=r"(?s)another query.*was  .*0\.5 .*now  .*0\.6 "):
         run_in(tmp_path, other)
     (tmp_path / "load2.csv").write_text("at,server,cpu\n")
     with pytest.raises(StateError, match=r"source 'load' was bound to CsvSource load\.csv .* now"):
@@ -185,3 +186,29 @@ def test_names_that_do_not_fit_are_explained(network: Network, tmp_path: Path) -
         run(network, {"load": source, "pings": source}, {"idle": write_jsonl(tmp_path / "x")})
     with pytest.raises(InputError, match="source 'load': there is no file 'nowhere'"):
         run(network, {"load": read_csv("nowhere"), "pings": source})
+
+
+def test_a_query_that_computes_something_else_does_not_go_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Names, types and columns are those of the first one."""
+    (tmp_path / "numbers.jsonl").write_text('{"at": "2024-01-01T00:00:00Z", "n": 1}\n')
+
+    def run_with(aggregate: str) -> RunSummary:
+        network = Network("sums", bucket="1 second", spark=spark)
+        numbers = network.source("numbers", "at timestamp, n bigint", stime="at")
+        numbers.groupBy(window("10 seconds")).agg(f"{aggregate} AS total").output("sums")
+        return run(
+            network,
+            {"numbers": read_jsonl(tmp_path / "numbers.jsonl")},
+            {"sums": write_jsonl(tmp_path / "sums.jsonl")},
+            state=tmp_path / "state",
+            observer=Observer(),
+        )
+
+    assert run_with("sum(n)").finished
+    for aggregate, told in (("sum(n * 100)", r"\* "), ("max(n)", "max")):
+        with pytest.raises(StateError, match=f"(?s)another query.*now .*{told}.*start over with"):
+            run_with(aggregate)
+    assert run_with("sum(n)").advances == 0
+    assert [row["total"] for row in rows(tmp_path / "sums.jsonl")] == [1]

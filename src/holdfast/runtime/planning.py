@@ -3,7 +3,7 @@
 Building a network needs Spark, which takes seconds; an entry point or a client needs only the
 schemas. So the first thing ``holdfast up`` does is to build the network once and write its plan
 as JSON (``python -m holdfast.runtime.planning deployment.toml``). It is made anew when the
-network's file changes.
+network's file changes, or one that it imports, and refused when there is state of another query.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from holdfast.code_digest import is_library
 from holdfast.core.client import ClientSettings
 from holdfast.core.entry import EntrySettings
 from holdfast.core.settings import (
@@ -31,15 +32,19 @@ from holdfast.core.settings import (
 )
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.deployment_file import plain_name
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StateError
 from holdfast.flight.security import Security
 from holdfast.fragment_plans import FragmentPlan, FragmentStream
+from holdfast.identity import refuse_changed
 from holdfast.runtime.durable import make_private, write_whole
 
 if TYPE_CHECKING:
     from holdfast.network import Network
 
-FORMAT = 1
+FORMAT = 2
+_SQL = "spark.sql."
+# The exit code of planning when there is state of another query; the last line says so, as JSON.
+REFUSED = 3
 
 
 @dataclass(frozen=True)
@@ -83,18 +88,21 @@ def plan_path(deployment: Deployment) -> Path:
 
 
 def is_planned(deployment: Deployment) -> bool:
-    """Whether the plan on disk is that of the network's file as it is now."""
-    try:
-        found = json.loads(plan_path(deployment).read_text())
-    except (OSError, ValueError):
+    """Whether the plan on disk is that of the network's files as they are now."""
+    found = _found(deployment)
+    if found is None or found.get("format") != FORMAT:
         return False
-    return bool(found.get("format") == FORMAT and found.get("network") == _digest(deployment))
+    base, files = deployment.network.parent, found["files"]
+    same = all(_digest(base / name) == digest for name, digest in files.items())
+    return same and deployment.network.name in files and found["settings"] == _settings(deployment)
 
 
 def write_plan(deployment: Deployment, plan: Plan) -> None:
+    """Write the plan of a network that this process has loaded."""
     found = {
         "format": FORMAT,
-        "network": _digest(deployment),
+        "files": _local_files(deployment.network),
+        "settings": _settings(deployment),
         "bucket_us": plan.bucket_us,
         "sources": {
             name: {"schema": _hex(each.schema), "stime": each.stime, "keys": list(each.keys)}
@@ -112,6 +120,7 @@ def write_plan(deployment: Deployment, plan: Plan) -> None:
                     for output in each.outputs
                 ],
                 "blocking": each.blocking,
+                "description": list(each.description),
             }
             for name, each in plan.fragments.items()
         },
@@ -145,11 +154,57 @@ def read_plan(deployment: Deployment) -> Plan:
                     for output in each["outputs"]
                 ),
                 bool(each["blocking"]),
+                tuple(each["description"]),
             )
             for name, each in found["fragments"].items()
         },
         tuple(found["outputs"]),
     )
+
+
+def refuse_other_query(deployment: Deployment, plan: Plan) -> None:
+    """Raise StateError if nodes have kept state of another query than ``plan`` is of."""
+    found = _found(deployment)
+    if found is None or not _has_kept_state(deployment):
+        return
+    where = f"the data directory {str(deployment.data)!r}"
+    if found.get("format") != FORMAT:
+        raise StateError(
+            f"{where} is that of another version of Holdfast: its plan has format "
+            f"{found.get('format')}, this version reads {FORMAT}. Use the version that made it, or "
+            f"a new data directory"
+        )
+    before = read_plan(deployment)
+    for kind, kept, now in (
+        ("source", before.sources, plan.sources),
+        ("fragment", before.fragments, plan.fragments),
+    ):
+        for name in {**kept, **now}:
+            were, are = _lines(kept.get(name)), _lines(now.get(name))
+            refuse_changed(were, are, f"{kind} {name!r} in {where}")
+
+
+def _lines(part: SourcePlan | FragmentPlan | None) -> tuple[str, ...]:
+    if part is None:
+        return ()
+    if isinstance(part, FragmentPlan):
+        return part.description
+    columns = (f"column {field}" for field in part.schema)
+    return (f"stime: {part.stime}", f"key: {', '.join(part.keys) or None}", *columns)
+
+
+def _has_kept_state(deployment: Deployment) -> bool:
+    """Whether a node has written anything, as far as this machine can tell."""
+    if any(deployment.hosted_by(name) for name in deployment.servers):
+        # What the servers have is theirs; they were asked as soon as there were addresses.
+        return (deployment.data / "addresses.json").exists()
+    nodes = deployment.data / "processes"
+    for file in nodes.glob("*/**/*"):
+        # Spark's own files are temporary.
+        kept = file.name != "lock" and file.relative_to(nodes).parts[1] != "spark"
+        if kept and file.is_file() and file.stat().st_size:
+            return True
+    return False
 
 
 class Topology:
@@ -299,8 +354,38 @@ def _rotated(names: tuple[str, ...], by: int) -> tuple[str, ...]:
     return names[by:] + names[:by]
 
 
-def _digest(deployment: Deployment) -> str:
-    return hashlib.sha256(deployment.network.read_bytes()).hexdigest()
+def _found(deployment: Deployment) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(plan_path(deployment).read_text())
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def _digest(file: Path) -> str | None:
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def _local_files(network: Path) -> dict[str, str | None]:
+    """The network's file and those beside and below it that were imported, with their digests."""
+    base = network.parent.resolve()
+    loaded = (getattr(each, "__file__", None) for each in list(sys.modules.values()))
+    paths = {Path(each).resolve() for each in loaded if each}
+    own = {path for path in paths if path.is_relative_to(base) and not is_library(path)}
+    names = {network.name, *(str(path.relative_to(base)) for path in own)}
+    return {name: _digest(network.parent / name) for name in sorted(names)}
+
+
+def _settings(deployment: Deployment) -> dict[str, str]:
+    """The settings that may change what expressions mean; memory and the like do not."""
+    return {
+        name: value
+        for name, value in sorted(deployment.spark_config.items())
+        if name.startswith(_SQL)
+    }
 
 
 def _hex(schema: pa.Schema) -> str:
@@ -317,7 +402,12 @@ def main(arguments: list[str]) -> int:
 
     deployment = load_deployment(arguments[0])
     try:
-        plan = plan_of(load_network(deployment.network, deployment.spark_master, {}))
+        settings = _settings(deployment)
+        plan = plan_of(load_network(deployment.network, deployment.spark_master, settings))
+        refuse_other_query(deployment, plan)
+    except StateError as error:
+        print(json.dumps(str(error)), file=sys.stderr)
+        return REFUSED
     except Exception as error:
         # The last line is what `holdfast up` shows.
         print(network_problem(error, deployment.network), file=sys.stderr)

@@ -22,13 +22,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from holdfast.connect.dead_letters import DeadLetters
 from holdfast.connect.ingest import FOREVER
 from holdfast.connect.sink import Sink
 from holdfast.connect.source import Source
-from holdfast.errors import StateError
+from holdfast.description import describe_query
+from holdfast.identity import refuse_changed
 from holdfast.network import Network
 from holdfast.runtime.inputs import Inputs
 from holdfast.runtime.outputs import Outputs
@@ -96,11 +96,12 @@ class _Loop:
         directory: StateDirectory | None,
         dead_letters: Path | None,
     ) -> None:
-        self._network = network
         self._directory = directory
         manifest = directory.manifest if directory else None
+        self._description = describe_query(network) if directory else ()
         if directory and manifest:
-            check_network(directory, network)
+            where = f"the state directory {str(directory.path)!r}"
+            refuse_changed(manifest["network"], self._description, where)
         # How many tuples each output had when an earlier run came to the end of its input.
         self._finished_before: dict[str, int] | None = manifest and manifest["finished"]
         kept = manifest["dead_letters"] if manifest else {}
@@ -207,7 +208,7 @@ class _Loop:
         # 4, 5: the manifest makes it count
         self._directory.write_manifest(
             {
-                "network": describe_network(self._network),
+                "network": list(self._description),
                 "finished": None,
                 "sources": sources,
                 "outputs": outputs,
@@ -235,24 +236,3 @@ class _Loop:
         self._outputs.close()
         self._dead_letters.close()
         self._engine.close()
-
-
-def describe_network(network: Network) -> list[str]:
-    """What must be equal for one run to go on with the state of another."""
-    return [*network.describe().splitlines(), f"partitions {network.partitions}"]
-
-
-def check_network(directory: StateDirectory, network: Network) -> None:
-    """Raise StateError unless the state directory belongs to ``network``."""
-    assert directory.manifest is not None
-    before: list[Any] = directory.manifest["network"]
-    now = describe_network(network)
-    if before == now:
-        return
-    pairs = zip([*before, "(nothing)"], [*now, "(nothing)"], strict=False)
-    was, is_now = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
-    raise StateError(
-        f"the state directory {str(directory.path)!r} belongs to another network: it has "
-        f"{str(was).strip()!r} where this one has {is_now.strip()!r}. Use another state directory, "
-        f"or the network that made it"
-    )

@@ -2,7 +2,8 @@
 
 1. what the sources read from and the clients write to (``check_connectors``), and whether
    certificates have expired (``check_certificates``)
-2. the network itself, built once by a process that ends (``plan_network``)
+2. the network itself, built once by a process that ends (``plan_network``), and whether it is
+   the query that the nodes have kept state of (``planning``)
 3. whether network and deployment file fit each other (``Topology``)
 4. whether the logs of an earlier start hold the streams of this network (``check_logs``)
 """
@@ -10,6 +11,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -20,11 +22,11 @@ import pyarrow as pa
 
 from holdfast.connect.specs import parse_sink, parse_source
 from holdfast.deployment import Deployment, DeploymentError
-from holdfast.errors import HoldfastError, InputError
+from holdfast.errors import HoldfastError, InputError, StateError
 from holdfast.flight.credentials import SecuritySpec
 from holdfast.frames import SYSTEM_COLUMNS
 from holdfast.log.inspection import stored_schema
-from holdfast.runtime.planning import Plan, is_planned, read_plan
+from holdfast.runtime.planning import REFUSED, Plan, is_planned, read_plan
 from holdfast.saying import said
 
 Tell = Callable[[str], None]
@@ -98,6 +100,8 @@ def _made(deployment: Deployment, is_stopping: Callable[[], bool]) -> str | None
                 lines = process.communicate(timeout=0.1)[1].decode(errors="replace").splitlines()
                 if process.returncode == 0:
                     return None
+                if process.returncode == REFUSED:
+                    raise StateError(json.loads(lines[-1]))
                 return lines[-1] if lines else f"exit code {process.returncode}"
     return None
 

@@ -68,7 +68,7 @@ def refuse_nondeterministic(frame: DataFrame, operator: str) -> None:
     """Raise NetworkError if any expression of ``frame``'s plan can differ between runs."""
     plan: Any = frame._jdf.queryExecution().analyzed()
     for node in walk(plan):
-        for expression in _seq(node.expressions()):
+        for expression in items(node.expressions()):
             culprit = _culprit(expression)
             if culprit is not None:
                 raise NetworkError(
@@ -91,24 +91,25 @@ def refuse_stateful(frame: DataFrame, operator: str) -> None:
 
 def _joins_itself(join: Any) -> bool:
     """Whether both sides read the stream; a join with a table that never changes may stay."""
-    left, right = (list(_seq(side.collectLeaves())) for side in (join.left(), join.right()))
+    left, right = (list(items(side.collectLeaves())) for side in (join.left(), join.right()))
     return any(mine.sameResult(theirs) for mine in left for theirs in right)
 
 
 def walk(tree: Any) -> Iterator[Any]:
     """Every node of a Catalyst tree, the root first."""
     yield tree
-    for child in _seq(tree.children()):
+    for child in items(tree.children()):
         yield from walk(child)
 
 
-def _seq(items: Any) -> Iterator[Any]:
-    for index in range(items.size()):
-        yield items.apply(index)
+def items(sequence: Any) -> Iterator[Any]:
+    """The items of a Scala sequence."""
+    for index in range(sequence.size()):
+        yield sequence.apply(index)
 
 
 def _culprit(expression: Any) -> str | None:
-    for child in _seq(expression.children()):
+    for child in items(expression.children()):
         found = _culprit(child)
         if found is not None:
             return found

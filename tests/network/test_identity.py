@@ -1,0 +1,273 @@
+"""The identity of a query: what changes it and what does not."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from holdfast.description import describe_query
+from holdfast.errors import StateError
+from holdfast.identity import identity_of, refuse_changed
+from holdfast.network import Network
+from holdfast.runtime.networks import load_network
+from holdfast.stream import Stream
+from holdfast.windows import count_window, session_window, window
+
+Build = Callable[[Stream, Stream], Stream]
+
+
+def described(spark: SparkSession, build: Build, **options: object) -> tuple[str, ...]:
+    network = Network("pairs", spark=spark, **options)  # type: ignore[arg-type]
+    left = network.source("left", "at timestamp, server string, n bigint, x double", stime="at")
+    right = network.source("right", "server string, y double")
+    build(left, right).output("out")
+    return describe_query(network)
+
+
+def summed(*aggregates: object, by: object = window("10 s"), keys: str = "server") -> Build:
+    return lambda left, right: left.groupBy(by, keys).agg(*aggregates)  # type: ignore[arg-type]
+
+
+def joined(**options: object) -> Build:
+    settings: dict[str, object] = {"on": "server", "within": "5 s", **options}
+    return lambda left, right: left.join(right, **settings)  # type: ignore[arg-type]
+
+
+def many(last: int) -> Build:
+    """More than Spark shows of a list unless it is asked to."""
+    listed = ", ".join(f"'{each}'" for each in [*range(40), last])
+    return lambda left, right: left.withColumn("all", f"concat({listed})")
+
+
+def looked_up(*rows: tuple[str, int]) -> Build:
+    def build(left: Stream, right: Stream) -> Stream:
+        table = left.network.spark.createDataFrame(list(rows), "server string, rank int")
+        return left.transform(lambda frame: frame.join(F.broadcast(table), "server"))
+
+    return build
+
+
+def scaled(by: float, large: bytes = b"") -> Build:
+    """Through a function of the user's own; with ``large``, Spark packs it otherwise."""
+
+    def scale(value: float) -> float:
+        return value * by + len(large) * 0
+
+    return lambda left, right: left.withColumn(
+        "scaled", F.udf(scale, "double", useArrow=False)("x")
+    )
+
+
+LARGE = random.Random(0).randbytes(1_200_000)
+DIFFERENT: dict[str, tuple[Build, Build]] = {
+    "filter literal": (lambda a, b: a.filter("x > 0.5"), lambda a, b: a.filter("x > 0.6")),
+    "filter text": (
+        lambda a, b: a.filter("server = 'null'"),
+        lambda a, b: a.filter("server = CAST(NULL AS STRING)"),
+    ),
+    "numbers in a text": (
+        lambda a, b: a.filter("server = 'a#1'"),
+        lambda a, b: a.filter("server = 'a#2'"),
+    ),
+    "column used": (
+        lambda a, b: a.withColumn("z", F.col("x") - F.col("n")),
+        lambda a, b: a.withColumn("z", F.col("n") - F.col("x")),
+    ),
+    "beyond the 25th field": (many(1), many(2)),
+    "function": (summed("sum(x) v"), summed("max(x) v")),
+    "argument": (summed("sum(x) v"), summed("sum(x * 100) v")),
+    "window": (summed("sum(x) v"), summed("sum(x) v", by=window("20 s"))),
+    "slide": (
+        summed("sum(x) v", by=window("10 s", "5 s")),
+        summed("sum(x) v", by=window("10 s", "2 s")),
+    ),
+    "session gap": (
+        summed("sum(x) v", by=session_window("10 s")),
+        summed("sum(x) v", by=session_window("10001 ms")),
+    ),
+    "count window": (
+        summed("sum(x) v", by=count_window(10)),
+        summed("sum(x) v", by=count_window(10, 5)),
+    ),
+    "join bound": (joined(), joined(within="6 s")),
+    "one join bound": (joined(within=("5 s", "1 s")), joined(within=("5 s", "2 s"))),
+    "join condition": (joined(condition="x > y"), joined(condition="x > y + 1")),
+    "kind of join": (joined(how="left"), joined(how="full")),
+    "distinct": (
+        lambda a, b: a.distinct("server", window=window("1 s")),
+        lambda a, b: a.distinct("server", "n", window=window("1 s")),
+    ),
+    "order of columns": (
+        lambda a, b: a.select("server", "x"),
+        lambda a, b: a.select("x", "server"),
+    ),
+    "order of a union": (
+        lambda a, b: a.select("server", "x").union(b.withColumnRenamed("y", "x")),
+        lambda a, b: b.withColumnRenamed("y", "x").union(a.select("server", "x")),
+    ),
+    "table": (looked_up(("a", 1), ("b", 2)), looked_up(("a", 1), ("b", 3))),
+    "function's closure": (scaled(2.0), scaled(3.0)),
+    "large function's closure": (scaled(2.0, LARGE), scaled(3.0, LARGE)),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_what_is_computed_otherwise_is_described_otherwise(spark: SparkSession, name: str) -> None:
+    one, other = DIFFERENT[name]
+    first, again, second = (described(spark, each) for each in (one, one, other))
+    assert first == again
+    assert first != second
+    assert identity_of(first) != identity_of(second)
+
+
+def test_bucket_partitions_and_sources_count(spark: SparkSession) -> None:
+    build: Build = lambda left, right: left.filter("x > 0")  # noqa: E731
+    found = {
+        described(spark, build),
+        described(spark, build, bucket="100 ms"),
+        described(spark, build, partitions=3),
+    }
+    for options in ({"stime": "at"}, {"stime": "at", "key": "server"}, {}):
+        network = Network("pairs", spark=spark)
+        columns = "at timestamp, server string, n bigint, x double"
+        network.source("left", columns, **options).output("out")
+        found.add(describe_query(network))
+    assert len(found) == 6
+
+
+# -- in several processes ---------------------------------------------------------------
+
+NETWORK = """
+import helpers
+from pyspark.sql import functions as F
+
+import holdfast
+from holdfast import Network, window
+
+
+@F.udf(returnType="double", useArrow=False)
+def scaled(value: float) -> float:
+    total = value * 2.5  # as agreed
+    return helpers.shift(total)
+
+
+class Longest(holdfast.Aggregator):
+    state_type = result_type = "bigint"
+
+    def reduce(self, values):
+        return max([0, *values.to_pylist()])
+
+    def merge(self, earlier, later):
+        return max(earlier, later)
+
+    def finish(self, state):
+        return state
+
+
+def count(key, tuples, state):
+    seen = (state or 0) + tuples.num_rows
+    return tuples.select(["stime"]).append_column("seen", [[seen] * tuples.num_rows]), seen
+
+
+network = Network("code")
+load = network.source("load", "server string, x double, n bigint")
+mapped = load.withColumn("y", scaled("x"))
+mapped.withColumn("w", F.transform(F.array("x"), lambda each: each + 1)).output("mapped")
+load.groupBy(window("1 s")).agg(holdfast.aggregate(Longest(), "n").alias("longest")).output("most")
+load.groupBy("server").process(count, "seen bigint", "bigint").output("counted")
+"""
+HELPERS = "def shift(x):\n    return x + 1\n"
+CHANGED = {
+    "nothing": ("", ""),
+    "comment": ("# as agreed", "# as agreed upon"),
+    "local variable": ("total", "product"),
+    "udf": ("2.5", "2.6"),
+    "aggregator": ("max(earlier", "min(earlier"),
+    "process": ("(state or 0)", "(state or 1)"),
+}
+DESCRIBE = """
+import sys
+from pathlib import Path
+
+from holdfast.description import describe_query
+from holdfast.runtime.networks import load_network
+
+print("\\n".join(describe_query(load_network(Path(sys.argv[1]), "local[1]", {}))))
+"""
+
+
+def load(directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "path", sys.path[:])
+        patch.setattr(sys, "modules", dict(sys.modules))
+        patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        return list(describe_query(load_network(directory / "network.py", "local[2]", {})))
+
+
+def test_code_counts_and_neither_comments_nor_the_process_do(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: dict[str, list[str]] = {}
+    for name, (old, new) in CHANGED.items():
+        directory = tmp_path / name.replace(" ", "-")
+        directory.mkdir()
+        (directory / "network.py").write_text(NETWORK.replace(old, new))
+        (directory / "helpers.py").write_text(HELPERS)
+        found[name] = load(directory, monkeypatch)
+    (tmp_path / "nothing" / "helpers.py").write_text(HELPERS.replace("+", "-"))
+    found["module"] = load(tmp_path / "nothing", monkeypatch)
+    plain = found["nothing"]
+    assert found.pop("comment") == found.pop("local variable") == plain
+    assert len({identity_of(each) for each in found.values()}) == 5
+
+    (tmp_path / "nothing" / "helpers.py").write_text(HELPERS)
+    done = subprocess.run(
+        [sys.executable, "-c", DESCRIBE, str(tmp_path / "nothing" / "network.py")],
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+        stdout=subprocess.PIPE,
+        timeout=300,
+        check=True,
+        text=True,
+    )
+    assert done.stdout.splitlines() == plain
+
+
+# -- refusals ---------------------------------------------------------------------------
+
+
+def test_a_refusal_lists_what_differs(spark: SparkSession) -> None:
+    kept = described(spark, summed("sum(x) v", by=window("10 s")))
+    now = described(spark, summed("sum(x) v", by=window("20 s")))
+    refuse_changed(list(kept), kept, "the state directory 'state'")
+    with pytest.raises(StateError) as caught:
+        refuse_changed(kept, now, "the state directory 'state'")
+    text = str(caught.value)
+    assert text.startswith("the state directory 'state' has state of another query")
+    assert "was  aggregate_1: window=TimeWindow(size=10000000, advance=10000000)" in text
+    assert "now  aggregate_1: window=TimeWindow(size=20000000, advance=20000000)" in text
+    assert text.endswith(
+        "Go back to the query it was made with, or start over with a new directory"
+    )
+
+
+def test_a_refusal_is_short() -> None:
+    kept = [f"select_{each}: Project {'x, ' * 200}{each}" for each in range(50)]
+    now = [f"select_{each}: Project {'x, ' * 200}{each + 1000}" for each in range(49)]
+    with pytest.raises(StateError) as caught:
+        refuse_changed(kept, now, "it")
+    lines = str(caught.value).splitlines()
+    assert "and 42 more" in lines[-2]
+    assert len(lines) == 1 + 2 * 8 + 2
+    assert max(map(len, lines)) < 200
+    assert lines[1].endswith("x, 0")
+    assert lines[2].endswith("x, 1000")
+    with pytest.raises(StateError, match=r"was  a\n  now  \(nothing\)"):
+        refuse_changed(["a"], [], "it")
