@@ -114,7 +114,7 @@ def large_and_small(engine: Engine) -> list[Bucket]:
 
 def digests(engine: Engine) -> dict[str, str]:
     """A digest of every output; the large bucket is spread over tasks if there are cores."""
-    with unittest.mock.patch.object(engines, "_SHARDING", Sharding(500, 0)):
+    with unittest.mock.patch.object(engines, "_SHARDING", Sharding(500, 0, 500)):
         outputs = run(engine, large_and_small(engine))
     return {name: hashlib.sha256(ipc_bytes(table)).hexdigest() for name, table in outputs.items()}
 

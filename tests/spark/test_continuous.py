@@ -63,7 +63,7 @@ def run_and_crash(
     buckets = split(tables, edges)
     with (
         tempfile.TemporaryDirectory() as directory,
-        unittest.mock.patch.object(engines, "_SHARDING", Sharding(rows, 0)),
+        unittest.mock.patch.object(engines, "_SHARDING", Sharding(rows, 0, rows)),
     ):
         fragment = Fragment(network, Path(directory), chosen, tables, rng)
         crashes = sorted(rng.sample(range(1, len(buckets)), 2))

@@ -31,10 +31,10 @@ def test_one_task_and_many_give_the_same_bytes(
     engine = Engine(every_kind_of_state(spark, partitions=3))
     buckets = split(some_tables(engine, 11, 120), EDGES)
     one_task = run(engine, buckets)
-    monkeypatch.setattr(engines, "_SHARDING", Sharding(0, 0))
+    monkeypatch.setattr(engines, "_SHARDING", Sharding(0, 0, 0))
     same_bytes(run(engine, buckets), one_task, "one task and one for each partition")
     sizes = [sum(table.num_rows for table in bucket.tables.values()) for bucket in buckets]
-    monkeypatch.setattr(engines, "_SHARDING", Sharding(sorted(sizes)[1], 0))
+    monkeypatch.setattr(engines, "_SHARDING", Sharding(sorted(sizes)[1], 0, sorted(sizes)[1]))
     same_bytes(run(engine, buckets), one_task, "one task and both in turn")
 
 
@@ -53,7 +53,7 @@ def test_state_is_written_once_though_a_stream_is_united_with_itself(spark: Spar
 def test_the_first_large_jobs_are_not_worth_another_plan(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "_SHARDING", Sharding(rows=100, first_large=2))
+    monkeypatch.setattr(engines, "_SHARDING", Sharding(rows=100, first_large=2, column_rows=100))
     engine = Engine(every_kind_of_state(spark, partitions=3))
     found = [engine._is_sharded(rows) for rows in (100, 10, 100, 10, 100, 99)]
     assert found == [False, False, False, False, True, False]

@@ -201,7 +201,7 @@ def test_random_networks_equal_the_oracle(
     if case.cuts:
         # One time in three as for large buckets: one task for each partition.
         rows = 0 if case.seed % 3 == 0 else engines._SHARDING.rows
-        with unittest.mock.patch.object(engines, "_SHARDING", Sharding(rows, 0)):
+        with unittest.mock.patch.object(engines, "_SHARDING", Sharding(rows, 0, rows)):
             cut = run(engine, split(tables, case.edges), case.groups)
         same_bytes(cut, whole, "split and whole")
     compare(spark, nodes, ends, tables, whole, case)

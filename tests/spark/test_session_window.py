@@ -85,7 +85,7 @@ def test_sharded_sessions_are_the_same_bytes(
     case = Case(11, 0, (700_000, 1_900_000, 4_000_000), ())
     tables = {"s": make_tuples(engine, "s", case.rows(full_row))}
     one_task = run(engine, split(tables, case.edges))
-    monkeypatch.setattr(engine_module, "_SHARDING", engine_module.Sharding(0, 0))
+    monkeypatch.setattr(engine_module, "_SHARDING", engine_module.Sharding(0, 0, 0))
     same_bytes(run(engine, split(tables, case.edges)), one_task, "sharded and one task")
 
 

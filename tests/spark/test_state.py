@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from holdfast import Network, StateError, count_window, window
+from holdfast.spark.column_job import ColumnJob
 from holdfast.spark.engine import Bucket, Engine
-from holdfast.spark.prepared import PreparedQuery
 from holdfast.spark.version import Version
 from holdfast.testing import run, same_bytes, split
 from tests.spark.networks import every_kind_of_state, every_third, some_tables
@@ -208,13 +208,13 @@ def test_an_empty_bucket_that_closes_nothing_runs_no_job(
     left.distinct("k", window=window("1 s")).output("distinct")
     version = Version(Engine(network))
     jobs: list[int] = []
-    execute = PreparedQuery.execute
+    run = ColumnJob.run
 
-    def counted(query: PreparedQuery, inputs: Mapping[str, Path]) -> pa.Table:
+    def counted(job: ColumnJob, streams: Mapping[str, pa.Table], at: str) -> dict[str, pa.Table]:
         jobs.append(version.boundary)
-        return execute(query, inputs)
+        return run(job, streams, at)
 
-    monkeypatch.setattr(PreparedQuery, "execute", counted)
+    monkeypatch.setattr(ColumnJob, "run", counted)
     version.advance([Bucket(0, 100, {})])
     assert jobs == []
     version.advance([bucket(version.engine, 100, 200, l=[(150, "a", 1, 0.5)])])

@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 
 from holdfast.errors import HoldfastError
 from holdfast.operators import Operator, SourceOperator, StatefulOperator, upstream
+from holdfast.spark.columns import ColumnRunner
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.stages import Wave, full_schema, plan_waves
@@ -50,13 +51,15 @@ class Sharding:
     277 ms in two tasks and 358 ms in one, one of 30,000 takes 84 and 81 ms. But that form must be
     planned first, which takes seconds, and both cores. So the first large jobs go in one task:
     after a failure there are one or two, a redo, at the moment when there is no time for that.
+    Jobs on columns need no such plan and no shuffle, and gain from ``column_rows`` on.
     """
 
     rows: int
     first_large: int
+    column_rows: int
 
 
-_SHARDING = Sharding(rows=200_000, first_large=2)
+_SHARDING = Sharding(rows=200_000, first_large=2, column_rows=20_000)
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,10 @@ class Advance:
 class Engine:
     """Runs one network (or fragment of one) on Spark."""
 
-    def __init__(self, network: Network, directory: Path | None = None) -> None:
+    def __init__(
+        self, network: Network, directory: Path | None = None, columns: bool = True
+    ) -> None:
+        """``columns`` False: every part of the network is one Spark plan, over rows."""
         network.check()
         self._network = network
         self._spark = network.spark
@@ -107,10 +113,13 @@ class Engine:
         )
         # Two versions of the fragment may advance at once, in two threads.
         self._lock = threading.Lock()
+        self._plan_lock = threading.Lock()
         self._last_step = 0
         self._large_jobs = 0
         self._newest_version = 0
         self._cores = max(1, self._spark.sparkContext.defaultParallelism)
+        self._on_columns = columns
+        self._columns: ColumnRunner | None = None
 
     @property
     def input_schemas(self) -> Mapping[str, pa.Schema]:
@@ -282,17 +291,40 @@ class Engine:
         directory: Path,
         told: Mapping[str, Any],
     ) -> dict[str, pa.Table]:
-        streams = dict(inputs)
         directory.mkdir()
         try:
             with self._job_property(state, version, boundary, directory, told):
+                if self._on_columns:
+                    return self._run_columns(state, boundary, inputs)
+                streams = dict(inputs)
                 for wave in self._waves:
                     for name, rows in self._run_wave(wave, streams).items():
-                        streams[name] = in_stream_order(rows) if rows.num_rows > 1 else rows
+                        streams[name] = _in_order(rows)
+                return streams
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
-        return streams
+
+    def _run_columns(
+        self, state: State, boundary: int, inputs: Mapping[str, pa.Table]
+    ) -> dict[str, pa.Table]:
+        steps = {op.name: op.stateful for op in self._stateful}
+        rows = sum(table.num_rows for table in inputs.values())
+        sharded = rows >= _SHARDING.column_rows and self.partitions > 1 and self._cores > 1
+        made = self._column_runner().run(
+            inputs,
+            sharded,
+            lambda name: not steps[name].emits_without_input(state, name, boundary),
+            str(self._directory / f"job-{self.next_step()}"),
+        )
+        return {name: _in_order(rows) for name, rows in made.items()}
+
+    def _column_runner(self) -> ColumnRunner:
+        with self._plan_lock:
+            if self._columns is None:
+                outputs = list(self._outputs.values())
+                self._columns = ColumnRunner(outputs, self.partitions, self._spark, self._directory)
+            return self._columns
 
     def _run_wave(self, wave: Wave, streams: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         rows = sum(streams[each.name].num_rows for each in wave.reads)
@@ -347,6 +379,10 @@ class Engine:
             yield
         finally:
             context.setLocalProperty(PROPERTY, "")
+
+
+def _in_order(rows: pa.Table) -> pa.Table:
+    return in_stream_order(rows) if rows.num_rows > 1 else rows
 
 
 def input_schema(operator: Operator) -> pa.Schema:

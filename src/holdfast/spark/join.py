@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from holdfast.spark.join_step import ROLE, SIDES, JoinStep, resolve
+from holdfast.spark.join_step import ROLE, SIDES, JoinStep
 from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.state import State
 from holdfast.spark.stateful import TIMES, Layout, Stateful, attach, prepare, times
@@ -48,8 +48,7 @@ class Join(Stateful):
         met = F.lit(True) if self.condition is None else F.coalesce(self.condition, F.lit(False))
         judged = self._with_user_names(emitted).withColumn(_hidden("met"), met)
         judged = self._with_step_names(judged)
-        resolved = judged.mapInArrow(resolve, judged.schema)
-        return self._output(resolved)
+        return self._output(layout.resolve(name, judged))
 
     def _step(self) -> JoinStep:
         names = (

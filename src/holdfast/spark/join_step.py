@@ -203,19 +203,23 @@ def _places(known: Int64s, values: Int64s, times: int = 1) -> Int64s:
 
 
 def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``resolved`` as Spark calls it, where tuples come as rows."""
+    received = list(batches)
+    if received:
+        yield from resolved(pa.Table.from_batches(received)).to_batches()
+
+
+def resolved(rows: pa.Table) -> pa.Table:
     """Keep the pairs that meet the condition and the tuples that no candidate met.
 
     Candidates and the tuple they belong to come out of one advance of one partition, so this
     needs no state.
     """
-    received = list(batches)
-    if not received:
-        return
-    rows = pa.Table.from_batches(received).combine_chunks()
+    rows = rows.combine_chunks()
     role, met = numbers(rows[ROLE]), numbers(rows["met"]).astype(np.bool_)
     keep = (role == PAIR) & met
     for side, seq in enumerate(("left_seq", "right_seq")):
         seqs = numbers(rows[seq])
         matched = seqs[(role == CANDIDATE + 2 * side) & met]
         keep |= (role == LONELY + 2 * side) & ~np.isin(seqs, matched)
-    yield from rows.filter(pa.array(keep)).combine_chunks().to_batches()
+    return rows.filter(pa.array(keep)).combine_chunks()

@@ -39,6 +39,23 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC", prefers_large_types=False)
 
 
+def leaf_number(frame: DataFrame) -> int:
+    """The number by which plans over an input frame can be told to read it."""
+    number: int = _leaf_rdd(frame._jdf).id()
+    return number
+
+
+def leaves_read(frame: DataFrame, leaves: Mapping[int, str]) -> set[str]:
+    """The names of the input frames that ``frame`` is computed from, by their numbers."""
+    plan: Any = frame._jdf.queryExecution().optimizedPlan()
+    found = [each for each in _items(plan.collectLeaves()) if _is_rdd(each)]
+    return {leaves[each.rdd().id()] for each in found if each.rdd().id() in leaves}
+
+
+def _is_rdd(plan: Any) -> bool:
+    return bool(plan.getClass().getSimpleName() == "LogicalRDD")
+
+
 def write_stream(path: Path, table: pa.Table, slices: int) -> None:
     """Write ``table`` as an Arrow stream of ``slices`` record batches, one per Spark task."""
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:

@@ -66,23 +66,24 @@ class Wave:
         for name, (table, path) in inputs.items():
             write_stream(path, table.select(query.columns(name)), slices)
         result = query.execute({name: path for name, (_, path) in inputs.items()})
-        if len(self.roots) == 1:
-            return {self.roots[0].name: result}
-        return {root.name: _rows_of(result, index, root) for index, root in enumerate(self.roots)}
+        parts = split_union(result, [full_schema(root).fieldNames() for root in self.roots])
+        return {root.name: part for root, part in zip(self.roots, parts, strict=True)}
 
     def _query(self, spark: SparkSession, layout: Layout, scratch: Path) -> PreparedQuery:
         if layout.sharded not in self._queries:
             frames = {
                 each.name: input_frame(spark, full_schema(each), scratch) for each in self.reads
             }
-            results = [_build(root, frames, layout) for root in self.roots]
-            result = results[0] if len(results) == 1 else _union(results)
+            results = [build(root, dict(frames), layout) for root in self.roots]
+            result = union(results)
             self._queries[layout.sharded] = PreparedQuery(result, frames)
         return self._queries[layout.sharded]
 
 
-def _union(frames: Sequence[DataFrame]) -> DataFrame:
+def union(frames: Sequence[DataFrame]) -> DataFrame:
     """The frames one below the other, each in a struct column of its own."""
+    if len(frames) == 1:
+        return frames[0]
     tagged = [
         frame.select(F.lit(index).alias(_STREAM), F.struct("*").alias(f"s{index}"))
         for index, frame in enumerate(frames)
@@ -93,28 +94,31 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
     return result
 
 
-def _rows_of(result: pa.Table, index: int, root: Operator) -> pa.Table:
+def split_union(result: pa.Table, columns: Sequence[Sequence[str]]) -> list[pa.Table]:
+    """The rows of each frame of a ``union``, whose columns have these names."""
+    if len(columns) == 1:
+        return [result]
+    return [_rows_of(result, index, names) for index, names in enumerate(columns)]
+
+
+def _rows_of(result: pa.Table, index: int, names: Sequence[str]) -> pa.Table:
     rows = result.filter(pc.equal(result[_STREAM], index))
-    names = full_schema(root).fieldNames()
     columns = [pc.struct_field(rows[f"s{index}"], [at]) for at in range(len(names))]
-    return pa.table(columns, names=names)
+    return pa.table(columns, names=list(names))
 
 
-def _build(root: Operator, frames: Mapping[str, DataFrame], layout: Layout) -> DataFrame:
-    """The DataFrame of ``root`` over the frames of the streams its wave reads."""
-    built: dict[str, DataFrame] = {}
+def build(root: Operator, frames: dict[str, DataFrame], layout: Layout) -> DataFrame:
+    """The DataFrame of ``root`` over the frames that are known; those of others are added."""
 
     def frame_of(operator: Operator) -> DataFrame:
-        if operator.name in frames:
-            return frames[operator.name]
-        if operator.name not in built:
+        if operator.name not in frames:
             inputs = [frame_of(each) for each in operator.inputs]
             if isinstance(operator, StatelessOperator):
-                built[operator.name] = operator.apply(inputs)
+                frames[operator.name] = operator.apply(inputs)
             else:
                 assert isinstance(operator, StatefulOperator)
-                built[operator.name] = operator.stateful.build(operator.name, inputs, layout)
-        return built[operator.name]
+                frames[operator.name] = operator.stateful.build(operator.name, inputs, layout)
+        return frames[operator.name]
 
     return frame_of(root).select(*full_schema(root).fieldNames())
 

@@ -19,10 +19,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructType
 
 from holdfast.frames import SYSTEM_COLUMNS
+from holdfast.spark.join_step import resolve
 from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.runs import DEAD, HASH, SLOT, read_run
 from holdfast.spark.state import State
-from holdfast.spark.task import FOREVER, Handler, stateful
+from holdfast.spark.task import FOREVER, Handler, StepPlan, stateful
 
 TIMES = [pa.field(name, pa.int64()) for name in SYSTEM_COLUMNS]
 
@@ -33,6 +34,20 @@ class Layout:
 
     partitions: int
     sharded: bool
+
+    def attach(self, frame: DataFrame, step: StepPlan) -> DataFrame:
+        """What a step emits for the rows of ``frame``."""
+        if self.sharded:
+            frame = frame.unionByName(_markers(frame, self.partitions))
+            partition = F.pmod(F.col(HASH), F.lit(self.partitions)).cast("int")
+            frame = frame.repartitionById(self.partitions, partition)
+        else:
+            frame = frame.coalesce(1)
+        return frame.mapInArrow(stateful(step, self.sharded), spark_schema(step.output))
+
+    def resolve(self, name: str, frame: DataFrame) -> DataFrame:
+        """What an outer join leaves of its candidates (``join_step``)."""
+        return frame.mapInArrow(resolve, frame.schema)
 
 
 class Stateful(ABC):
@@ -139,17 +154,9 @@ def attach(
     name: str, frame: DataFrame, handler: Handler, output: pa.Schema, layout: Layout
 ) -> DataFrame:
     """Run ``handler`` over ``frame``, whose rows carry a hash, in the given layout."""
-    if layout.sharded:
-        frame = frame.unionByName(_markers(frame, layout.partitions))
-        partition = F.pmod(F.col(HASH), F.lit(layout.partitions)).cast("int")
-        frame = frame.repartitionById(layout.partitions, partition)
-    else:
-        frame = frame.coalesce(1)
     # What can be null differs between layouts, and state outlives the layout it was made in.
     given = pa.schema([field.with_nullable(True) for field in arrow_schema(frame.schema)])
-    schemas = (given, output)
-    function = stateful(name, handler, schemas, layout.partitions, layout.sharded)
-    return frame.mapInArrow(function, spark_schema(output))
+    return layout.attach(frame, StepPlan(name, handler, given, output, layout.partitions))
 
 
 def _markers(frame: DataFrame, partitions: int) -> DataFrame:

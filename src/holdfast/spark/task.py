@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import gc
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -149,37 +149,56 @@ def _gather(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_batches(batches).cast(schema).combine_chunks()
 
 
-def stateful(
-    operator: str,
-    handler: Handler,
-    schemas: tuple[pa.Schema, pa.Schema],
-    partitions: int,
-    sharded: bool,
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function Spark runs: collects a task's tuples and hands each partition its own.
+@dataclass(frozen=True)
+class StepPlan:
+    """An operator's step as tasks need it: what it is given, what it emits, how state is split."""
 
-    They are in stream order, unless the handler says that any order will do.
-    """
-    any_order = getattr(handler, "any_order", False)
+    operator: str
+    handler: Handler
+    given: pa.Schema
+    output: pa.Schema
+    partitions: int
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        freeze_imports()
-        table = _gather(list(batches), schemas[0])
-        context = TaskContext.get()
-        assert context is not None, "stateful operators run inside Spark tasks"
-        told: dict[str, Any] = json.loads(context.getLocalProperty(PROPERTY) or "{}")
+    def run(
+        self, told: Mapping[str, Any], parts: Iterable[tuple[int, pa.Table]]
+    ) -> Iterator[pa.Table]:
+        """Hands each partition its tuples, and gives what is emitted for them.
+
+        They are in stream order, unless the handler says that any order will do.
+        """
+        any_order = getattr(self.handler, "any_order", False)
         replay = told.get("replay")
-        if replay is not None and operator not in replay:
+        if replay is not None and self.operator not in replay:
             return  # its state is whole, and nothing reaches it
-        parts = [_marked(table)] if sharded else _by_partition(table, partitions)
         for partition, rows in parts:
             ordered = rows if any_order or rows.num_rows < 2 else in_stream_order(rows)
             ordered = ordered.append_column(SLOT, pa.array(np.zeros(rows.num_rows, np.int64)))
-            step = _step(told, operator, partition)
-            result = handler(step, ordered)
+            step = _step(told, self.operator, partition)
+            result = self.handler(step, ordered)
             step.finish()
             if replay is None:
-                yield from _conform(result, schemas[1]).combine_chunks().to_batches()
+                yield _conform(result, self.output).combine_chunks()
+
+
+def job_property(name: str) -> dict[str, Any]:
+    """What the driver tells the tasks of a job."""
+    context = TaskContext.get()
+    assert context is not None, "stateful operators run inside Spark tasks"
+    told: dict[str, Any] = json.loads(context.getLocalProperty(name) or "{}")
+    return told
+
+
+def stateful(
+    plan: StepPlan, sharded: bool
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function Spark runs where tuples come as rows: collects those of a task."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        freeze_imports()
+        table = _gather(list(batches), plan.given)
+        parts = [_marked(table)] if sharded else by_partition(table, range(plan.partitions), plan)
+        for emitted in plan.run(job_property(PROPERTY), parts):
+            yield from emitted.to_batches()
 
     return run
 
@@ -191,12 +210,16 @@ def _marked(table: pa.Table) -> tuple[int, pa.Table]:
     return partition, table.filter(pc.invert(marker))
 
 
-def _by_partition(table: pa.Table, partitions: int) -> Iterator[tuple[int, pa.Table]]:
-    if partitions == 1:
-        yield 0, table
+def by_partition(
+    table: pa.Table, partitions: Iterable[int], plan: StepPlan
+) -> Iterator[tuple[int, pa.Table]]:
+    """The tuples of each of these partitions; the table has those of no others."""
+    wanted = list(partitions)
+    if len(wanted) == 1:
+        yield wanted[0], table
         return
-    home = numbers(table[HASH]) % partitions
-    for partition in range(partitions):
+    home = numbers(table[HASH]) % plan.partitions
+    for partition in wanted:
         yield partition, table.filter(pa.array(home == partition))
 
 
@@ -207,7 +230,7 @@ def _conform(result: pa.Table, schema: pa.Schema) -> pa.Table:
     return result.select(schema.names).cast(schema)
 
 
-def _step(told: dict[str, Any], operator: str, partition: int) -> Step:
+def _step(told: Mapping[str, Any], operator: str, partition: int) -> Step:
     runs: dict[str, list[str]] = {}
     for family, by_partition in told["runs"].get(operator, {}).items():
         runs[family] = [f"{told['root']}/{each}" for each in by_partition[partition]]

@@ -1,0 +1,91 @@
+"""A job on columns, seen from the driver: one file in, one file back from each task.
+
+The job is made once. What differs between buckets reaches the tasks as job properties, so that an
+execution is three calls of the JVM, whatever the network. Where executors do not run on this
+machine, Spark carries both files: the input as a broadcast, the results as what the job returns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from holdfast.spark.column_task import (
+    COLUMNS,
+    ColumnTask,
+    Node,
+    output_path,
+    read_streams,
+    write_streams,
+)
+
+
+def is_local(context: SparkContext) -> bool:
+    """Whether executors are threads of the driver, and see its files."""
+    master = str(context.master)
+    return master == "local" or master.startswith("local[")
+
+
+class ColumnJob:
+    """One Spark job over several tasks that runs nodes on columns."""
+
+    def __init__(
+        self, spark: SparkSession, nodes: tuple[Node, ...], wanted: tuple[str, ...], tasks: int
+    ) -> None:
+        self._context = spark.sparkContext
+        self._task = ColumnTask(nodes, wanted, tasks)
+        self._wanted = wanted
+        self._tasks = tasks
+        self._numbers = self._context.parallelize(range(tasks), tasks)
+        self._rdd: Any = None
+
+    def run(self, streams: Mapping[str, pa.Table], at: str) -> dict[str, pa.Table]:
+        """The wanted streams, from those the nodes read; files are called by ``at``."""
+        if not is_local(self._context):
+            return self._run_elsewhere(streams)
+        files = {"input": f"{at}-in.arrows", "output": f"{at}-out", "streams": list(streams)}
+        paths = [Path(output_path(f"{at}-out", task)) for task in range(self._tasks)]
+        try:
+            with pa.OSFile(f"{at}-in.arrows", "wb") as sink:
+                write_streams(sink, streams.values())
+            self._execute(files)
+            return self._collect([pa.memory_map(str(path)) for path in paths])
+        finally:
+            # What is mapped stays readable.
+            for path in (
+                Path(f"{at}-in.arrows"),
+                *paths,
+                *(Path(f"{each}.part") for each in paths),
+            ):
+                path.unlink(missing_ok=True)
+
+    def _execute(self, files: Mapping[str, Any]) -> None:
+        if self._rdd is None:
+            self._rdd = self._numbers.mapPartitionsWithIndex(self._task)._jrdd
+        self._context.setLocalProperty(COLUMNS, json.dumps(files))
+        self._rdd.count()
+
+    def _run_elsewhere(self, streams: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        sink = pa.BufferOutputStream()
+        write_streams(sink, streams.values())
+        sent = self._context.broadcast(sink.getvalue().to_pybytes())
+        try:
+            task = ColumnTask(self._task.nodes, self._wanted, self._tasks, sent)
+            self._context.setLocalProperty(COLUMNS, json.dumps({"streams": list(streams)}))
+            returned = self._numbers.mapPartitionsWithIndex(task).collect()
+        finally:
+            sent.destroy()
+        return self._collect([pa.py_buffer(each) for each in returned])
+
+    def _collect(self, sources: list[Any]) -> dict[str, pa.Table]:
+        found = [read_streams(source, len(self._wanted)) for source in sources]
+        return {
+            name: pa.concat_tables([tables[at] for tables in found])
+            for at, name in enumerate(self._wanted)
+        }

@@ -1,0 +1,145 @@
+"""A job on columns, inside a Spark task: reads streams, runs steps, writes streams.
+
+The driver writes the streams a job needs one after the other into one file, as Arrow. Each task
+maps it into memory (or gets it from Spark, where executors are elsewhere), takes the tuples of
+its partitions, runs the nodes of the job in their order, and writes what is wanted of them into a
+file of its own, which the driver maps in turn. No tuple becomes a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import Broadcast
+
+from holdfast.spark.column_plans import ColumnPlan, Memory
+from holdfast.spark.join_step import resolved
+from holdfast.spark.runs import HASH, Bools, numbers
+from holdfast.spark.task import PROPERTY, StepPlan, by_partition, freeze_imports, job_property
+
+COLUMNS = "holdfast.columns"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A stream that a job on columns computes: what is below it, and what is done to that.
+
+    columns  the names of the input's columns.
+    step     the step that takes them; without one, the stream is the input itself.
+    resolve  the input is what an outer join must choose from (``join_step``).
+    whole    one task does all of it: what belongs together may be anywhere.
+    """
+
+    name: str
+    input: ColumnPlan
+    columns: tuple[str, ...]
+    step: StepPlan | None = None
+    resolve: bool = False
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class ColumnTask:
+    """What Spark calls, once for each of ``tasks`` tasks.
+
+    wanted  the nodes whose streams the driver gets, in this order.
+    sent    the input, if Spark carries it to the executors; else they share the driver's files.
+    """
+
+    nodes: tuple[Node, ...]
+    wanted: tuple[str, ...]
+    tasks: int
+    sent: Broadcast[bytes] | None = None
+
+    def __call__(self, task: int, nothing: Iterable[Any]) -> Iterator[bytes]:
+        for _ in nothing:
+            pass  # a worker whose input was not read to its end is not used again
+        freeze_imports()
+        told, files = job_property(PROPERTY), job_property(COLUMNS)
+        source = (
+            pa.memory_map(files["input"]) if self.sent is None else pa.py_buffer(self.sent.value)
+        )
+        given = dict(
+            zip(files["streams"], read_streams(source, len(files["streams"])), strict=True)
+        )
+        made = _run(self, task, given, told)
+        streams = [made[name] for name in self.wanted]
+        if self.sent is not None:
+            sink = pa.BufferOutputStream()
+            write_streams(sink, streams)
+            return iter([sink.getvalue().to_pybytes()])
+        path = output_path(files["output"], task)
+        with pa.OSFile(f"{path}.part", "wb") as sink:
+            write_streams(sink, streams)
+        Path(f"{path}.part").rename(path)
+        return iter(())
+
+
+def output_path(output: str, task: int) -> str:
+    return f"{output}-{task}"
+
+
+def write_streams(sink: pa.NativeFile, tables: Iterable[pa.Table]) -> None:
+    """Write tables as Arrow streams, one after the other."""
+    for table in tables:
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            for batch in table.combine_chunks().to_batches():
+                writer.write_batch(batch)
+
+
+def read_streams(source: pa.NativeFile | pa.Buffer, count: int) -> list[pa.Table]:
+    """The tables that ``write_streams`` wrote; those of a mapped file are not copied."""
+    reader = pa.BufferReader(source) if isinstance(source, pa.Buffer) else source
+    return [pa.ipc.open_stream(reader).read_all() for _ in range(count)]
+
+
+def _run(
+    job: ColumnTask, task: int, given: dict[str, pa.Table], told: dict[str, Any]
+) -> dict[str, pa.Table]:
+    """Every node's stream, or this task's part of it."""
+    everything = Memory(given)
+    mine = everything if job.tasks == 1 else Memory(_slices(given, task, job.tasks))
+    made: dict[str, pa.Table] = {}
+    for node in job.nodes:
+        if node.step is not None:
+            rows = _step_input(node, everything, task, job.tasks)
+            own = range(task, node.step.partitions, job.tasks)
+            emitted = list(node.step.run(told, by_partition(rows, own, node.step)))
+            table = pa.concat_tables([node.step.output.empty_table(), *emitted])
+        else:
+            table = node.input.table(everything if node.whole else mine, node.columns)
+            if node.whole and task:
+                table = table.slice(0, 0)
+            table = resolved(table) if node.resolve and table.num_rows else table
+        made[node.name] = mine.streams[node.name] = table
+    return made
+
+
+def _step_input(node: Node, memory: Memory, task: int, tasks: int) -> pa.Table:
+    """The step's tuples in the partitions of this task."""
+    assert node.step is not None
+    partitions = node.step.partitions
+
+    def route(hashes: pa.Array) -> Bools:
+        home: Bools = numbers(hashes) % partitions % tasks == task
+        return home
+
+    plan, at = node.input, node.columns.index(HASH)
+    rows = memory.rows(plan) if tasks == 1 else plan.routed(memory, at, route)
+    columns = [rows.columns[number] for number in plan.output]
+    table = pa.table(columns, names=list(node.columns))
+    return table.select(node.step.given.names).cast(node.step.given).combine_chunks()
+
+
+def _slices(given: dict[str, pa.Table], task: int, tasks: int) -> dict[str, pa.Table]:
+    """An equal share of each stream, for what can be computed tuple by tuple."""
+    found = {}
+    for name, table in given.items():
+        edges: Sequence[int] = np.linspace(0, table.num_rows, tasks + 1).astype(int).tolist()
+        found[name] = table.slice(edges[task], edges[task + 1] - edges[task])
+    return found

@@ -1,0 +1,165 @@
+"""Runs a network on columns: as few Spark jobs for a bucket as its expressions allow.
+
+The parts of a network (``cuts``) become stages. A stage on columns runs, in one job, every part
+that workers can compute from what is there, step after step; a stage in the JVM computes, in one
+job, the expressions only Spark can. A network whose expressions workers know is a single job,
+whatever its queries. Where tuples are many, a job has several tasks, each with some partitions
+of every step; then a step below another one waits for the next stage, because the tuples between
+them change partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.operators import Operator
+from holdfast.spark.column_job import ColumnJob
+from holdfast.spark.cuts import Part, cut, output_stream
+from holdfast.spark.prepared import PreparedQuery, arrow_schema, write_stream
+from holdfast.spark.stages import split_union, union
+
+Streams = dict[str, pa.Table]
+
+
+@dataclass
+class Stage:
+    """Parts that one job computes: in the JVM, or else on columns."""
+
+    in_jvm: bool
+    parts: list[Part] = field(default_factory=list)
+    # Prepared on first use.
+    query: PreparedQuery | None = None
+    jobs: dict[int, ColumnJob] = field(default_factory=dict)
+
+    def makes(self, part: Part) -> str:
+        return part.feed if self.in_jvm else part.name
+
+    @property
+    def reads(self) -> dict[str, set[str]]:
+        """The streams it needs from the driver, with the columns of each."""
+        found: dict[str, set[str]] = {}
+        own = {self.makes(part) for part in self.parts}
+        for part in self.parts:
+            uses = {each: set() for each in part.reads} if self.in_jvm else part.uses
+            for stream, names in uses.items():
+                if stream not in own:
+                    found.setdefault(stream, set()).update(names)
+        return found
+
+
+def plan_stages(parts: Sequence[Part], sharded: bool) -> list[Stage]:
+    """The stages in their order. Those in the JVM have even places, those on columns odd ones."""
+    made_at: dict[str, int] = {}
+    stages: dict[int, Stage] = {}
+
+    def place(part: Part, at: int) -> None:
+        stage = stages.setdefault(at, Stage(at % 2 == 0))
+        stage.parts.append(part)
+        made_at[stage.makes(part)] = at
+
+    def after(streams: Iterable[str], jvm: bool, waits: bool) -> int:
+        """The first stage of a kind at which the streams are there."""
+        found = 0 if jvm else 1
+        for at in (made_at.get(each, -1) for each in streams):
+            same_kind = at >= 0 and (at % 2 == 0) == jvm
+            found = max(found, at + 1 if not same_kind else at + 2 if jvm or waits else at)
+        return found
+
+    for part in parts:
+        reads: Iterable[str] = part.reads
+        if part.plan is None:
+            place(part, after(part.reads, True, True))
+            reads = [part.feed]
+        if part.plan is not None or part.step is not None or part.resolve:
+            place(part, after(reads, False, sharded and part.step is not None))
+    return [stages[at] for at in sorted(stages)]
+
+
+class ColumnRunner:
+    """A network's stages, for small buckets and for large ones."""
+
+    def __init__(
+        self, outputs: Sequence[Operator], partitions: int, spark: SparkSession, scratch: Path
+    ) -> None:
+        self._outputs = {each.name: output_stream(each) for each in outputs}
+        self._partitions = partitions
+        self._spark = spark
+        self._cores = max(1, spark.sparkContext.defaultParallelism)
+        self._parts, self._leaves = cut(outputs, partitions, spark, scratch)
+        self._stages = {sharded: plan_stages(self._parts, sharded) for sharded in (False, True)}
+        by_name = {part.name: part for part in self._parts}
+        self._made = {
+            name: stream if by_name[stream].plan is not None else by_name[stream].feed
+            for name, stream in self._outputs.items()
+        }
+
+    @property
+    def stages(self) -> Sequence[Stage]:
+        """What a small bucket takes."""
+        return self._stages[False]
+
+    def run(
+        self, inputs: Mapping[str, pa.Table], sharded: bool, idle: Callable[[str], bool], at: str
+    ) -> Streams:
+        """The outputs' streams by operator; files are called by what ``at`` begins with.
+
+        ``idle`` tells whether a step without tuples does nothing.
+        """
+        streams = dict(inputs)
+        stages = self._stages[sharded]
+        for number, stage in enumerate(stages):
+            if self._is_idle(stage, streams, idle):
+                made = {stage.makes(part): _nothing(part, stage) for part in stage.parts}
+            elif stage.in_jvm:
+                made = self._in_jvm(stage, streams, sharded, f"{at}-{number}")
+            else:
+                tasks = min(self._partitions, self._cores) if sharded else 1
+                made = self._on_columns(stage, stages, streams, tasks, f"{at}-{number}")
+            streams.update(made)
+        return {name: streams[stream] for name, stream in self._made.items()}
+
+    def _is_idle(self, stage: Stage, streams: Streams, idle: Callable[[str], bool]) -> bool:
+        if any(streams[each].num_rows for each in stage.reads):
+            return False
+        return stage.in_jvm or all(idle(part.name) for part in stage.parts if part.step is not None)
+
+    def _in_jvm(self, stage: Stage, streams: Streams, sharded: bool, at: str) -> Streams:
+        reads = sorted(stage.reads)
+        if stage.query is None:
+            leaves: dict[str, DataFrame] = {each: self._leaves[each] for each in reads}
+            stage.query = PreparedQuery(union([part.frame for part in stage.parts]), leaves)
+        paths = {name: Path(f"{at}-input{index}.arrows") for index, name in enumerate(reads)}
+        try:
+            for name, path in paths.items():
+                used = streams[name].select(stage.query.columns(name))
+                write_stream(path, used, self._cores if sharded else 1)
+            result = stage.query.execute(paths)
+        finally:
+            for path in paths.values():
+                path.unlink(missing_ok=True)
+        tables = split_union(result, [part.frame.columns for part in stage.parts])
+        return {part.feed: table for part, table in zip(stage.parts, tables, strict=True)}
+
+    def _on_columns(
+        self, stage: Stage, stages: Sequence[Stage], streams: Streams, tasks: int, at: str
+    ) -> Streams:
+        if tasks not in stage.jobs:
+            own = {part.name for part in stage.parts}
+            nodes = tuple(part.node(not part.reads & own) for part in stage.parts)
+            read = {stream for each in stages if each is not stage for stream in each.reads}
+            wanted = tuple(sorted(own & (read | set(self._outputs.values()))))
+            stage.jobs[tasks] = ColumnJob(self._spark, nodes, wanted, tasks)
+        return stage.jobs[tasks].run(
+            {name: streams[name].select(sorted(names)) for name, names in stage.reads.items()}, at
+        )
+
+
+def _nothing(part: Part, stage: Stage) -> pa.Table:
+    if not stage.in_jvm and part.step is not None:
+        return part.step.output.empty_table()
+    return arrow_schema(part.frame.schema).empty_table()

@@ -1,0 +1,171 @@
+"""The few expressions that workers compute themselves, on Arrow columns.
+
+Most of what lies between a source and an operator with state, or between that and an output, is
+columns renamed, times seen as numbers, a hash, a cast that loses nothing. Their meaning is
+Spark's, null for null and bit for bit; whatever is not here runs in Spark's JVM
+(``translation`` decides).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.spark.hashing import xxhash64
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A column of the rows below, by Spark's number for it."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One value for all rows; ``value`` None is null."""
+
+    value: Any
+    kind: pa.DataType
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of other expressions; ``extra`` is what else it must know."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    extra: Any = None
+
+
+Expression: TypeAlias = Attribute | Constant | Call
+
+
+@dataclass
+class Rows:
+    """Some rows: their number and their columns, and what was computed from them already."""
+
+    count: int
+    columns: dict[int, pa.Array]
+    _known: dict[Expression, pa.Array] = field(default_factory=dict)
+
+    def evaluate(self, expression: Expression) -> pa.Array:
+        """The expression's value for every row; the same one is computed once."""
+        if isinstance(expression, Attribute):
+            return self.columns[expression.number]
+        if expression not in self._known:
+            if isinstance(expression, Constant):
+                value = pa.scalar(expression.value, expression.kind)
+                self._known[expression] = pa.repeat(value, self.count)
+            else:
+                arguments = [self.evaluate(each) for each in expression.arguments]
+                function = FUNCTIONS[expression.function]
+                self._known[expression] = function(self.count, arguments, expression.extra)
+        return self._known[expression]
+
+    def take(self, places: pa.Array, wanted: set[int]) -> Rows:
+        """Some of the rows, with the wanted columns."""
+        columns = {number: self.columns[number].take(places) for number in wanted}
+        return Rows(len(places), columns)
+
+
+def attributes(expression: Expression) -> set[int]:
+    """The columns an expression looks at."""
+    if isinstance(expression, Attribute):
+        return {expression.number}
+    if isinstance(expression, Constant):
+        return set()
+    return set().union(*(attributes(each) for each in expression.arguments))
+
+
+_Function = Callable[[int, list[pa.Array], Any], pa.Array]
+
+
+def _cast(_: int, arguments: list[pa.Array], kind: pa.DataType) -> pa.Array:
+    """Never loses more than Java's cast does: whole numbers to doubles round to the nearest."""
+    return arguments[0].cast(kind, safe=False)
+
+
+def _hash(count: int, arguments: list[pa.Array], seed: int) -> pa.Array:
+    return xxhash64(arguments, seed, count)
+
+
+def _struct(_: int, arguments: list[pa.Array], names: tuple[str, ...]) -> pa.Array:
+    return pa.StructArray.from_arrays(arguments, names=list(names))
+
+
+def _field(_: int, arguments: list[pa.Array], position: int) -> pa.Array:
+    return pc.struct_field(arguments[0], [position])
+
+
+def _case(count: int, arguments: list[pa.Array], _: None) -> pa.Array:
+    """Conditions and values in turn, then what is left otherwise; no condition is ever null."""
+    result = arguments[-1]
+    for at in range(len(arguments) - 3, -1, -2):
+        result = pc.if_else(pc.fill_null(arguments[at], False), arguments[at + 1], result)
+    return result
+
+
+def _compare(name: str) -> _Function:
+    """Comparisons in which NaN equals NaN and is larger than everything else."""
+    plain = getattr(pc, name)
+
+    def compare(_: int, arguments: list[pa.Array], __: None) -> pa.Array:
+        left, right = arguments
+        if not pa.types.is_floating(left.type):
+            return plain(left, right)
+        # NaN counts as 1 beside an ordinary number's 0; the numbers decide where both are alike.
+        ranks = [pc.is_nan(each).cast(pa.int8()) for each in (left, right)]
+        return pc.if_else(
+            pc.or_(pc.is_nan(left), pc.is_nan(right)), plain(*ranks), plain(left, right)
+        )
+
+    return compare
+
+
+def _greatest(_: int, arguments: list[pa.Array], __: None) -> pa.Array:
+    """Of two doubles, NaN being the largest and of equals the first; nulls do not count."""
+    left, right = arguments
+    larger = _compare("greater")(0, [right, left], None)
+    chosen = pc.if_else(pc.fill_null(larger, False), right, left)
+    return pc.coalesce(chosen, right)
+
+
+def _simple(function: Callable[..., pa.Array]) -> _Function:
+    return lambda _, arguments, __: function(*arguments)
+
+
+def _divide(_: int, arguments: list[pa.Array], __: None) -> pa.Array:
+    with np.errstate(all="ignore"):
+        return pc.divide(*arguments)
+
+
+FUNCTIONS: dict[str, _Function] = {
+    "cast": _cast,
+    "hash": _hash,
+    "struct": _struct,
+    "field": _field,
+    "case": _case,
+    "greatest": _greatest,
+    "divide": _divide,
+    "is_null": _simple(pc.is_null),
+    "is_valid": _simple(pc.is_valid),
+    "coalesce": _simple(pc.coalesce),
+    "and": _simple(pc.and_kleene),
+    "or": _simple(pc.or_kleene),
+    "not": _simple(pc.invert),
+    "add": _simple(pc.add),
+    "subtract": _simple(pc.subtract),
+    "multiply": _simple(pc.multiply),
+    "add_checked": _simple(pc.add_checked),
+    "subtract_checked": _simple(pc.subtract_checked),
+    "sqrt": _simple(pc.sqrt),
+    **{
+        name: _compare(name) for name in ("equal", "less", "less_equal", "greater", "greater_equal")
+    },
+}

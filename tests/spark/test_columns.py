@@ -1,0 +1,249 @@
+"""Workers compute on columns what Spark would compute on rows, to the bit."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from holdfast import Network, count_window, window
+from holdfast.spark import column_job
+from holdfast.spark import engine as engines
+from holdfast.spark.column_plans import Memory
+from holdfast.spark.engine import Engine, Sharding
+from holdfast.spark.prepared import arrow_schema, input_frame, leaf_number
+from holdfast.spark.translation import translate
+from holdfast.testing import ipc_bytes, run, same_bytes, split, tuples
+from tests.spark.networks import every_kind_of_state, some_tables
+from tests.spark.support import SCHEMA, SECOND, SPARK, Case, cases, full_row
+
+EDGES = [0, 900_000, 3_500_000, 9 * SECOND]
+KINDS = {
+    "flag": "boolean",
+    "tiny": "tinyint",
+    "small": "smallint",
+    "i": "int",
+    "n": "bigint",
+    "f": "float",
+    "x": "double",
+    "day": "date",
+    "at": "timestamp",
+    "text": "string",
+    "bytes": "binary",
+}
+
+
+def values(rng: random.Random) -> dict[str, Any]:
+    """A row of every kind; edges of each, and nulls everywhere."""
+    bits = {"tiny": 8, "small": 16, "i": 32, "n": 64}
+    row: dict[str, Any] = {
+        name: rng.choice([0, 1, -1, 2 ** (b - 1) - 1, -(2 ** (b - 1)), rng.randrange(-99, 99)])
+        for name, b in bits.items()
+    }
+    odd = [0.0, -0.0, math.nan, math.inf, -math.inf, 1e-320, 2.0**60, rng.uniform(-9, 9)]
+    length = rng.choice([0, 1, 3, 4, 7, 8, 12, 31, 32, 33, 47, 64, 71])
+    text = "".join(rng.choice("aé語z ") for _ in range(length))
+    moment = datetime.timedelta(microseconds=rng.randrange(-(10**15), 10**15))
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    row |= {
+        "flag": rng.random() < 0.5,
+        "f": rng.choice(odd),
+        "x": rng.choice(odd),
+        "day": (epoch + moment).date(),
+        "at": epoch + moment,
+        "text": text,
+        "bytes": text.encode()[: rng.randrange(40)],
+    }
+    return {name: None if rng.random() < 0.15 else value for name, value in row.items()}
+
+
+def every_kind(spark: SparkSession) -> tuple[pa.Table, DataFrame]:
+    """Some hundred rows as Arrow and in Spark."""
+    rng = random.Random(5)
+    schema = arrow_schema(
+        spark.createDataFrame([], ", ".join(f"{k} {v}" for k, v in KINDS.items())).schema
+    )
+    rows = pa.Table.from_pylist([values(rng) for _ in range(400)], schema=schema)
+    return rows, spark.createDataFrame(rows)
+
+
+def on_columns(spark: SparkSession, rows: pa.Table, expression: str, scratch: Path) -> pa.Table:
+    """The expression as a worker computes it; it must be one that workers know."""
+    schema = spark.createDataFrame(rows.slice(0, 0)).schema
+    leaf = input_frame(spark, schema, scratch)
+    plan = translate(leaf.selectExpr(f"{expression} AS value"), {leaf_number(leaf): "rows"})
+    assert plan is not None, f"{expression} was left to Spark"
+    return plan.table(Memory({"rows": rows}), ["value"])
+
+
+EXPRESSIONS = [
+    *(f"xxhash64({name})" for name in KINDS),
+    f"xxhash64({', '.join(KINDS)})",
+    "xxhash64(text, n, bytes)",
+    "unix_micros(at)",
+    "timestamp_micros(n)",
+    *(f"cast({name} as bigint)" for name in ("flag", "tiny", "small", "i", "n")),
+    *(f"cast({name} as double)" for name in ("tiny", "small", "i", "n", "f", "x")),
+    *(
+        f"{left} {how} {right}"
+        for how in ("=", "<", "<=", ">", ">=")
+        for left, right in (
+            ("x", "cast(f as double)"),
+            ("n", "cast(i as bigint)"),
+            ("text", "'a'"),
+            ("at", "at"),
+        )
+    ),
+    "case when x = 0 then cast(0 as double) else x end",
+    "case when n > 1 then cast(tiny as double) / n end",
+    "case when x > 1 then sqrt(greatest(x - x * x / x, cast(0 as double)) / (x - 1)) end",
+    "coalesce(x, cast(f as double), cast(0 as double))",
+    "coalesce(text, 'none')",
+    "greatest(x, cast(f as double))",
+    "struct(n, text, timestamp_micros(n)).text",
+    "struct(n, x AS y)",
+    "(n is null or x > 0) and not flag",
+    "small + small",
+    "x - 0.5D",
+]
+
+
+def test_workers_compute_what_spark_computes(spark: SparkSession, tmp_path: Path) -> None:
+    """One Spark job for all expressions; each value and each null to the bit."""
+    rows, frame = every_kind(spark)
+    rows = rows.filter(
+        pa.compute.fill_null(
+            pa.compute.less(pa.compute.abs(rows["small"].cast(pa.int32())), 2**14), True
+        )
+    )
+    frame = spark.createDataFrame(rows)
+    expected = frame.selectExpr(
+        *(f"{each} AS c{i}" for i, each in enumerate(EXPRESSIONS))
+    ).toArrow()
+    for index, expression in enumerate(EXPRESSIONS):
+        mine = on_columns(spark, rows, expression, tmp_path)
+        theirs = expected.select([f"c{index}"]).rename_columns(["value"])
+        assert ipc_bytes(mine.cast(theirs.schema)) == ipc_bytes(theirs), expression
+
+
+LEFT_TO_SPARK = [
+    "n % 3",
+    "1 / n",
+    "case when n > 0 then n + 1 end",
+    "n is not null and n + 1 > 3",
+    "upper(text)",
+    "cast(x as bigint)",
+    "cast(text as int)",
+    "cast(n as decimal(20, 0))",
+    "xxhash64(array(n))",
+    "text like 'a%'",
+]
+
+
+@pytest.mark.parametrize("expression", LEFT_TO_SPARK)
+def test_what_workers_do_not_know_is_left_to_spark(
+    expression: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    leaf = input_frame(
+        spark, spark.createDataFrame([], "n bigint, x double, text string").schema, tmp_path
+    )
+    frame = leaf.selectExpr(f"{expression} AS value")
+    assert translate(frame, {leaf_number(leaf): "rows"}) is None
+
+
+def both_paths(network: Network, tables_of: Any, edges: list[int], groups: Any = ()) -> None:
+    """Rows and columns, one task and several, give the same bytes."""
+    rows, columns = Engine(network, columns=False), Engine(network)
+    buckets = split(tables_of(rows), edges)
+    expected = run(rows, buckets, groups)
+    same_bytes(run(columns, buckets, groups), expected, "columns and rows")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engines, "_SHARDING", Sharding(0, 10**6, 0))
+        same_bytes(run(columns, buckets, groups), expected, "columns in several tasks and rows")
+    rows.close()
+    columns.close()
+
+
+def test_rows_and_columns_give_the_same_bytes(spark: SparkSession) -> None:
+    network = every_kind_of_state(spark, partitions=3)
+    both_paths(network, lambda engine: some_tables(engine, 17, 150), EDGES)
+
+
+def with_expressions(spark: SparkSession) -> Network:
+    """Expressions only Spark knows: before steps, inside an outer join, between and after steps."""
+    network = Network("expressions", spark=spark)
+    left = network.source("l", SCHEMA)
+    right = network.source("r", "k string, w bigint")
+    odd = left.filter("i % 2 = 1 or i is null").withColumn("name", F.upper("s"))
+    odd.groupBy(window("1 s"), "name").agg(
+        F.sum(F.col("i") % 7).alias("i"), F.sum("v").alias("v"), F.avg("d").alias("d")
+    ).output("odd")
+    pairs = left.join(right, "k", within="700 ms", how="full", condition="i % 5 < w")
+    pairs.output("pairs")
+    sums = pairs.groupBy(window("1 s"), "k").agg(F.count("w").alias("n"), F.max("v").alias("v"))
+    sums.withColumn("text", F.concat_ws("-", "k", "n")).output("texts")
+    sums.filter("n % 2 = 0").groupBy(count_window(2), "k").agg(F.sum("n").alias("n")).output("twos")
+    left.select("k", F.expr("i * 3 AS i"), "v").output("stateless")
+    left.select("k", "v").union(left.select("k", "v")).output("plain")
+    return network
+
+
+@SPARK
+@given(case=cases())
+def test_expressions_of_spark_between_steps_give_the_same_bytes(
+    case: Case, spark: SparkSession
+) -> None:
+    def tables(engine: Engine) -> dict[str, pa.Table]:
+        rows = case.rows(small_row)
+        others = [(time, row[0], 2) for time, *row in case.rows(small_row, salt=1)]
+        return {"l": tuples(engine, "l", rows), "r": tuples(engine, "r", others)}
+
+    both_paths(with_expressions(spark), tables, case.edges, case.groups)
+
+
+def small_row(rng: random.Random) -> tuple[Any, ...]:
+    """Whole numbers that can be multiplied."""
+    row = full_row(rng)
+    return (*row[:2], None if row[2] is None else row[2] % 50, *row[3:])
+
+
+def test_a_network_without_expressions_of_spark_is_one_job(spark: SparkSession) -> None:
+    engine = Engine(every_kind_of_state(spark))
+    (only,) = engine._column_runner().stages
+    assert not only.in_jvm
+    mixed = Engine(with_expressions(spark))._column_runner().stages
+    assert [stage.in_jvm for stage in mixed] == [True, False] * 3
+
+
+def test_executors_elsewhere_get_and_give_the_same_bytes(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(every_kind_of_state(spark, partitions=3))
+    buckets = split(some_tables(engine, 19, 120), EDGES)
+    here = run(engine, buckets)
+    monkeypatch.setattr(column_job, "is_local", lambda context: False)
+    monkeypatch.setattr(engines, "_SHARDING", Sharding(0, 0, 0))
+    same_bytes(run(engine, buckets), here, "by Spark and by files")
+
+
+def test_nothing_is_left_of_a_job_that_failed(spark: SparkSession) -> None:
+    def fails(key: dict[str, Any], rows: pa.Table, state: Any) -> tuple[pa.Table | None, Any]:
+        raise ValueError("no")
+
+    network = Network("fails", spark=spark)
+    source = network.source("s", "k string")
+    source.groupBy("k").process(fails, "k string", "int").output("out")
+    engine = Engine(network)
+    with pytest.raises(Exception, match="no"):
+        run(engine, split({"s": tuples(engine, "s", [(5, "a")])}, [0, SECOND]))
+    left: Mapping[str, Any] = {path.name: path for path in engine.directory.iterdir()}
+    assert set(left) <= {"empty.arrows"}
