@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from holdfast import disk
 from holdfast.connect.json_values import jsonable
 from holdfast.connect.source import Reject
 
@@ -20,34 +22,47 @@ class DeadLetters:
         self.path = path
         self.count = count
         self._size = size
+        self._waiting = bytearray()
         self._file: BinaryIO | None = None
         if path.exists():
             os.truncate(path, min(size, path.stat().st_size))
 
     def add(self, source: str, rejects: Sequence[Reject]) -> None:
-        """Write these rows down."""
+        """Write these rows down, with the next ``flush``."""
         if not rejects:
             return
-        if self._file is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("ab")
         lines = [
             json.dumps({"source": source, "reason": each.reason, "row": jsonable(each.row)})
             for each in rejects
         ]
-        data = ("\n".join(lines) + "\n").encode()
-        self._file.write(data)
-        self._size += len(data)
+        self._waiting += ("\n".join(lines) + "\n").encode()
         self.count += len(rejects)
 
     def flush(self) -> dict[str, int]:
-        """Make the file durable; its size and count, for the checkpoint."""
-        if self._file is not None:
-            self._file.flush()
-            os.fsync(self._file.fileno())
+        """Make the file durable; its size and count, for the checkpoint.
+
+        If it raises OSError nothing of what waits counts as written, and it may be tried again.
+        """
+        if self._waiting:
+            try:
+                self._write()
+            except OSError:
+                self.close()
+                raise
         return {"size": self._size, "count": self.count}
 
+    def _write(self) -> None:
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = disk.open_file(self.path, "ab")
+            os.ftruncate(self._file.fileno(), self._size)  # what an attempt before has left
+        self._file.write(self._waiting)
+        disk.sync(self._file)
+        self._size += len(self._waiting)
+        self._waiting = bytearray()
+
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):  # it cannot write what it has not written before
+                file.close()

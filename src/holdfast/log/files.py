@@ -15,6 +15,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from holdfast import disk
+from holdfast.disk import Operation
 from holdfast.log.errors import LogLocked
 
 _MOST_PARTS = 1024  # IOV_MAX on Linux
@@ -27,6 +29,7 @@ class Files:
 
     def create(self, path: Path) -> int:
         """A new file for reading and writing; it must not exist. Its name is not durable yet."""
+        disk.check(Operation.CREATE, path)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def open(self, path: Path, *, writable: bool = False) -> int:
@@ -61,6 +64,7 @@ class Files:
 
     def write(self, fd: int, parts: Sequence[Part], offset: int) -> None:
         """Writes all parts one after the other, or raises OSError with some of them written."""
+        disk.check_descriptor(Operation.WRITE, fd)
         for start in range(0, len(parts), _MOST_PARTS):
             some = parts[start : start + _MOST_PARTS]
             offset += self._write_fully(fd, some, offset)
@@ -78,28 +82,28 @@ class Files:
         return size
 
     def truncate(self, fd: int, size: int) -> None:
+        disk.check_descriptor(Operation.TRUNCATE, fd)
         os.ftruncate(fd, size)
 
     def allocate(self, fd: int, offset: int, size: int) -> None:
         """Reserves room on the disk; the file grows, and reads as zeros there."""
+        disk.check_descriptor(Operation.WRITE, fd)
         os.posix_fallocate(fd, offset, size)
 
     def sync(self, fd: int) -> None:
         """Returns once the file's bytes and size survive a power cut."""
+        disk.check_descriptor(Operation.SYNC, fd)
         os.fdatasync(fd)
 
     def sync_directory(self, directory: Path) -> None:
         """Returns once the names created, replaced and removed in it survive a power cut."""
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        disk.sync_directory(directory)
 
     def replace(self, source: Path, target: Path) -> None:
-        source.replace(target)
+        disk.rename(source, target)
 
     def remove(self, path: Path) -> None:
+        disk.check(Operation.REMOVE, path)
         path.unlink(missing_ok=True)
 
     def names(self, directory: Path) -> list[str]:

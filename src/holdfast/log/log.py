@@ -34,7 +34,7 @@ from holdfast.log.commit import Appended, Committer
 from holdfast.log.cursor import CHUNK_BYTES, blocks_backwards
 from holdfast.log.errors import LogBroken, LogClosed, LogError, UnknownPosition
 from holdfast.log.files import Files
-from holdfast.log.opening import open_store
+from holdfast.log.opening import cut_to_durable, open_store, recover_store
 from holdfast.log.options import LogOptions
 from holdfast.log.payload import Encoder, decode
 from holdfast.log.reader import Entry, Reader
@@ -50,12 +50,15 @@ class StreamLog:
     """A durable, ordered log of frames; make one with ``StreamLog.open``."""
 
     def __init__(self, store: Store, lock_fd: int | None, cut: TailCut | None) -> None:
-        self._store = store
         self._lock_fd = lock_fd
         self._closing = threading.Lock()
+        self._use(store, cut)
+
+    def _use(self, store: Store, cut: TailCut | None) -> None:
+        self._store = store
         self.cut = cut
         self.session = secrets.token_hex(8)
-        if lock_fd is not None:
+        if self._lock_fd is not None:
             self._encoder = Encoder(store.schema)
             self._writer = Writer(store)
             self._syncer = Syncer(store, self._writer)
@@ -312,6 +315,36 @@ class StreamLog:
     @property
     def segment_count(self) -> int:
         return len(self._store.segments)
+
+    # When the disk has failed
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the disk failed in a way that leaves unknown what it holds."""
+        return self._store.broken is not None
+
+    def heal(self) -> None:
+        """Goes on after the disk has failed, from what is known to be durable.
+
+        Steps: (1) take back everything that may not be durable; (2) look at the files as an opening
+        does; (3) end the readers there are. What had not become durable must be appended again:
+        nobody was told that it is. Raises OSError or LogError while the disk still fails; the log
+        is then as broken as before, and this may be tried again.
+        """
+        with self._closing:
+            store = self._store
+            if store.broken is None or store.closed:
+                return
+            self._committer.quiesce()
+            self._syncer.stop()
+            cut_to_durable(store)
+            fresh, cut = recover_store(store.files, store.directory, None, store.options, 0)
+            with store.lock:
+                store.closed = True
+                store.changed.notify_all()
+            self._syncer.close()
+            self._writer.close()
+            self._use(fresh, cut)
 
     # The end
 

@@ -9,12 +9,20 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from holdfast.log.block import split
 from holdfast.log.errors import DamagedLog, LogError, SchemaMismatch
 from holdfast.log.files import Files
 from holdfast.log.options import LogOptions
 from holdfast.log.order import Tail
 from holdfast.log.payload import check_stream_schema, difference
-from holdfast.log.recovery import Recovered, TailCut, examine, examine_in_use, settle
+from holdfast.log.recovery import (
+    Recovered,
+    TailCut,
+    examine,
+    examine_in_use,
+    segment_paths,
+    settle,
+)
 from holdfast.log.segment import Segment, SegmentHeader, create_segment
 from holdfast.log.store import Store
 
@@ -37,20 +45,66 @@ def open_store(
     _make_directory(files, directory)
     lock_fd = files.lock(directory / LOCK_NAME)
     try:
-        recovered = examine(files, directory, options.index_bytes)
-        if recovered.damage is not None:
-            raise recovered.damage
-        if recovered.segments:
-            _check_schema(directory, recovered.segments, schema)
-        settle(files, directory, recovered)
-        _report(recovered)
-        if not recovered.segments:
-            recovered.segments = [_create(files, directory, schema, options, first_id)]
-        store = Store(files, directory, options, recovered.segments)
-        return store, lock_fd, recovered.cut
+        store, cut = recover_store(files, directory, schema, options, first_id)
     except BaseException:
         os.close(lock_fd)
         raise
+    return store, lock_fd, cut
+
+
+def recover_store(
+    files: Files, directory: Path, schema: pa.Schema | None, options: LogOptions, first_id: int
+) -> tuple[Store, TailCut | None]:
+    """What the log holds, and the torn tail that was cut off; for whoever has the lock."""
+    recovered = examine(files, directory, options.index_bytes)
+    if recovered.damage is not None:
+        raise recovered.damage
+    if recovered.segments:
+        _check_schema(directory, recovered.segments, schema)
+    settle(files, directory, recovered)
+    _report(recovered)
+    if not recovered.segments:
+        recovered.segments = [_create(files, directory, schema, options, first_id)]
+    return Store(files, directory, options, recovered.segments), recovered.cut
+
+
+def cut_to_durable(store: Store) -> None:
+    """Takes back everything that may not be durable; may be called again if it fails.
+
+    After a sync that failed, nobody knows what of the rest is on the disk, and a later sync that
+    works does not tell: the system may have forgotten that it had not written it.
+    """
+    files, durable_lsn = store.files, store.synced_lsn
+    with store.lock:
+        segments = list(store.segments)
+    last = max((at for at, one in enumerate(segments) if one.first_lsn < durable_lsn), default=0)
+    # Last first: should this be interrupted, what remains is a shorter tail, never a hole.
+    for path in reversed(segment_paths(files, store.directory)):
+        if path.name > segments[last].path.name:
+            files.remove(path)
+            files.sync_directory(store.directory)
+    fd = files.open(segments[last].path, writable=True)
+    try:
+        files.truncate(fd, _end_of(files, fd, segments[last], durable_lsn))
+        files.sync(fd)
+    finally:
+        files.close(fd)
+
+
+def _end_of(files: Files, fd: int, segment: Segment, lsn: int) -> int:
+    """Where the blocks of a segment below ``lsn`` end."""
+    if lsn >= segment.end_lsn:
+        return segment.end
+    if lsn <= segment.first_lsn:
+        return segment.blocks_at
+    at_lsn, offset = segment.index.at_lsn(lsn) or (segment.first_lsn, segment.blocks_at)
+    if at_lsn == lsn:
+        return offset
+    buffer = files.read(fd, segment.end - offset, offset)
+    blocks, _, problem = split(buffer, offset, at_lsn, lsn)
+    if not blocks or blocks[-1].next_lsn != lsn:
+        raise DamagedLog(segment.path, offset, problem or f"there is no block before lsn {lsn}")
+    return blocks[-1].end
 
 
 def _open_read_only(

@@ -33,6 +33,8 @@ class Retention:
         self._writer = writer
         self._syncer = syncer
         self._one_at_a_time = threading.Lock()
+        # Segments that are of the log no more, and whose files could not be removed yet.
+        self._leftover: list[Segment] = []
 
     def trim(self, below_id: int, keep_from_lsn: int | None) -> int:
         """Removes the segments at the front in which no tuple from ``below_id`` on stands and
@@ -41,7 +43,7 @@ class Retention:
             with self._store.lock:
                 count = self._count_below(below_id, keep_from_lsn)
                 if count == 0:
-                    return 0
+                    return self._remove_leftover()
                 named = self._store.segments[count].is_named
             if not named:
                 # The segment that becomes the first must survive if those before it do not.
@@ -50,13 +52,23 @@ class Retention:
 
     def _remove_first(self, count: int) -> int:
         with self._store.lock:
-            removed = self._store.remove_first(count)
-        # Oldest first, each for good before the next: a crash leaves no hole.
-        for segment in removed:
+            self._leftover += self._store.remove_first(count)
+        return self._remove_leftover()
+
+    def _remove_leftover(self) -> int:
+        """Oldest first, each for good before the next: neither a crash nor a failure makes a hole.
+
+        What cannot be removed now is tried again with the next trim.
+        """
+        freed = 0
+        while self._leftover:
+            segment = self._leftover[0]
             self._files.remove(segment.path)
             self._files.sync_directory(self._store.directory)
             self._files.remove(segment.index_path)
-        return sum(segment.end for segment in removed)
+            del self._leftover[0]
+            freed += segment.end
+        return freed
 
     def _count_below(self, below_id: int, keep_from_lsn: int | None) -> int:
         store = self._store

@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast import disk
 from holdfast.deployment import Deployment
-from holdfast.runtime.durable import make_private, open_private, write_whole
+from holdfast.runtime.durable import make_private, write_whole
 
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
@@ -112,7 +113,7 @@ class Children:
 
     def _spawn(self, child: Child) -> None:
         command = [sys.executable, "-m", "holdfast.runtime.process_main"]
-        with open_private(log_path(self.deployment, child.name), "ab") as log:
+        with disk.open_file(log_path(self.deployment, child.name), "ab") as log:
             child.popen = subprocess.Popen(
                 [*command, str(self.deployment.path), child.name],
                 cwd=self.deployment.path.parent,

@@ -13,10 +13,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from holdfast import disk
+from holdfast.disk import sync_directory
 from holdfast.errors import StateError
 from holdfast.log.checksum import crc32c
 
@@ -36,25 +38,13 @@ def make_private(directory: Path) -> None:
         directory.chmod(0o700)
 
 
-def open_private(path: Path, mode: str) -> BinaryIO:
-    """A file for writing, "wb" or "ab", that only this user may read."""
-
-    def opener(name: str, flags: int) -> int:
-        descriptor = os.open(name, flags, 0o600)
-        os.fchmod(descriptor, 0o600)
-        return descriptor
-
-    return cast(BinaryIO, open(path, mode, opener=opener))
-
-
 def write_whole(path: Path, data: bytes) -> None:
     """Replace ``path`` by ``data``: hidden file, sync, rename, sync of the directory."""
     hidden = path.with_name(f".{path.name}.part")
-    with open_private(hidden, "wb") as file:
+    with disk.open_file(hidden, "wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    hidden.replace(path)
+        disk.sync(file)
+    disk.rename(hidden, path)
     sync_directory(path.parent)
 
 
@@ -104,13 +94,12 @@ def open_line(line: bytes) -> str | None:
 
 def write_table(path: Path, table: pa.Table) -> None:
     """Write and sync an Arrow file with a checksum; its directory is not synced."""
-    with open_private(path, "wb") as file:
+    with disk.open_file(path, "wb") as file:
         checked = _Checked(file)
         with pa.ipc.new_file(pa.PythonFile(checked, "w"), table.schema) as writer:
             writer.write_table(table)
         file.write(checked.crc.to_bytes(4, "little") + _TABLE_END)
-        file.flush()
-        os.fsync(file.fileno())
+        disk.sync(file)
 
 
 def read_table(path: Path) -> pa.Table:
@@ -148,12 +137,3 @@ class _Checked:
 
     def close(self) -> None:
         """The file stays open for the checksum."""
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -88,6 +88,7 @@ class EntryNode(Node):
             log_options,
             self._post,
             before_append=self._write_lines,
+            on_problem=self.problems.set,
         )
         logged = self.store.logged(stream, complete=True)
         self.entry = EntryPoint(settings, logged)
@@ -100,6 +101,7 @@ class EntryNode(Node):
             directory,
             self._ledger.standing.save,
             self._hand_over,
+            self.problems.set,
         )
         self._intake.forbid_before(self.entry.served.boundary)
         if not settings.own_time:
@@ -206,7 +208,7 @@ class EntryNode(Node):
                 pass
             case RefuseBatch(_, reason):
                 if not self._retrying:
-                    self.journal.write("offering again", level="warning", reason=reason)
+                    self.journal.write_once("offering again", "append", reason=reason)
                     self._retrying = True
                     self.loop.call_later(self.entry.settings.retry_us, self._offer_again)
             case _:

@@ -26,8 +26,10 @@ from holdfast.core.producers import ProducerPlace
 from holdfast.frames import SEQ, TIME
 from holdfast.operators import SourceOperator
 from holdfast.runtime.ledger import Line
+from holdfast.runtime.stream_store import OnProblem
 
 PENDING_BYTES = 64 << 20
+_AGAIN_SECONDS = 0.2
 NOBODY = ProducerPlace()
 
 
@@ -103,8 +105,14 @@ class Intake:
         directory: Path,
         saved: dict[str, Any] | None,
         hand_over: Callable[[Offer], None],
+        on_problem: OnProblem,
     ) -> None:
-        """``schema`` has the system columns; ``hand_over`` takes the offers, in order."""
+        """``schema`` has the system columns; ``hand_over`` takes the offers, in order.
+
+        ``on_problem`` is told what holds rows up, by a key, or that it does no more.
+        """
+        self._on_problem = on_problem
+        self._closed = threading.Event()
         self._dead_letters = DeadLetters(
             directory / "dead-letters.jsonl", **_size_of(directory / "dead-letters.jsonl")
         )
@@ -173,13 +181,26 @@ class Intake:
         self._inlet.checkpointed(line.save)
 
     def close(self) -> None:
+        self._closed.set()
         self._inlet.close()
-        self._dead_letters.flush()
         self._dead_letters.close()
+
+    def _write_dead_letters(self) -> None:
+        """Whoever brings more rows waits until the dead letters among them are durable."""
+        while not self._closed.is_set():
+            try:
+                self._dead_letters.flush()
+            except OSError as error:
+                where = self._dead_letters.path
+                self._on_problem("dead letters", f"{where}: cannot be written: {error.strerror}")
+                self._closed.wait(_AGAIN_SECONDS)
+            else:
+                self._on_problem("dead letters", None)
+                return
 
     def _offer(self, producer: str | None = None, place: ProducerPlace = NOBODY) -> Offer:
         parts = self._inlet.release(FOREVER)
-        self._dead_letters.flush()
+        self._write_dead_letters()
         count = sum(part.table.num_rows for part in parts)
         line = Line(
             self._inlet.tuples - count,

@@ -15,19 +15,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from holdfast import disk
 from holdfast.core.producers import ProducerPlace
 from holdfast.errors import StateError
 from holdfast.runtime.durable import (
     Damaged,
     make_private,
     open_line,
-    open_private,
     seal_line,
     write_whole,
 )
@@ -112,8 +111,7 @@ class Ledger:
         data = b"".join(_sealed(line) for line in lines)
         try:
             self._file.write(data)
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            disk.sync(self._file)
         except OSError:
             self._let_go()
             raise
@@ -164,7 +162,7 @@ class Ledger:
         # Until the new file is in its place, the old one is: nothing is lost if there is no room.
         self._let_go()
         write_whole(self._path, data)
-        self._file, self._file_bytes = open_private(self._path, "ab"), len(data)
+        self._file, self._file_bytes = disk.open_file(self._path, "ab"), len(data)
 
 
 def _sealed(line: Line) -> bytes:

@@ -15,11 +15,12 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from holdfast import disk
 from holdfast.blocks import Block
 from holdfast.clock import Clock
 from holdfast.core.admission import Admission
 from holdfast.core.effects import Append, Effect, EndProcess, Send, SetTimer, TrimLog
-from holdfast.core.events import AppendFailed, Event, MessageArrived
+from holdfast.core.events import Appended, AppendFailed, Event, MessageArrived
 from holdfast.core.machine import PeerError
 from holdfast.core.messages import (
     CopyReply,
@@ -31,6 +32,7 @@ from holdfast.core.messages import (
     Unsubscribe,
 )
 from holdfast.core.progress import Progress
+from holdfast.disk import Fault
 from holdfast.errors import HoldfastError
 from holdfast.flight.links import Links
 from holdfast.flight.peers import Peers
@@ -78,6 +80,16 @@ class Store(Protocol):
 
     @property
     def sizes(self) -> Mapping[str, int]: ...
+
+
+def disk_control(options: dict[str, Any]) -> dict[str, Any]:
+    """Have writes of this process fail with ``error`` where ``paths`` match; none heals them."""
+    error = options.get("error")
+    if error is None:
+        disk.plant()
+    else:
+        disk.plant(Fault.named(str(error), str(options.get("paths", "*"))))
+    return {"error": error}
 
 
 class Node:
@@ -205,6 +217,7 @@ class Node:
             "status": lambda options: self.status(),
             "links": if_allowed(self.place.chaos, links_control(self.links)),
             "clock": if_allowed(self.place.chaos, self._set_clock),
+            "disk": if_allowed(self.place.chaos, disk_control),
         }
 
     def _set_clock(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -294,8 +307,10 @@ class Node:
     def _post(self, event: Event) -> None:
         if isinstance(event, MessageArrived):
             self._note_refusal(event.sender, event.message)
+        elif isinstance(event, Appended):
+            self.problems.over("disk")
         elif isinstance(event, AppendFailed):
-            self.journal.write("append failed", level="error", reason=event.reason)
+            self.problems.tell("disk", f"cannot write: {event.reason}. It is tried again")
         self.loop.post(event)
 
     def _note_refusal(self, peer: str, message: Message) -> None:

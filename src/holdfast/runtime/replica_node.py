@@ -141,7 +141,14 @@ class ReplicaNode(Node):
         keeping = self._settings.keeping
         self._kept = keep_state(keeping, state, _description(plan), self.workshop)
         schemas = self.schemas if persists else {}
-        self.store = StreamStore(directory / "streams", schemas, options, self._post, self._kept)
+        self.store = StreamStore(
+            directory / "streams",
+            schemas,
+            options,
+            self._post,
+            self._kept,
+            on_problem=self.problems.set,
+        )
 
     def _make_driver(self) -> Copy:
         record = self._kept.record

@@ -31,13 +31,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from holdfast import disk
+from holdfast.disk import sync_directory
 from holdfast.errors import StateError
 from holdfast.runtime.durable import (
     Damaged,
     make_private,
     read_document,
     read_table,
-    sync_directory,
     write_document,
     write_table,
 )
@@ -101,7 +102,7 @@ class StateDirectory:
         for name, table in waiting.items():
             write_table(hidden / f"waiting-{name}.arrow", table)
         sync_directory(hidden)
-        hidden.rename(self._checkpoints / f"{self._number:06}")
+        disk.rename(hidden, self._checkpoints / f"{self._number:06}")
         sync_directory(self._checkpoints)
         link = {
             "number": self._number,

@@ -15,6 +15,7 @@ Window states (``core.cec``) lie between the tuples. A trim says which of them a
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -48,6 +49,15 @@ from holdfast.runtime.kept_state import KeptState
 KEPT_BYTES = 128 << 20
 KEPT_IN_LOG = (Kind.STABLE, Kind.BOUNDARY, Kind.WINDOW_OPEN, Kind.WINDOW_CHECK)
 
+OnProblem = Callable[[str, str | None], None]
+_logger = logging.getLogger(__name__)
+
+
+def _log_problem(key: str, problem: str | None) -> None:
+    if problem is not None:
+        _logger.warning("%s", problem)
+
+
 Streams = Iterable[tuple[str, tuple[StreamFrame, ...]]]
 _Order = Append | ApplyCheckpoint | TrimLog | Callable[[], None] | None
 
@@ -71,8 +81,12 @@ class StreamStore:
         post: Callable[[Event], None],
         kept: KeptState | None = None,
         before_append: Callable[[Append], None] | None = None,
+        on_problem: OnProblem = _log_problem,
     ) -> None:
-        """``kept`` is who keeps record and state; an entry point has none."""
+        """``kept`` is who keeps record and state; an entry point has none.
+
+        ``on_problem`` is told what goes wrong beside appends, or that it is over.
+        """
         self.directory = directory
         self.logs = {
             stream: StreamLog.open(directory / stream, schema, options=options)
@@ -82,6 +96,7 @@ class StreamStore:
         self._post = post
         self._kept = kept
         self._before_append = before_append
+        self._on_problem = on_problem
         self._memory = Memory(KEPT_BYTES)
         # Times of window states in the logs, and where each begins.
         self._window_places: dict[str, list[tuple[int, int]]] = {}
@@ -225,6 +240,7 @@ class StreamStore:
             if stream not in self.logs:
                 continue  # in memory only
             log = self.logs[stream]
+            self._heal(stream, log)
             if begins.get(stream, 0) > log.stable_next_id:
                 log.skip_to(begins[stream])
             taken = list(lacking(frames, log.stable_next_id))
@@ -245,7 +261,18 @@ class StreamStore:
                 self._note_window(stream, frame.header.stime_min, written.first_lsn + place)
         return written.next_lsn
 
+    def _heal(self, stream: str, log: StreamLog) -> None:
+        """Open a log anew that the disk has failed; what it lost will be appended again."""
+        if not log.is_broken:
+            return
+        log.heal()
+        _logger.warning("%s: goes on from tuple %d", log.directory, log.stable_next_id)
+        places = self._window_places.get(stream)
+        if places is not None:
+            self._window_places[stream] = [each for each in places if each[1] < log.next_lsn]
+
     def _trim(self, order: TrimLog) -> None:
+        """A trim that fails costs room and nothing else: the next one takes what it left."""
         log = self.logs.get(order.stream)
         if log is None:
             return
@@ -256,14 +283,21 @@ class StreamStore:
         ]
         self._window_places[order.stream] = places
         keep = min((lsn for _, lsn in places), default=None)
-        log.trim(min(order.below_id, log.stable_next_id), keep_from_lsn=keep)
+        try:
+            self._heal(order.stream, log)
+            log.trim(min(order.below_id, log.stable_next_id), keep_from_lsn=keep)
+        except (OSError, LogError) as error:
+            self._on_problem("trim", f"{log.directory}: cannot be trimmed now: {error}")
+        else:
+            self._on_problem("trim", None)
 
     # -- window states --------------------------------------------------------------------
 
     def piece(self, stream: str, record: RecoveryRecord, begin_lsn: int | None) -> Piece:
         """The log from a place on, or from what ``record`` needs of it; any thread may ask."""
         log = self.logs[stream]
-        end = log.next_lsn
+        # Only of what is durable does a place stay what it is, whatever happens to the disk.
+        end = log.durable_lsn
         if begin_lsn is None or begin_lsn < log.first_lsn:
             begin_lsn = self._first_needed(stream, record, end)
         frames: list[StreamFrame] = []
