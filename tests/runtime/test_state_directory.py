@@ -89,3 +89,34 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
     write_document(manifest, {"format": 99})
     with pytest.raises(StateError, match="has format 99"):
         StateDirectory(tmp_path / "state")
+
+
+def test_what_the_holder_of_the_lock_wrote_last_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes a checkpoint and ends just when the next one asks for the lock."""
+    holder = StateDirectory(tmp_path / "state")
+    holder.write_state(packed(1, None), {})
+    holder.write_manifest({"finished": None})
+    take_lock = StateDirectory._take_lock
+
+    def after_a_last_checkpoint(self: StateDirectory) -> int:
+        holder.write_state(packed(2, 1), {})
+        holder.write_manifest({"finished": None})
+        holder.close()
+        return take_lock(self)
+
+    monkeypatch.setattr(StateDirectory, "_take_lock", after_a_last_checkpoint)
+    following = StateDirectory(tmp_path / "state")
+    assert [each.version for each in following.read_state()] == [1, 2]
+    following.close()
+
+
+def test_a_directory_that_cannot_be_read_is_not_held(tmp_path: Path) -> None:
+    StateDirectory(tmp_path / "state").close()
+    manifest = tmp_path / "state" / "manifest.json"
+    manifest.write_text("{}")
+    with pytest.raises(StateError):
+        StateDirectory(tmp_path / "state")
+    manifest.unlink()
+    StateDirectory(tmp_path / "state").close()

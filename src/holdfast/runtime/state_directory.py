@@ -62,8 +62,13 @@ class StateDirectory:
         self._checkpoints = self.path / "checkpoints"
         make_private(self.path)
         make_private(self._checkpoints)
-        self.manifest = self._read_manifest()
+        # Who had the lock may have written until a moment ago: only now is it known what there is.
         self._lock = self._take_lock()
+        try:
+            self.manifest = self._read_manifest()
+        except BaseException:
+            os.close(self._lock)
+            raise
         shutil.rmtree(self.engine, ignore_errors=True)
         self._chain: list[Manifest] = list(self.manifest["chain"]) if self.manifest else []
         self._number = max([link["number"] for link in self._chain], default=0)
