@@ -310,7 +310,8 @@ class Reader:
             raise self._error(
                 "security", "token_file is one token for every role, tokens one each; choose one"
             )
-        if not any(name in found for name in ("token_file", "tokens", "certificate")):
+        shown = mutual and all(name in found for name in ("certificate", "key", "authority"))
+        if "token_file" not in found and "tokens" not in found and not shown:
             paths["tokens"] = self._path(tables.get("data", "data")) / "tokens"
             return SecuritySpec(**paths, mutual=mutual, own_tokens=True)
         return SecuritySpec(**paths, mutual=mutual)

@@ -227,3 +227,42 @@ def test_the_example_of_two_machines_is_right() -> None:
     example = Path(__file__).parents[2] / "examples" / "deployment" / "two-machines.toml"
     found = load_deployment(example)
     assert found.hosted_by("east") == ("main-2", "summary-2", "busy-2")
+
+
+@pytest.mark.parametrize(
+    ("security", "own"),
+    [
+        ("", True),
+        ('certificate = "c"\nkey = "k"', True),
+        ('certificate = "c"\nkey = "k"\nauthority = "a"\nmutual = false', True),
+        ('certificate = "c"\nkey = "k"\nauthority = "a"', False),
+        ('token_file = "t"', False),
+        ('tokens = "t"', False),
+        ('directory = "security/here"', False),
+    ],
+)
+def test_no_deployment_is_open_to_everybody(tmp_path: Path, security: str, own: bool) -> None:
+    found = written(tmp_path, GOOD + "[security]\n" + security).security
+    assert found.own_tokens is own
+    assert (found.tokens == tmp_path / "data" / "tokens") is own
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[security]\ntoken_file = 't'\ntokens = 't'", "security: token_file is one token for"),
+        ("[security]\ndirectory = 'd'\nkey = 'k'", "security: with a directory, nothing else"),
+        ("[security]\nmutual = 1", "security.mutual: it is true or false; got 1"),
+        ("[servers.here]\nlisten = '127.0.0.1:1'", "servers.here: this machine goes by this name"),
+    ],
+)
+def test_what_is_wrong_with_security_is_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(DeploymentError, match=message):
+        written(tmp_path, f"{GOOD}\n{text}\n")
+
+
+def test_chaos_is_true_or_false(tmp_path: Path) -> None:
+    assert not written(tmp_path, GOOD).chaos
+    assert written(tmp_path, f"chaos = true\n{GOOD}").chaos
+    with pytest.raises(DeploymentError, match="chaos: it is true or false; got 'yes'"):
+        written(tmp_path, f"chaos = 'yes'\n{GOOD}")

@@ -138,13 +138,22 @@ class _Files:
             raise SecurityError(f"{spec.tokens}: there is no token; its files are {listed}")
         return Security(
             None if spec.token_file is None else read_token(spec.token_file),
-            None if spec.certificate is None else read_file(spec.certificate),
+            None if spec.certificate is None else _read_certificate(spec.certificate),
             None if spec.key is None else read_secret(spec.key),
-            None if spec.authority is None else read_file(spec.authority),
+            None if spec.authority is None else _read_certificate(spec.authority),
             tokens,
             spec.mutual,
             spec.machines,
         )
+
+
+def _read_certificate(path: Path) -> bytes:
+    try:
+        return read_file(path)
+    except SecurityError as error:
+        raise SecurityError(
+            f"{error}; holdfast security init DEPLOYMENT.toml makes certificates"
+        ) from None
 
 
 def _stamp_of(path: Path) -> tuple[int, int, int] | None:
