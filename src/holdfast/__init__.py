@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.aggregates import Aggregator, aggregate, top
-    from holdfast.client import Client, View
+    from holdfast.client import Boundary, Client, Tuples, Undo, View
     from holdfast.connect.callback_sink import call
     from holdfast.connect.console_sink import write_console
     from holdfast.connect.csv_source import read_csv
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.flight.security import Security
     from holdfast.network import Network
     from holdfast.producer import Producer
+    from holdfast.runtime.handle import RunHandle, start
     from holdfast.runtime.reports import RunSummary
     from holdfast.runtime.run import run
     from holdfast.stream import Stream
@@ -36,16 +37,20 @@ __version__ = "0.1.0"
 # Where each name is at home; the imports above say the same to type checkers.
 _HOMES = {
     "Aggregator": "aggregates",
+    "Boundary": "client",
     "Client": "client",
     "HoldfastError": "errors",
     "InputError": "errors",
     "Network": "network",
     "NetworkError": "errors",
     "Producer": "producer",
+    "RunHandle": "runtime.handle",
     "RunSummary": "runtime.reports",
     "Security": "flight.security",
     "StateError": "errors",
     "Stream": "stream",
+    "Tuples": "client",
+    "Undo": "client",
     "View": "client",
     "aggregate": "aggregates",
     "call": "connect.callback_sink",
@@ -59,6 +64,7 @@ _HOMES = {
     "read_socket": "connect.socket_source",
     "run": "runtime.run",
     "session_window": "windows",
+    "start": "runtime.handle",
     "top": "aggregates",
     "window": "windows",
     "write_console": "connect.console_sink",
@@ -68,16 +74,20 @@ _HOMES = {
 
 __all__ = [
     "Aggregator",
+    "Boundary",
     "Client",
     "HoldfastError",
     "InputError",
     "Network",
     "NetworkError",
     "Producer",
+    "RunHandle",
     "RunSummary",
     "Security",
     "StateError",
     "Stream",
+    "Tuples",
+    "Undo",
     "View",
     "aggregate",
     "call",
@@ -91,6 +101,7 @@ __all__ = [
     "read_socket",
     "run",
     "session_window",
+    "start",
     "top",
     "window",
     "write_console",

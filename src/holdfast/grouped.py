@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -17,6 +17,7 @@ from holdfast.spark.aggregate import Aggregate
 from holdfast.spark.aggregate_functions import Aggregation, aggregations
 from holdfast.spark.process import Process
 from holdfast.spark.process_step import ProcessFunction
+from holdfast.spark.window_columns import window_of
 from holdfast.times import Duration, microseconds
 from holdfast.windows import CountWindow, Window
 
@@ -24,11 +25,30 @@ if TYPE_CHECKING:
     from holdfast.stream import Stream
 
 
+def _taken(key: Column | str | Window, stream: Stream) -> Column | str | Window:
+    """A key; PySpark's own window functions are windows of ours."""
+    if not isinstance(key, Column):
+        return key
+    return window_of(key, stream.time_columns()) or key
+
+
+def _spelled_out(
+    given: Column | str | UserAggregate | Top | Mapping[str, str],
+) -> list[Column | str | UserAggregate | Top]:
+    if not isinstance(given, Mapping):
+        return [given]
+    return [
+        F.count("*") if (name, function) == ("*", "count") else F.expr(f"{function}(`{name}`)")
+        for name, function in given.items()
+    ]
+
+
 class GroupedStream:
     """What ``stream.groupBy(...)`` returns."""
 
     def __init__(self, stream: Stream, keys: Sequence[Column | str | Window]) -> None:
         self._stream = stream
+        keys = [_taken(each, stream) for each in keys]
         windows = [each for each in keys if isinstance(each, Window)]
         if len(windows) > 1:
             raise NetworkError("groupBy: takes one window; group twice for two")
@@ -53,12 +73,14 @@ class GroupedStream:
                 raise NetworkError(f"groupBy: cannot group by the MAP column {field.name!r}")
         return fields
 
-    def agg(self, *aggregates: Column | str | UserAggregate | Top) -> Stream:
+    def agg(self, *aggregates: Column | str | UserAggregate | Top | Mapping[str, str]) -> Stream:
         """One tuple for each window and key, with these aggregates.
 
         PySpark's aggregate functions (``F.sum("x").alias("y")``), SQL strings
-        (``"sum(x) AS y"``), ``holdfast.top(...)`` and ``holdfast.aggregate(...)`` can be mixed.
+        (``"sum(x) AS y"``), ``holdfast.top(...)`` and ``holdfast.aggregate(...)`` can be mixed;
+        as in PySpark, a dict names a function for each column: ``agg({"x": "sum", "*": "count"})``.
         """
+        wanted = [each for given in aggregates for each in _spelled_out(given)]
         names = ", ".join(self._fields.fieldNames())
         label = f"aggregate{' by ' + names if names else ''}"
         if self._window is None:
@@ -66,10 +88,10 @@ class GroupedStream:
                 f"{label}: an aggregate over an endless stream needs a window; write "
                 f"groupBy(window('10 seconds'), ...) or groupBy(count_window(10), ...)"
             )
-        if not aggregates:
+        if not wanted:
             raise NetworkError(f"{label}: name at least one aggregate, e.g. agg(F.count('*'))")
         label = f"{label} in {self._window}"
-        operator = Aggregate(self._window, self._keys, self._fields, self._folds(aggregates, label))
+        operator = Aggregate(self._window, self._keys, self._fields, self._folds(wanted, label))
         self._refuse_clash(operator, label)
         return self._stream.stateful("aggregate", label, operator)
 

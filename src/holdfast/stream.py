@@ -15,7 +15,13 @@ from holdfast.columns import checked_columns
 from holdfast.errors import NetworkError
 from holdfast.frames import SYSTEM_COLUMNS
 from holdfast.grouped import GroupedStream
-from holdfast.operators import Operator, StatefulOperator, StatelessOperator
+from holdfast.operators import (
+    Operator,
+    SourceOperator,
+    StatefulOperator,
+    StatelessOperator,
+    upstream,
+)
 from holdfast.spark.determinism import refuse_nondeterministic, refuse_stateful
 from holdfast.spark.distinct import Distinct
 from holdfast.spark.join import OUTER, Join
@@ -127,7 +133,14 @@ class Stream:
             "distinct", f"{label} in {window}", Distinct(window, keys, self.schema)
         )
 
-    dropDuplicates = distinct
+    def dropDuplicates(
+        self, subset: Sequence[str] | str | None = None, *columns: str, window: Window | None = None
+    ) -> Stream:
+        """The same as ``distinct``, with the columns as PySpark takes them: in a list."""
+        named = [subset] if isinstance(subset, str) else list(subset or ())
+        return self.distinct(*named, *columns, window=window)
+
+    drop_duplicates = dropDuplicates
 
     def join(
         self,
@@ -190,6 +203,17 @@ class Stream:
     def groupBy(self, *keys: Column | str | Window) -> GroupedStream:
         """Group by a window and key columns; follow with agg, count or process."""
         return GroupedStream(self, keys)
+
+    def time_columns(self) -> set[str]:
+        """The columns that hold the tuple time: stime, and the sources' own if nothing since can
+        have changed it."""
+        operators = list(upstream([self.operator]))
+        names = {each.stime for each in operators if isinstance(each, SourceOperator)}
+        (name,) = names if len(names) == 1 else (None,)
+        if name is None or name not in self.columns:
+            return {"stime"}
+        kept = all(isinstance(each, SourceOperator) or _keeps(each, name) for each in operators)
+        return {"stime", name} if kept else {"stime"}
 
     def output(self, name: str) -> Stream:
         """Name this stream as an output of the network."""
@@ -278,6 +302,13 @@ class Stream:
                 f"{label}: the streams belong to different networks ({self.network.name!r} and "
                 f"{other.network.name!r}); build both in one"
             )
+
+
+def _keeps(operator: Operator, column: str) -> bool:
+    """Whether an operator hands a column on as it is, as far as its kind tells."""
+    if operator.name.startswith("map_"):
+        return not operator.label.startswith(f"withColumn {column} = ")
+    return operator.name.startswith(("filter_", "drop_", "union_", "cut_", "distinct_"))
 
 
 def _hidden(name: str) -> str:

@@ -148,6 +148,18 @@ MISFITS: dict[str, tuple[Build, str]] = {
         r"aggregate by k: .*needs a window; write groupBy\(window",
     ),
     "two windows": (lambda s, _: s.groupBy(window("1 s"), window("2 s")), "groupBy: .*one window"),
+    "window over another column": (
+        lambda s, _: s.groupBy(F.window("m", "1 second")),
+        r"F\.window over 'm': windows are over the tuple time; write F\.window\('stime'",
+    ),
+    "window with a start": (
+        lambda s, _: s.groupBy(F.window("stime", "2 seconds", startTime="1 second")),
+        "aligned to the epoch",
+    ),
+    "window with a name": (
+        lambda s, _: s.groupBy(F.window("stime", "2 seconds").alias("w")),
+        "rename that afterwards",
+    ),
     "no aggregate": (lambda s, _: s.groupBy(window("1 s")).agg(), "at least one aggregate"),
     "not an aggregate": (lambda s, _: s.groupBy(window("1 s")).agg("v"), "aggregate in window"),
     "sum of an aggregate": (
@@ -354,3 +366,30 @@ def test_a_source_alone_can_be_an_output(network: Network, left: Stream) -> None
     left.output("again")
     engine = Engine(network)
     assert set(engine.input_schemas) == {"l"}
+
+
+def test_pysparks_own_windows_and_signatures_are_taken(network: Network, left: Stream) -> None:
+    """They are the same operators as those with Holdfast's names."""
+    pairs = [
+        (left.groupBy(F.window("stime", "2 seconds"), "k"), left.groupBy(window("2 s"), "k")),
+        (
+            left.groupBy(F.window("stime", "2 seconds", "1 second"), "k"),
+            left.groupBy(window("2 s", "1 s"), "k"),
+        ),
+        (
+            left.groupBy(F.session_window("stime", "5 minutes"), "k"),
+            left.groupBy(session_window("5 minutes"), "k"),
+        ),
+    ]
+    for theirs, ours in pairs:
+        found, expected = theirs.agg({"v": "max", "*": "count"}), ours.agg(F.max("v"), F.count("*"))
+        assert found.operator.label == expected.operator.label
+        assert found.schema == expected.schema
+    dropped = left.dropDuplicates(["k", "m"], window=window("1 s"))
+    assert dropped.operator.label == left.distinct("k", "m", window=window("1 s")).operator.label
+    timed = network.source("timed", "at timestamp, x int", stime="at")
+    kept = timed.filter("x > 0").withColumn("y", "x + 1")
+    assert kept.groupBy(F.window("at", "1 second")).count().columns == ["window", "count"]
+    moved = timed.withColumn("at", "at + interval 1 day")
+    with pytest.raises(NetworkError, match="windows are over the tuple time"):
+        moved.groupBy(F.window("at", "1 second"))
