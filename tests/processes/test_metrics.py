@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
+from holdfast.runtime.http_server import serve_http
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.metrics import NodeMetrics, serve_metrics
+from holdfast.runtime.metrics import NodeMetrics
+from tests.flight.nodes import entry_point
 
 
 def test_metrics_are_served() -> None:
@@ -17,7 +21,7 @@ def test_metrics_are_served() -> None:
     metrics.in_state("stable")
     metrics.tuples_in.inc(7)
     metrics.sent_tuples("screen", "stable", 3, 120)
-    port = serve_metrics("127.0.0.1", 0)
+    port = serve_http("127.0.0.1", 0, dict)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     assert 'holdfast_state{kind="replica",process="main-9",state="stable"} 1.0' in text
@@ -33,3 +37,27 @@ def test_what_is_said_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     line = json.loads(capsys.readouterr().err)
     assert line["process"] == "main-9"
     assert (line["event"], line["level"], line["state"]) == ("state", "warning", "stable")
+
+
+def test_health_says_whether_every_node_makes_progress() -> None:
+    problems: dict[str, list[str]] = {"main-9": []}
+    port = serve_http("127.0.0.1", 0, lambda: problems)
+    url = f"http://127.0.0.1:{port}/health"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        assert (answer.status, json.load(answer)["well"]) == (200, True)
+    problems["main-9"] = ["the stable job is not done after 5 s"]
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(url, timeout=10)
+    assert refused.value.code == 503
+    assert json.load(refused.value)["problems"] == problems
+
+
+def test_a_node_is_well_unless_something_keeps_it_from_making_progress(tmp_path: Path) -> None:
+    with entry_point(tmp_path) as node:
+        assert node.health() == []
+        node.problems.tell("trim", "cannot be trimmed now")
+        assert node.health() == []
+        node.problems.tell("disk", "cannot write")
+        assert node.health() == ["cannot write"]
+        node.problems.over("disk")
+        assert node.health() == []

@@ -128,6 +128,15 @@ class Copy:
         """The work of the replica, while one runs."""
         return None if self.replica is None else self.replica.progress
 
+    def reach(self) -> tuple[int, int] | None:
+        """How far its inputs have come and how far they are processed; None while it sleeps."""
+        replica = self.replica
+        if replica is None:
+            return None
+        arrived = min(one.live_boundary for one in replica.copies.values())
+        versions = replica.versions
+        return arrived, max(versions.stable_position, versions.live_position or 0)
+
     def glance(self) -> Glance:
         replica = self.replica
         if replica is None:

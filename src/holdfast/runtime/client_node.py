@@ -158,6 +158,11 @@ class ClientNode:
             "cut": self._client.links.listed(),
         }
 
+    def health(self) -> list[str]:
+        """What keeps this node from making progress."""
+        alive = self._thread.is_alive() or self._stopping.is_set()
+        return [] if alive else ["nobody writes into the sink any more"]
+
     # -- its server has nothing but control ---------------------------------------------
 
     def receive(self, sender: str, message: Message) -> Future[Message]:

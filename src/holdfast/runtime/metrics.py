@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from holdfast.blocks import Block
 from holdfast.core.messages import FeedFrames
-from holdfast.ports import check_free
 
 registry = CollectorRegistry()
 
@@ -49,6 +48,18 @@ _BOUNDARY = Gauge(
 _STATE = Gauge(
     "holdfast_state", "1 for the state the node is in", [*_LABELS, "state"], registry=registry
 )
+_BEHIND = Gauge(
+    "holdfast_behind_seconds",
+    "How much stream time of the input is not processed yet",
+    _LABELS,
+    registry=registry,
+)
+_INPUT_RATIO = Gauge(
+    "holdfast_input_ratio",
+    "How many times as fast the input comes as it is processed; above 1 for long is overload",
+    _LABELS,
+    registry=registry,
+)
 _PROBLEM = Gauge(
     "holdfast_problem",
     "1 while the node has this problem; holdfast status says it in words",
@@ -69,6 +80,8 @@ class NodeMetrics:
         self.job_seconds = _JOB_SECONDS.labels(*labels)
         self.boundary = _BOUNDARY.labels(*labels)
         self._frames_sent = _FRAMES_SENT.labels(*labels)
+        self.behind = _BEHIND.labels(*labels)
+        self.input_ratio = _INPUT_RATIO.labels(*labels)
         self._state = ""
 
     def sent(self, to: str, message: FeedFrames) -> None:
@@ -96,10 +109,3 @@ class NodeMetrics:
                 _STATE.labels(*self._labels, self._state).set(0)
             _STATE.labels(*self._labels, state).set(1)
             self._state = state
-
-
-def serve_metrics(host: str, port: int) -> int:
-    """Serve all metrics of this process over HTTP; the port."""
-    check_free(host, port)
-    server, _ = start_http_server(port, host, registry=registry)
-    return int(server.server_address[1])

@@ -47,6 +47,8 @@ from holdfast.runtime.metrics import NodeMetrics
 from holdfast.runtime.problems import Problems, tell_progress
 
 _LOOK_US = 500_000
+# A loop that takes longer for a turn does not work.
+_LOOP_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class Node:
         self._on_fatal = on_fatal
         self._admission = Admission(name)
         self.links = kept_links(directory) if place.chaos else Links()
-        self._started = time.monotonic()
+        self._started = self._looked_at = time.monotonic()
         self.problems = Problems(self.journal, self.metrics)
         self._state = ""
         # Why producers refuse a stream, by their name.
@@ -179,7 +181,14 @@ class Node:
         self.loop.call(self._look_again)
         self.journal.write("started", port=self.port)
 
+    def health(self) -> list[str]:
+        """What keeps this node from making progress; nothing if it does, or has nothing to do."""
+        silent_s = time.monotonic() - self._looked_at
+        late = [f"its loop stands still for {silent_s:.0f} s"] if silent_s > _LOOP_SECONDS else []
+        return late + self.problems.blocking
+
     def _look_again(self) -> None:
+        self._looked_at = time.monotonic()
         self.look()
         self.loop.call_later(_LOOK_US, self._look_again)
 

@@ -13,6 +13,9 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.metrics import NodeMetrics
 from holdfast.times import show_moment
 
+# With these a node gets something done all the same.
+GETS_ON = frozenset({"overload", "trim", "job"})
+
 
 class Problems:
     """The present problems of one node; any thread may tell one."""
@@ -27,6 +30,12 @@ class Problems:
     def texts(self) -> list[str]:
         with self._lock:
             return list(self._texts.values())
+
+    @property
+    def blocking(self) -> list[str]:
+        """Those with which nothing gets done."""
+        with self._lock:
+            return [text for key, text in self._texts.items() if key not in GETS_ON]
 
     def tell(self, key: str, text: str) -> None:
         """It is so, or still so."""

@@ -27,8 +27,8 @@ from holdfast.flight.security import Security
 from holdfast.ports import PortTaken
 from holdfast.runtime.addresses import Addresses, Book
 from holdfast.runtime.children import PORT_TAKEN_CODE
+from holdfast.runtime.http_server import serve_http
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.metrics import serve_metrics
 from holdfast.runtime.node import Place
 from holdfast.runtime.planning import Plan, Topology, read_plan
 from holdfast.runtime.thread_watch import watch_threads
@@ -42,6 +42,12 @@ if TYPE_CHECKING:
 
 class Hosted(Protocol):
     """A node, as the process sees it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def health(self) -> list[str]:
+        """What keeps it from making progress."""
 
     def start(self) -> None: ...
 
@@ -81,7 +87,11 @@ class ProcessHost:
         for each in self.nodes:
             each.start()
         host, port = self._addresses.metrics(self._name)
-        self.journal.write("ready", metrics_port=serve_metrics(host, port))
+        self.journal.write("ready", metrics_port=serve_http(host, port, self._health))
+
+    def _health(self) -> dict[str, list[str]]:
+        """What is wrong with each node."""
+        return {node.name: node.health() for node in self.nodes}
 
     def stop(self) -> None:
         self.stopping.set()

@@ -67,6 +67,7 @@ from holdfast.runtime.kept_windows import KeptWindows
 from holdfast.runtime.load import LoadWatch
 from holdfast.runtime.loop import Driver
 from holdfast.runtime.node import Node, Place
+from holdfast.runtime.pace import Pace, tell_pace
 from holdfast.runtime.shipper import Sent, SentPieces, SentStates, Shipper
 from holdfast.runtime.spill import Spill
 from holdfast.runtime.stream_store import StreamStore
@@ -108,6 +109,7 @@ class ReplicaNode(Node):
         partner = None if pair is None else pair.partner_of(settings.address)
         self.listen_to(settings.partners, partner)
         self._settings = settings
+        self._pace = Pace(settings.timing.alpha_x_us)
         self._pair = pair
         self._partner = partner
         self.spill = Spill(directory / "received")
@@ -203,6 +205,10 @@ class ReplicaNode(Node):
     def progress(self) -> Progress | None:
         return self.copy.progress
 
+    def look(self) -> None:
+        super().look()
+        tell_pace(self._pace, self.metrics, self.problems, self.loop.now(), self.copy.reach())
+
     def start(self) -> None:
         if self._pair is None:
             self.workshop.engine()
@@ -252,6 +258,8 @@ class ReplicaNode(Node):
             "state": self.copy.state.value if view.state is None else view.state.value,
             "boundary": max(0, view.boundary),
             "received_bytes": self.spill.memory_bytes,
+            "behind_s": round(self._pace.behind_us / 1e6, 3),
+            "input_ratio": round(min(self._pace.ratio, 1e6), 3),
             "inputs": {
                 one.stream: {
                     "from": one.producer,
