@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import runpy
+import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+
+from holdfast import Boundary, Tuples, Undo
+from holdfast.deployment import load_deployment
+from holdfast.frames import TIME
+from holdfast.runtime.networks import load_network
+from holdfast.runtime.planning import Topology, plan_of
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -47,3 +55,47 @@ def test_example(
 def test_the_readme_shows_the_first_example() -> None:
     example = (ROOT / "examples" / "monitoring.py").read_text().split('"""\n\n')[1]
     assert f"```python\n{example}```" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["passive", "hybrid"])
+def test_the_deployments_of_protection_fit_their_network(
+    name: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    for file in (ROOT / "examples" / "protection").iterdir():
+        if file.is_file():
+            shutil.copy(file, tmp_path / file.name)
+    deployment = load_deployment(tmp_path / f"{name}.toml")
+    network = load_network(deployment.network, "local[2]", {})
+    topology = Topology(deployment, plan_of(network))
+    for copy in ("main-1", "busiest-2"):
+        standby = topology.standby(copy)
+        assert standby is not None
+        assert standby.protection.value == name
+    assert set(deployment.processes) == {"entry-load", "primaries", "secondaries"}
+
+
+def test_a_client_tells_what_is_tentative_and_what_becomes_of_it() -> None:
+    told = runpy.run_path(str(ROOT / "examples" / "protection" / "watch.py"))["told"]
+
+    def rows(stable: bool, second: int, cpu: float) -> Tuples:
+        at = pa.array([second * 1_000_000]).cast(TIME)
+        answer = [[{"cpu": cpu, "server": "quito"}]]
+        return Tuples(stable, 0, pa.table({"stime": at, "tmax": at, "busiest": answer}))
+
+    events = [
+        rows(True, 1, 5.0),
+        Boundary(1_000_001),
+        rows(False, 3, 4.0),
+        rows(False, 5, 6.0),
+        Undo(6_000_000),
+        rows(True, 3, 7.0),
+        rows(True, 5, 6.0),
+    ]
+    assert list(told(events)) == [
+        "00:00:01 stable    quito 5.0",
+        "00:00:03 tentative quito 4.0",
+        "00:00:05 tentative quito 6.0",
+        "taken back: what was tentative before 00:00:06",
+        "00:00:03 corrected quito 7.0",
+        "00:00:05 confirmed",
+    ]
