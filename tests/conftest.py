@@ -14,12 +14,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from holdfast.spark.session import get_session
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A busy machine makes any example slow; how long tests take is watched elsewhere.
+    settings.register_profile("holdfast", deadline=None)
+    settings.load_profile("holdfast")
     config.addinivalue_line("markers", "long: takes long, so its file starts first")
     config.addinivalue_line("markers", "jobs: runs Spark jobs, so make test-fast leaves it out")
     config.addinivalue_line("markers", "alone(after): no other test runs beside it")

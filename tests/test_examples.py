@@ -29,6 +29,7 @@ PRINTED = {
     "dead_letters": "'high' is not of type double",
     "drawing": "network.png",
     "tcp": "berlin",
+    "own_time": "is too far ahead of the clock (future_limit 1 min)",
 }
 
 

@@ -13,6 +13,12 @@
     [sources.load]                    # without "from", producers push
     from = "rate:1000"
 
+    [sources.readings]                # tuples bring their own time (stime=... in the network)
+    lateness = "500 ms"               # a tuple may be so much older than the newest before it
+    idle_after = "1 second"           # who is quiet for so long holds nobody back
+    future_limit = "1 minute"         # tuples further ahead of the clock are dead letters; "off"
+    late = "drop"                     # late ones are dead letters; "take": count them now
+
     [servers.east]                    # another machine, where ``holdfast server`` listens
     listen = "10.0.0.2:4700"
 
@@ -86,12 +92,15 @@ class SourceSpec:
 
     reads  a source as ``--source`` has it, or None for producers.
     keep   keep every tuple in its log, though everybody has acknowledged it.
+    times  what is said of its own time: lateness, idle_after, future_limit, late; see
+           connect/source.py.
     """
 
     name: str
     endpoint: Endpoint
     reads: str | None = None
     keep: bool = False
+    times: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def process(self) -> str:

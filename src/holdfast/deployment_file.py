@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.clock import FOLLOW
+from holdfast.connect.source import OFF
 from holdfast.continuous_knobs import CONTINUOUS_KNOBS, KnobError, read_continuous
 from holdfast.core.settings import (
     Checkpointing,
@@ -19,6 +20,7 @@ from holdfast.core.settings import (
     StandbySettings,
     Timing,
 )
+from holdfast.core.source_time import Late
 from holdfast.deployment import (
     LOOPBACK,
     ClientSpec,
@@ -34,6 +36,8 @@ from holdfast.flight.security import is_loopback
 from holdfast.times import microseconds
 
 E = TypeVar("E", bound=Enum)
+# What can be said of a source whose tuples bring their own time.
+SOURCE_TIMES = ("lateness", "idle_after", "future_limit", "late")
 
 
 def plain_name(text: str) -> bool:
@@ -134,7 +138,7 @@ class Reader:
 
     def _source(self, name: str, found: dict[str, Any]) -> SourceSpec:
         where = f"sources.{name}"
-        self._table(where, found, "from", "listen", "keep")
+        self._table(where, found, "from", "listen", "keep", *SOURCE_TIMES)
         reads = found.get("from")
         endpoint = self._endpoint(f"{where}.listen", found.get("listen", LOOPBACK))
         if endpoint.server is None:
@@ -144,7 +148,22 @@ class Reader:
             endpoint,
             None if reads in (None, "producer", "producers") else str(reads),
             bool(found.get("keep", False)),
+            self._times(where, found),
         )
+
+    def _times(self, where: str, found: dict[str, Any]) -> dict[str, Any]:
+        """What is said of a source's own time, as ``connect.source.Source`` has it."""
+        times: dict[str, Any] = {}
+        for key in SOURCE_TIMES:
+            if key not in found:
+                continue
+            if key == "late":
+                times[key] = self._choice(f"{where}.late", found[key], Late).value
+            elif key == "future_limit" and found[key] == OFF:
+                times[key] = OFF
+            else:
+                times[key] = self._length(f"{where}.{key}", found[key], 0)
+        return times
 
     def _fragment(self, name: str, found: dict[str, Any]) -> FragmentSpec:
         where = f"fragments.{name}"
@@ -390,9 +409,9 @@ class Reader:
             raise self._error(where, f"it is true or false; got {value!r}")
         return value
 
-    def _length(self, where: str, value: Any) -> int:
+    def _length(self, where: str, value: Any, least: int = 1) -> int:
         try:
-            return microseconds(value)
+            return microseconds(value, least)
         except Exception as error:
             raise self._error(where, str(error)) from None
 

@@ -2,6 +2,7 @@
 
     with holdfast.Producer.of("deployment.toml", "load", name="sensor-7") as producer:
         producer.send(table)            # batched; returns at once
+        producer.promise(now)           # nothing older follows (if tuples bring their own time)
         producer.flush()                # returns when everything is durable
 
 Batches carry the producer's name and a number, and are sent again after a lost connection or a
@@ -19,13 +20,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InputError
 from holdfast.flight.peers import act, connect, explain
 from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
@@ -34,6 +36,7 @@ from holdfast.intact import small_enough
 from holdfast.rows import fit_table, table_of
 
 _LONGEST_PAUSE_SECONDS = 2.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ProducerError(HoldfastError):
@@ -49,6 +52,15 @@ class _Batch:
     sequence: int
     tuples: int
     data: pa.RecordBatch
+    promise: int | None = None
+
+    @property
+    def about(self) -> bytes:
+        """What goes with it."""
+        said = {"sequence": self.sequence, "tuples": self.tuples}
+        if self.promise is not None:
+            said["promise"] = self.promise
+        return json.dumps(said).encode()
 
 
 class Producer:
@@ -94,6 +106,7 @@ class Producer:
         place = self._place(connect_timeout_s)
         self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(place["schema"])))
         self._required = frozenset(place["required"])
+        self._own_time = bool(place["own_time"])
         self.epoch = int(place["epoch"])
         self._sequence = self.durable_sequence = int(place["sequence"])
         self._sent_tuples = self.tuples = int(place["tuples"])
@@ -139,6 +152,26 @@ class Producer:
             self._collected += table.num_rows
             if self._collected >= self._batch_tuples:
                 self._cut()
+            self._changed.notify_all()
+
+    def promise(self, stime: datetime | int) -> None:
+        """Say that no tuple older than ``stime`` will be sent any more, microseconds or a time.
+
+        For a source whose tuples bring their own time. Windows that end by then need not wait
+        for the next tuple. What is sent after it and is older may be a dead letter.
+        """
+        if not self._own_time:
+            raise InputError(
+                f"source {self.stream!r} takes the time of arrival: there is nothing to promise"
+            )
+        if isinstance(stime, datetime):
+            if stime.tzinfo is None:
+                raise InputError(f"the time {stime} has no zone; add tzinfo, e.g. datetime.UTC")
+            stime = (stime - _EPOCH) // timedelta(microseconds=1)
+        with self._changed:
+            self._check()
+            self._cut()
+            self._number(pa.RecordBatch.from_pylist([], schema=self.schema), stime)
             self._changed.notify_all()
 
     def flush(self, timeout_s: float = 60.0) -> int:
@@ -204,11 +237,15 @@ class Producer:
         self._collecting, self._collected = [], 0
         for piece in small_enough(table, self.stream):
             for data in piece.to_batches():
-                self._sequence += 1
-                self._sent_tuples += data.num_rows
-                batch = _Batch(self._sequence, self._sent_tuples, data)
-                self._pending.append(batch)
-                self._unsent.append(batch)
+                self._number(data)
+
+    def _number(self, data: pa.RecordBatch, promise: int | None = None) -> None:
+        """The next batch to be sent."""
+        self._sequence += 1
+        self._sent_tuples += data.num_rows
+        batch = _Batch(self._sequence, self._sent_tuples, data, promise)
+        self._pending.append(batch)
+        self._unsent.append(batch)
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -295,8 +332,7 @@ class Producer:
                 with self._changed:
                     self._unsent = deque(self._pending)
                 while (batch := self._next(broken)) is not None:
-                    about = json.dumps({"sequence": batch.sequence, "tuples": batch.tuples})
-                    writer.write_with_metadata(batch.data, pa.py_buffer(about.encode()))
+                    writer.write_with_metadata(batch.data, pa.py_buffer(batch.about))
                 if broken:
                     raise broken[0]
                 writer.done_writing()

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from holdfast.clock import Clock
 from holdfast.connect.dead_letters import DeadLetters
 from holdfast.connect.ingest import Inlet
 from holdfast.connect.source import Chunk, Position, Reader, Source
@@ -30,12 +31,13 @@ def inlet(
     columns: pa.Schema = COLUMNS,
     bucket: int = SECOND,
     saved: dict[str, Any] | None = None,
+    clock: Clock | None = None,
 ) -> Inlet:
     """A source being read, with its dead letters in ``directory``."""
     operator = SourceOperator("load", "source 'load'", (), StructType(), "main", stime, ("server",))
     schema = pa.schema([STIME, TMAX, SEQ, *columns])
     letters = DeadLetters(directory / "dead-letters.jsonl")
-    return Inlet(operator, schema, source, bucket, letters, saved, directory / "scratch")
+    return Inlet(operator, schema, source, bucket, letters, saved, directory / "scratch", clock)
 
 
 def read_all(reader: Reader, seconds: float = 5) -> list[Chunk]:

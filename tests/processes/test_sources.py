@@ -96,7 +96,8 @@ def test_a_source_promises_its_own_time_until_it_ends(tmp_path: Path) -> None:
     now = time.time_ns() // 1000
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        node = started(tmp_path / "entry", read_socket("127.0.0.1", port, lateness="1 second"))
+        source = read_socket("127.0.0.1", port, lateness="1 second", future_limit="off")
+        node = started(tmp_path / "entry", source)
         connection, _ = listening.accept()
         with connection:
             for later in (0, 10 * hour_us):

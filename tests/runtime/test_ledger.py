@@ -8,15 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import disk
+from holdfast.disk import Fault, Operation
 from holdfast.errors import StateError
-from holdfast.runtime import durable, ledger
+from holdfast.runtime import ledger
 from holdfast.runtime.ledger import Ledger, Line, Standing
+
+NEEDED = [Operation.CREATE, Operation.WRITE, Operation.SYNC, Operation.RENAME]
 
 
 def line(number: int, producer: str = "p") -> Line:
     """The ``number``-th line of ten tuples."""
     saved = {"next_id": number * 10 + 10}
-    return Line(number * 10, 10, saved, producer, number + 1, number * 10 + 10, 1)
+    return Line(number * 10, 10, saved, producer, 1, number + 1, number * 10 + 10)
 
 
 def filled(path: Path, lines: int = 3) -> Ledger:
@@ -71,25 +75,14 @@ def test_what_a_crash_tore_is_dropped(tmp_path: Path) -> None:
         assert set(standing(path, 20).producers) == {"p0", "p1"}
 
 
-@pytest.mark.parametrize("failing", ["write", "sync", "rename"])
+@pytest.mark.parametrize("failing", NEEDED, ids=lambda each: each.value)
 def test_a_full_disk_while_it_is_written_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: Operation
 ) -> None:
     path = tmp_path / "ledger.jsonl"
     found = filled(path, 3)
     monkeypatch.setattr(ledger, "_COMPACT_BYTES", 10)
-    full = OSError(errno.ENOSPC, "No space left on device")
-
-    def fail(*arguments: object, **named: object) -> None:
-        raise full
-
-    with monkeypatch.context() as patched:
-        if failing == "write":
-            patched.setattr(durable, "open_private", fail)
-        elif failing == "sync":
-            patched.setattr(os, "fsync", fail)
-        else:
-            patched.setattr(Path, "replace", fail)
+    with disk.failing(Fault(errno.ENOSPC, operations=frozenset({failing}))):
         for _ in range(3):
             with pytest.raises(OSError, match="No space left"):
                 found.add([line(3)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
@@ -15,6 +16,7 @@ from holdfast.connect.source import (
     Reader,
     Reject,
     Source,
+    TimeOptions,
     existing_file,
 )
 from holdfast.errors import InputError
@@ -50,12 +52,13 @@ def read_csv(
     follow: bool = False,
     lateness: Duration | int | None = None,
     block_bytes: int = BLOCK_BYTES,
+    **time: Unpack[TimeOptions],
 ) -> CsvSource:
     """Rows of a CSV file. With a header, columns are found by name and others ignored.
 
     An empty field is null. ``follow`` waits for more at the end of the file.
     """
-    return CsvSource(lateness, str(path), header, delimiter, follow, block_bytes)
+    return CsvSource(lateness, str(path), header, delimiter, follow, block_bytes, **time)
 
 
 class CsvReader(Reader):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from holdfast.connect.csv_source import read_csv
 from holdfast.connect.jsonl_source import read_jsonl
 from holdfast.connect.lines import BLOCK_BYTES
 from holdfast.connect.parquet_source import read_parquet
-from holdfast.connect.source import Chunk, Position, Reader, Reject, Source
+from holdfast.connect.source import Chunk, Position, Reader, Reject, Source, TimeOptions
 from holdfast.errors import InputError
 from holdfast.times import Duration
 
@@ -50,13 +51,14 @@ def read_directory(
     follow: bool = True,
     lateness: Duration | int | None = None,
     block_bytes: int = BLOCK_BYTES,
+    **time: Unpack[TimeOptions],
 ) -> DirectorySource:
     """Rows of the CSV, JSON lines and Parquet files of a directory, in the order of their names.
 
     Files that come later are read when they come; with ``follow=False`` the source ends after
     the files that are there. The format is the file's extension.
     """
-    return DirectorySource(lateness, str(path), pattern, follow, block_bytes)
+    return DirectorySource(lateness, str(path), pattern, follow, block_bytes, **time)
 
 
 class DirectoryReader(Reader):

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from holdfast.connect.source import Chunk, Position, Reader, Source
+from holdfast.connect.source import Chunk, Position, Reader, Source, TimeOptions
 from holdfast.errors import InputError
 from holdfast.frames import TIME
 from holdfast.times import SECOND, Duration
@@ -41,7 +42,10 @@ class GeneratorSource(Source):
 
 
 def generate(
-    tables: Tables | Callable[[int], Tables], *, lateness: Duration | int | None = None
+    tables: Tables | Callable[[int], Tables],
+    *,
+    lateness: Duration | int | None = None,
+    **time: Unpack[TimeOptions],
 ) -> GeneratorSource:
     """Arrow tables or record batches from an iterable, or from a function that returns one.
 
@@ -49,7 +53,7 @@ def generate(
     with the same state directory has taken. An iterable is read from its beginning and that
     many are skipped.
     """
-    return GeneratorSource(lateness, tables)
+    return GeneratorSource(lateness, tables, **time)
 
 
 class GeneratorReader(Reader):
@@ -135,6 +139,7 @@ def rate(
     count: int | None = None,
     start_us: int | None = None,
     lateness: Duration | int | None = None,
+    **time: Unpack[TimeOptions],
 ) -> RateSource:
     """So many tuples a second, ``count`` in all, the first at ``start_us`` (default: now).
 
@@ -144,7 +149,7 @@ def rate(
     """
     if tuples_per_second <= 0:
         raise InputError(f"a rate must be more than 0 tuples a second, got {tuples_per_second}")
-    return RateSource(lateness, tuples_per_second, make or _numbered, count, start_us)
+    return RateSource(lateness, tuples_per_second, make or _numbered, count, start_us, **time)
 
 
 def _numbered(numbers: Int64s, times_us: Int64s) -> pa.Table:

@@ -6,8 +6,9 @@ not older than the boundary its source has sent. It gets the next tuple id of it
 go to the dead-letter file, with the reason.
 
 The boundary of a source with a tuple time column is the newest time seen, less the allowed
-lateness, rounded down to a bucket. Each row is judged by the rows before it, never by how they
-happened to be read, so the same input has the same dead letters in every run. The boundary of
+lateness, rounded down to a bucket (``core.source_time``). Each row is judged by the rows before it,
+never by how they happened to be read, so the same input has the same dead letters in every run,
+unless the clock is asked: whether a source is idle, or a row too far ahead. The boundary of
 a source that takes the time of arrival is the time of the last look at it. A source that has
 ended has no boundary any more: it holds nothing back.
 """
@@ -27,14 +28,19 @@ import pyarrow.compute as pc
 from holdfast.clock import Clock
 from holdfast.connect.conform import NEWEST_US, OLDEST_US, conform
 from holdfast.connect.dead_letters import DeadLetters
+from holdfast.connect.judging import Int64s, judge
 from holdfast.connect.source import Chunk, Reject, Source
+from holdfast.core.source_time import FAR, Late, SourceTime, TimeSettings
 from holdfast.errors import InputError
 from holdfast.frames import SYSTEM_COLUMNS, TIME
 from holdfast.operators import SourceOperator
 from holdfast.times import show_duration
 
-FOREVER = 2**62
-Int64s = npt.NDArray[np.int64]
+FOREVER = FAR
+# The lane of a source that is read, not pushed.
+OWN_LANE = ""
+# A source that is asked at least so often is quiet if it has nothing.
+_ASKED_US = 100_000
 
 
 @dataclass(frozen=True)
@@ -59,8 +65,13 @@ class Inlet:
         dead_letters: DeadLetters,
         saved: dict[str, Any] | None = None,
         scratch: Path | None = None,
+        clock: Clock | None = None,
+        lane_idle_us: int | None = None,
     ) -> None:
-        """``schema`` has the system columns first; ``saved`` is what ``save`` gave."""
+        """``schema`` has the system columns first; ``saved`` is what ``save`` gave.
+
+        lane_idle_us  how long one of several producers may be quiet while others are not.
+        """
         saved = saved or {}
         self.name = operator.name
         self.source = source
@@ -70,13 +81,18 @@ class Inlet:
         self._schema = schema
         self._columns = pa.schema([field for field in schema if field.name not in SYSTEM_COLUMNS])
         self._bucket = bucket
-        self._lateness = source.lateness_us
         self._dead_letters = dead_letters
-        self._newest = int(saved.get("newest", -FOREVER))
-        self._boundary = int(saved.get("boundary", -FOREVER))
-        self._clock = Clock()
+        # How many rows were late, and too far ahead of the clock.
+        self.late = int(saved.get("late", 0))
+        self.ahead = int(saved.get("ahead", 0))
+        self._clock = clock or Clock()
+        settings = source.time_settings(bucket, lane_idle_us)
+        self._time = SourceTime(settings, int(saved.get("boundary", -FOREVER)))
         if operator.stime is None:
-            self._clock.at_least(self._boundary)
+            self._clock.at_least(self.own_boundary)
+        elif not source.is_pushed or settings.idle_after_us is not None:
+            self.open_lane(OWN_LANE, int(saved.get("newest", -FOREVER)))
+        self._asked_at = self._clock.now()
         self._waiting: list[Waiting] = []
         required = [*operator.keys, *([operator.stime] if operator.stime else [])]
         self.required = tuple(required)
@@ -88,12 +104,12 @@ class Inlet:
     @property
     def boundary(self) -> int:
         """No tuple older than this will come from the source."""
-        return FOREVER if self._reader.ended else self._boundary
+        return FOREVER if self._reader.ended else self.own_boundary
 
     @property
     def own_boundary(self) -> int:
         """The boundary the tuples themselves give, whether the source has ended or not."""
-        return self._boundary
+        return self._time.boundary
 
     @property
     def ended(self) -> bool:
@@ -111,21 +127,60 @@ class Inlet:
     @property
     def newest(self) -> int:
         """The newest tuple time so far."""
-        return self._newest
+        return self._time.newest
 
     @property
     def waiting_tuples(self) -> int:
         return sum(each.table.num_rows for each in self._waiting)
 
-    def take(self) -> int:
-        """Read the next chunk; how many rows it had, good or bad."""
+    def take(self, lane: str = OWN_LANE) -> int:
+        """Read the next chunk, which came through ``lane``; how many rows it had, good or bad."""
         now = self._clock.now()
         chunk = None if self._reader.ended else self._read()
         if chunk is not None:
-            self._ingest(chunk, now)
-        if self._operator.stime is None:
-            self._boundary = max(self._boundary, self._floor(now))
+            self._ingest(chunk, lane, now)
+        if self.takes_arrival_time:
+            self._time.forbid_before(now // self._bucket * self._bucket)
+        elif chunk is None:
+            # Only who was asked and had nothing was quiet.
+            self.excuse(now - self._asked_at - _ASKED_US)
+            self.look_for_idle()
+        self._asked_at = now
         return 0 if chunk is None else chunk.table.num_rows + len(chunk.rejects)
+
+    # -- lanes: the producers of a source that is pushed --------------------------------
+
+    def open_lane(self, lane: str, newest: int = -FOREVER, promised: int = -FOREVER) -> None:
+        """A producer is there, with what an earlier life knew of it."""
+        if not self.takes_arrival_time:
+            self._time.open(lane, self._clock.now(), newest, promised)
+
+    def promise(self, lane: str, stime: int) -> None:
+        """A producer will send nothing older than ``stime``."""
+        self._time.promise(lane, stime, self._clock.now())
+
+    def place_of(self, lane: str) -> tuple[int, int]:
+        """The newest row of a lane, and what it has promised."""
+        found = self._time.lane(lane)
+        return (-FOREVER, -FOREVER) if found is None else (found.newest, found.promised)
+
+    def look_for_idle(self) -> None:
+        """Let the clock decide who is idle."""
+        if not self.takes_arrival_time:
+            self._time.tick(self._clock.now())
+
+    def excuse(self, passed_us: int) -> None:
+        """Nothing could be read for so long."""
+        self._time.excuse(max(0, passed_us))
+
+    @property
+    def idle(self) -> list[str]:
+        return self._time.idle
+
+    @property
+    def ahead_us(self) -> int:
+        """How far the newest row is ahead of the clock."""
+        return self._time.newest - self._clock.now()
 
     def release(self, boundary: int) -> list[Waiting]:
         """Hand out the waiting tuples older than ``boundary``."""
@@ -150,8 +205,10 @@ class Inlet:
             "position": self._reader.position,
             "next_id": self.tuples,
             "dead": self.dead,
-            "newest": self._newest,
-            "boundary": self._boundary,
+            "late": self.late,
+            "ahead": self.ahead,
+            "newest": self.place_of(OWN_LANE)[0],
+            "boundary": self.own_boundary,
         }
 
     def waiting(self) -> pa.Table:
@@ -170,7 +227,7 @@ class Inlet:
 
     def forbid_before(self, boundary: int) -> None:
         """Tuples older than ``boundary`` are too late from now on."""
-        self._boundary = max(self._boundary, boundary)
+        self._time.forbid_before(boundary)
 
     def close(self) -> None:
         self._reader.close()
@@ -181,7 +238,7 @@ class Inlet:
         except (InputError, OSError) as error:
             raise InputError(f"source {self.name!r} ({self.source}): {error}") from error
 
-    def _ingest(self, chunk: Chunk, now: int) -> None:
+    def _ingest(self, chunk: Chunk, lane: str, now: int) -> None:
         try:
             rows, rejects = conform(chunk.table, self._columns, self.required)
         except InputError as error:
@@ -190,35 +247,48 @@ class Inlet:
         if rows.num_rows == 0:
             return
         if self._operator.stime is None:
-            stime = np.full(rows.num_rows, max(now, self._boundary), dtype=np.int64)
+            stime = np.full(rows.num_rows, max(now, self.own_boundary), dtype=np.int64)
         else:
-            rows, stime = self._judge(rows, _micros(rows[self._operator.stime]))
+            rows, stime = self._judge(lane, rows, now)
         if rows.num_rows:
             self._accept(rows, stime)
 
-    def _judge(self, rows: pa.Table, stime: Int64s) -> tuple[pa.Table, Int64s]:
-        """Send away rows whose tuple time is impossible or too old."""
+    def _judge(self, lane: str, rows: pa.Table, now: int) -> tuple[pa.Table, Int64s]:
+        """Send away rows whose tuple time is impossible, too old or too far ahead."""
+        assert self._operator.stime is not None
+        stime = _micros(rows[self._operator.stime])
         possible = (stime >= OLDEST_US) & (stime <= NEWEST_US)
         if not possible.all():
             reason = f"stime {self._operator.stime!r} is not between the years 1 and 9999"
-            self._reject([Reject(reason, row) for row in _rows(rows, ~possible)])
-            rows, stime = rows.filter(pa.array(possible)), stime[possible]
+            rows, stime = self._without(rows, stime, ~possible, reason)
         if not len(stime):
             return rows, stime
-        newest_before = np.maximum.accumulate(np.concatenate(([self._newest], stime[:-1])))
-        boundary = np.maximum(self._floor(newest_before - self._lateness), self._boundary)
-        late = stime < boundary
-        self._newest = max(self._newest, int(stime.max()))
-        self._boundary = max(self._boundary, int(self._floor(self._newest - self._lateness)))
-        if late.any():
-            reason = (
-                f"older than a boundary already sent (lateness {show_duration(self._lateness)})"
-                if self._lateness
-                else "older than a boundary already sent (lateness 0)"
-            )
-            self._reject([Reject(reason, row) for row in _rows(rows, late)])
-            rows, stime = rows.filter(pa.array(~late)), stime[~late]
-        return rows, stime
+        settings = self._time.settings
+        judged = judge(stime, self._time.rules(lane, now))
+        self._time.took(lane, judged.newest)
+        late, gone = judged.late, judged.future
+        self.late += int(late.sum())
+        self.ahead += int(gone.sum())
+        if settings.late is Late.TAKE:
+            stime = np.where(late, judged.boundary, stime)
+        elif late.any():
+            gone = gone | late
+        if not gone.any():
+            return rows, stime
+        # The reason is a row's own; both are rare.
+        for which, reason in (
+            (judged.future, _too_far_ahead(settings)),
+            (late & gone, f"older than a boundary already sent (lateness {_lateness(settings)})"),
+        ):
+            if which.any():
+                self._reject([Reject(reason, row) for row in _rows(rows, which)])
+        return rows.filter(pa.array(~gone)), stime[~gone]
+
+    def _without(
+        self, rows: pa.Table, stime: Int64s, which: npt.NDArray[np.bool_], reason: str
+    ) -> tuple[pa.Table, Int64s]:
+        self._reject([Reject(reason, row) for row in _rows(rows, which)])
+        return rows.filter(pa.array(~which)), stime[~which]
 
     def _accept(self, rows: pa.Table, stime: Int64s) -> None:
         count = rows.num_rows
@@ -226,7 +296,6 @@ class Inlet:
         ids = pa.array(np.arange(self.tuples, self.tuples + count, dtype=np.int64))
         columns = [times, times, ids, *rows.columns]
         table = pa.table(columns, schema=self._schema)
-        self._newest = max(self._newest, int(stime.max()))
         self._waiting.append(_waiting(table, time.monotonic()))
         self.tuples += count
 
@@ -234,8 +303,15 @@ class Inlet:
         self.dead += len(rejects)
         self._dead_letters.add(self.name, rejects)
 
-    def _floor(self, when: Any) -> Any:
-        return when // self._bucket * self._bucket
+
+def _lateness(settings: TimeSettings) -> str:
+    return show_duration(settings.lateness_us) if settings.lateness_us else "0"
+
+
+def _too_far_ahead(settings: TimeSettings) -> str:
+    return (
+        f"too far ahead of the clock (future_limit {show_duration(settings.future_limit_us or 0)})"
+    )
 
 
 def _waiting(table: pa.Table, arrived: float) -> Waiting:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 import pyarrow as pa
 import pyarrow.json as arrow_json
 
 from holdfast.connect.lines import BLOCK_BYTES, LineFile, joined, parse_lines
-from holdfast.connect.source import Chunk, Position, Reader, Source, existing_file
+from holdfast.connect.source import Chunk, Position, Reader, Source, TimeOptions, existing_file
 from holdfast.times import Duration
 
 
@@ -38,12 +39,13 @@ def read_jsonl(
     follow: bool = False,
     lateness: Duration | int | None = None,
     block_bytes: int = BLOCK_BYTES,
+    **time: Unpack[TimeOptions],
 ) -> JsonLinesSource:
     """Rows of a file with one JSON object a line; a missing field is null, others are ignored.
 
     Timestamps and dates are ISO 8601 texts. ``follow`` waits for more at the end of the file.
     """
-    return JsonLinesSource(lateness, str(path), follow, block_bytes)
+    return JsonLinesSource(lateness, str(path), follow, block_bytes, **time)
 
 
 class JsonLinesReader(Reader):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.connect.source import Chunk, Position, Reader, Source, existing_file
+from holdfast.connect.source import Chunk, Position, Reader, Source, TimeOptions, existing_file
 from holdfast.errors import InputError
 from holdfast.times import Duration
 
@@ -38,9 +39,10 @@ def read_parquet(
     *,
     lateness: Duration | int | None = None,
     block_rows: int = BLOCK_ROWS,
+    **time: Unpack[TimeOptions],
 ) -> ParquetSource:
     """Rows of a Parquet file, in the file's order; columns are found by name."""
-    return ParquetSource(lateness, str(path), block_rows)
+    return ParquetSource(lateness, str(path), block_rows, **time)
 
 
 class ParquetReader(Reader):

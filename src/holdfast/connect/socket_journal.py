@@ -12,6 +12,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from holdfast import disk
+from holdfast.disk import Operation
 from holdfast.errors import InputError
 
 _TRIM_BYTES = 16 << 20
@@ -44,10 +46,7 @@ class Journal:
             self._memory += data
         else:
             try:
-                written = 0
-                while written < len(data):
-                    place = self._size + written
-                    written += os.pwrite(self._file, memoryview(data)[written:], place)
+                _write(self._file, data, self._size)
             except OSError:
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._file, self._size)
@@ -67,7 +66,7 @@ class Journal:
             self._rewrite(self._base)
         size = self._size
         try:
-            os.fsync(self._file)
+            _sync(self._file)
         except OSError:
             self._suspect = True
             raise
@@ -101,12 +100,10 @@ class Journal:
         rest = self.read(offset, self.end - offset)
         descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
-            written = 0
-            while written < len(rest):
-                written += os.pwrite(descriptor, memoryview(rest)[written:], written)
-            os.fsync(descriptor)
-            hidden.replace(path)
-            _sync_directory(self._directory)
+            _write(descriptor, rest, 0)
+            _sync(descriptor)
+            disk.rename(hidden, path)
+            disk.sync_directory(self._directory)
         except OSError:
             os.close(descriptor)
             raise
@@ -128,7 +125,7 @@ class Journal:
         self._base = max(older, default=start)
         path = directory / f"journal-{self._base}"
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        _sync_directory(directory)
+        disk.sync_directory(directory)
         self._size = os.fstat(self._file).st_size
         self._suspect = bool(self._size)  # who knows whether the life before synced it
         if self.end < start:
@@ -139,9 +136,13 @@ class Journal:
             )
 
 
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _write(descriptor: int, data: bytes, place: int) -> None:
+    disk.check_descriptor(Operation.WRITE, descriptor)
+    written = 0
+    while written < len(data):
+        written += os.pwrite(descriptor, memoryview(data)[written:], place + written)
+
+
+def _sync(descriptor: int) -> None:
+    disk.check_descriptor(Operation.SYNC, descriptor)
+    os.fsync(descriptor)

@@ -18,12 +18,13 @@ import socket
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 import pyarrow as pa
 
 from holdfast.connect.jsonl_source import JsonParser
 from holdfast.connect.socket_journal import Journal
-from holdfast.connect.source import Chunk, Position, Reader, Reject, Source
+from holdfast.connect.source import Chunk, Position, Reader, Reject, Source, TimeOptions
 from holdfast.errors import InputError
 from holdfast.times import Duration
 
@@ -51,9 +52,11 @@ class SocketSource(Source):
         return f"TCP socket {self.host}:{self.port}"
 
 
-def read_socket(host: str, port: int, *, lateness: Duration | int | None = None) -> SocketSource:
+def read_socket(
+    host: str, port: int, *, lateness: Duration | int | None = None, **time: Unpack[TimeOptions]
+) -> SocketSource:
     """JSON lines from the server at ``host:port``; the source ends when the server closes."""
-    return SocketSource(lateness, host, port)
+    return SocketSource(lateness, host, port, **time)
 
 
 class SocketReader(Reader):

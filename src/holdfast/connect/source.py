@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 
+from holdfast.core.source_time import Late, TimeSettings
 from holdfast.errors import InputError
 from holdfast.times import SECOND, Duration, microseconds
 
@@ -25,6 +26,9 @@ Position = dict[str, Any]
 # What a source that comes to an end allows by default: waiting costs it nothing, because the
 # end flushes every window. A live source does not wait unless told to.
 FILE_LATENESS = 60 * SECOND
+# How far ahead of the clock the rows of a live source may be by default.
+FUTURE_LIMIT = 60 * SECOND
+OFF = "off"
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,14 @@ class Chunk:
 
     table: pa.Table
     rejects: Sequence[Reject] = ()
+
+
+class TimeOptions(TypedDict, total=False):
+    """The options about time that every source takes beside ``lateness``; see ``Source``."""
+
+    idle_after: Duration | int | None
+    future_limit: Duration | int | None
+    late: str
 
 
 class Reader(ABC):
@@ -74,16 +86,30 @@ class Reader(ABC):
 class Source(ABC):
     """A source as a user binds it.
 
-    lateness  how much older than the newest tuple seen a tuple may be; it delays results by as
-              much. None means a minute for files with an end, nothing for live sources.
+    The rest is for sources whose rows bring their own time (``core.source_time``):
+
+    lateness      how much older than the newest tuple seen a tuple may be; it delays results by
+                  as much. None means a minute for files with an end, nothing for live sources.
+    idle_after    a source that is quiet for so long holds nobody back. None: it does.
+    future_limit  rows further ahead of the clock are dead letters; "off" for no limit. None means
+                  a minute for live sources and no limit for files with an end.
+    late          "drop": late rows are dead letters. "take": they take the boundary as their time.
     """
 
     lateness: Duration | int | None
+    idle_after: Duration | int | None = field(default=None, kw_only=True)
+    future_limit: Duration | int | None = field(default=None, kw_only=True)
+    late: str = field(default="drop", kw_only=True)
 
     @property
     def live(self) -> bool:
         """Live sources are always read; others only when the network waits for them."""
         return True
+
+    @property
+    def is_pushed(self) -> bool:
+        """Whether producers hand rows over, each through a lane of its own."""
+        return False
 
     @property
     def identity(self) -> str:
@@ -96,12 +122,29 @@ class Source(ABC):
         """The allowed lateness in microseconds."""
         if self.lateness is None:
             return 0 if self.live else FILE_LATENESS
-        if isinstance(self.lateness, int):
-            return self.lateness
-        text = str(self.lateness).strip()
-        if text.split(" ")[0] in ("0", "0s", "0ms") or text == "0:00:00":
-            return 0
-        return microseconds(self.lateness)
+        return _length(self.lateness)
+
+    @property
+    def future_limit_us(self) -> int | None:
+        """How far ahead of the clock a row may be; None if as far as it likes."""
+        if self.future_limit is None:
+            return FUTURE_LIMIT if self.live else None
+        return None if self.future_limit == OFF else _length(self.future_limit)
+
+    def time_settings(self, bucket_us: int, lane_idle_us: int | None = None) -> TimeSettings:
+        """How the rows' own time is judged."""
+        try:
+            late = Late(self.late)
+        except ValueError:
+            raise InputError(f"late is 'drop' or 'take'; got {self.late!r}") from None
+        return TimeSettings(
+            bucket_us,
+            self.lateness_us,
+            None if self.idle_after is None else _length(self.idle_after),
+            lane_idle_us,
+            self.future_limit_us,
+            late,
+        )
 
     @abstractmethod
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
@@ -113,6 +156,16 @@ class Source(ABC):
     @abstractmethod
     def __str__(self) -> str:
         """What it reads, for messages."""
+
+
+def _length(duration: Duration | int) -> int:
+    """Microseconds, which may be none."""
+    if isinstance(duration, int):
+        return duration
+    text = str(duration).strip()
+    if text.split(" ")[0] in ("0", "0s", "0ms") or text == "0:00:00":
+        return 0
+    return microseconds(duration)
 
 
 def existing_file(path: str | Path) -> Path:

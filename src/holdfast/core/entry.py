@@ -78,7 +78,8 @@ TABLE: Mapping[tuple[Enum, Enum], Enum] = {
 class EntrySettings:
     """One entry point: its stream, who must acknowledge it, and its times.
 
-    own_time  tuples bring their time; the source says how far it is.
+    own_time      tuples bring their time; the source says how far it is.
+    lane_idle_us  how long one of several producers may be quiet while others are not.
     """
 
     address: str
@@ -87,6 +88,7 @@ class EntrySettings:
     boundary_interval_us: int = 100_000
     own_time: bool = False
     retry_us: int = 100_000
+    lane_idle_us: int | None = None
 
 
 class EntryPoint(Machine[EntryState, Trigger]):

@@ -18,6 +18,7 @@ from enum import Enum
 
 from holdfast.core.fence import check
 from holdfast.core.machine import PeerError
+from holdfast.core.source_time import FAR
 
 
 class SequenceGap(PeerError):
@@ -31,11 +32,17 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProducerPlace:
-    """How far a producer is: its epoch, its last batch, and its tuples with that one."""
+    """How far a producer is: its epoch, its last batch, and its tuples with that one.
+
+    newest    the newest of its tuples' own times, and
+    promised  the time before which it will send nothing, as of that batch.
+    """
 
     epoch: int = 0
     sequence: int = 0
     tuples: int = 0
+    newest: int = -FAR
+    promised: int = -FAR
 
 
 class Producers:

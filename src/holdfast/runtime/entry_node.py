@@ -29,12 +29,14 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from holdfast.blocks import Block
+from holdfast.connect.push_source import PushSource
 from holdfast.connect.source import Source
 from holdfast.core.effects import AcceptTuples, Append, Effect, RefuseBatch, TrimLog
 from holdfast.core.entry import EntryPoint, EntrySettings
 from holdfast.core.events import Event, SourceBatch, SourceReached
 from holdfast.core.fence import Fenced
 from holdfast.core.producers import ProducerPlace, Producers, SequenceGap, Verdict
+from holdfast.core.source_time import FAR
 from holdfast.errors import HoldfastError
 from holdfast.flight.server import ANSWER_SECONDS, FENCED, REFUSED, Control, PutBatch
 from holdfast.frames import SEQ
@@ -49,6 +51,10 @@ LOG_OPTIONS = LogOptions(
     durability=Durability.ALWAYS, segment_bytes=16 << 20, preallocate_bytes=1 << 20
 )
 _IDLE_SECONDS = 0.01
+# Who did not get to look for so long was not running, rather than busy.
+_STOOD_STILL_US = 1_000_000
+# Clocks differ by less; a source that is further ahead is told of.
+_AHEAD_US = 1_000_000
 
 
 class EntryNode(Node):
@@ -80,7 +86,7 @@ class EntryNode(Node):
         super().__init__(settings.address, place, {stream: served}, consumers, directory, on_fatal)
         settings = replace(settings, own_time=operator.stime is not None)
         self.stream = stream
-        self._source = source
+        self._source = source or PushSource(0)
         self._keep = keep
         self.store = StreamStore(
             directory / "streams",
@@ -96,12 +102,15 @@ class EntryNode(Node):
         self._intake = Intake(
             operator,
             schema,
-            source,
+            self._source,
             bucket_us,
             directory,
-            self._ledger.standing.save,
+            self._ledger.standing,
             self._hand_over,
             self.problems.set,
+            self._reached,
+            place.clock,
+            settings.lane_idle_us,
         )
         self._intake.forbid_before(self.entry.served.boundary)
         if not settings.own_time:
@@ -115,6 +124,9 @@ class EntryNode(Node):
         self._retrying = False
         self._stopping = False
         self._problem: str | None = None
+        self._ahead: str | None = None
+        self._told = -FAR
+        self._time_looked_at = 0
         self._producers = Producers(self._ledger.standing.producers)
         self._taking = threading.Lock()
         # (producer, sequence) -> the offer that is not yet durable
@@ -124,8 +136,9 @@ class EntryNode(Node):
 
     def start(self) -> None:
         super().start()
-        if self._source is not None:
+        if not self._source.is_pushed:
             self._reader.start()
+        self.loop.call(self._look_at_time)
 
     def stop(self) -> None:
         self._stopping = True
@@ -142,10 +155,24 @@ class EntryNode(Node):
             "boundary": served.boundary,
             "pending": len(self._pending),
             "dead_letters": self._intake.dead,
+            "late": self._intake.late,
+            "ahead": self._intake.ahead,
+            "idle": self._intake.idle,
             "ended": self._intake.ended,
             "problem": self._problem,
+            "warnings": self._warnings(),
             "trimmed_below": served.first_id,
         }
+
+    def _warnings(self) -> list[str]:
+        """What whoever looks should know."""
+        found = [self._ahead] if self._ahead is not None else []
+        if self._intake.dead:
+            found.append(
+                f"{self._intake.dead:,} dead letters, {self._intake.late:,} of them late and "
+                f"{self._intake.ahead:,} ahead of the clock"
+            )
+        return found
 
     def controls(self) -> dict[str, Control]:
         return {**super().controls(), "producer": self._open_producer}
@@ -207,6 +234,7 @@ class EntryNode(Node):
             case TrimLog() if self._keep:
                 pass
             case RefuseBatch(_, reason):
+                self._told = -FAR  # what was promised beyond the log is to be promised again
                 if not self._retrying:
                     self.journal.write_once("offering again", "append", reason=reason)
                     self._retrying = True
@@ -260,6 +288,43 @@ class EntryNode(Node):
             else:
                 self.journal.write("source held up", level="warning", problem=problem)
 
+    # -- the source's own time ----------------------------------------------------------
+
+    def _look_at_time(self) -> None:
+        """Now and then: is somebody idle, is the source ahead of the clock?"""
+        interval_us = self.entry.settings.boundary_interval_us
+        now = self.loop.now()
+        passed, self._time_looked_at = now - (self._time_looked_at or now), now
+        if passed > interval_us + _STOOD_STILL_US or self._retrying:
+            self._intake.excuse(passed)  # this process stood still, or cannot write
+        elif self._source.is_pushed and not self._intake.look_for_idle():
+            self._intake.excuse(passed)
+        self._note_ahead(self._intake.ahead_us)
+        self.metrics.dead_letters(self._intake.dead)
+        self.loop.call_later(interval_us, self._look_at_time)
+
+    def _note_ahead(self, ahead_us: int) -> None:
+        """A source whose times lie ahead of the clock makes everything wait for it: say so."""
+        if ahead_us < _AHEAD_US:
+            self._ahead = None
+            return
+        text = f"its newest tuple is {ahead_us / 1e6:,.1f} s ahead of this machine's clock"
+        if self._ahead is None:
+            self.journal.write("source ahead of the clock", level="warning", problem=text)
+        self._ahead = text
+
+    def _reached(self, boundary: int) -> None:
+        """The source is so far without a new tuple; after all that was offered before."""
+        if boundary > self._told:
+            self._told = boundary
+            self.loop.call(lambda: self._promise(boundary))
+
+    def _promise(self, boundary: int) -> None:
+        if self._pending:
+            self._told = -FAR  # they come first; it is told again
+        else:
+            self.loop.handle(SourceReached(boundary))
+
     def _go_on_with_the_clock(self) -> None:
         """The source has ended; once all of it is taken, time goes on without it."""
         if not self._intake.takes_arrival_time:
@@ -292,6 +357,7 @@ class EntryNode(Node):
             "tuples": place.tuples,
             "next_id": self.entry.served.next_id,
             "required": list(self._intake.required),
+            "own_time": self.entry.settings.own_time,
             "schema": columns.serialize().to_pybytes().hex(),
         }
 
@@ -327,7 +393,7 @@ class EntryNode(Node):
                 thread.join()
 
     def _refuse_producers_of_a_source(self) -> None:
-        if self._source is not None:
+        if not self._source.is_pushed:
             raise flight.FlightServerError(
                 f"{self.name} reads its tuples from {self._source}; it takes none from producers",
                 REFUSED,
@@ -342,7 +408,10 @@ class EntryNode(Node):
                 if self._producers.judge(producer, epoch, sequence) is Verdict.REPEAT:
                     return self._taken(producer, sequence)
                 place = ProducerPlace(epoch, sequence, tuples)
-                offer = self._intake.push(pa.Table.from_batches([put.batch]), producer, place)
+                table, promise = pa.Table.from_batches([put.batch]), put.options.get("promise")
+                offer = self._intake.push(
+                    table, producer, place, None if promise is None else int(promise)
+                )
             except Fenced as error:
                 raise flight.FlightServerError(str(error), FENCED) from None
             except (SequenceGap, HoldfastError) as error:

@@ -11,8 +11,11 @@ import pyarrow as pa
 from holdfast.connect.dead_letters import DeadLetters
 from holdfast.connect.ingest import Inlet
 from holdfast.connect.source import Source
+from holdfast.core.source_time import Late
 from holdfast.errors import InputError, StateError
+from holdfast.late_rows import why_late_rows_are_not_taken
 from holdfast.network import Network
+from holdfast.operators import SourceOperator
 from holdfast.runtime.state_directory import StateDirectory
 from holdfast.spark.engine import Bucket, input_schema
 
@@ -47,6 +50,7 @@ class Inputs:
         for name, operator in network.sources.items():
             if saved:
                 check_same("source", name, saved["sources"][name]["source"], sources[name].identity)
+            self._check_late(network, operator, sources[name])
             inlet = Inlet(
                 operator,
                 input_schema(operator),
@@ -60,6 +64,14 @@ class Inputs:
             if waiting is not None:
                 inlet.restore_waiting(waiting)
             self.inlets.append(inlet)
+
+    def _check_late(self, network: Network, operator: SourceOperator, source: Source) -> None:
+        if source.late == Late.TAKE.value:
+            reason = why_late_rows_are_not_taken(network, operator)
+            if reason is not None:
+                raise InputError(
+                    f"source {operator.name!r}: late = 'take' is not possible: {reason}"
+                )
 
     @property
     def tuples(self) -> int:

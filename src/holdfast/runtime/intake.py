@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from holdfast.blocks import one_batch
+from holdfast.clock import Clock
 from holdfast.connect.dead_letters import DeadLetters
-from holdfast.connect.ingest import FOREVER, Inlet
-from holdfast.connect.source import Chunk, Position, Reader, Source
+from holdfast.connect.ingest import FOREVER, OWN_LANE, Inlet
+from holdfast.connect.push_source import PushReader
+from holdfast.connect.source import Source
 from holdfast.core.producers import ProducerPlace
 from holdfast.frames import SEQ, TIME
 from holdfast.operators import SourceOperator
-from holdfast.runtime.ledger import Line
+from holdfast.runtime.ledger import Line, Standing
 from holdfast.runtime.stream_store import OnProblem
 
 PENDING_BYTES = 64 << 20
@@ -65,34 +65,6 @@ class Offer:
         return replace(self, batch=batch, stime_min=now, stime_max=now)
 
 
-@dataclass(frozen=True)
-class PushSource(Source):
-    """A source that somebody pushes tables into."""
-
-    def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
-        return PushReader()
-
-    def __str__(self) -> str:
-        return "producers"
-
-
-class PushReader(Reader):
-    """Gives out what was pushed."""
-
-    def __init__(self) -> None:
-        self._tables: deque[pa.Table] = deque()
-
-    def push(self, table: pa.Table) -> None:
-        self._tables.append(table)
-
-    def read(self) -> Chunk | None:
-        return Chunk(self._tables.popleft()) if self._tables else None
-
-    @property
-    def position(self) -> Position:
-        return {}
-
-
 class Intake:
     """Makes offers of rows; any thread may call it."""
 
@@ -100,16 +72,21 @@ class Intake:
         self,
         operator: SourceOperator,
         schema: pa.Schema,
-        source: Source | None,
+        source: Source,
         bucket_us: int,
         directory: Path,
-        saved: dict[str, Any] | None,
+        standing: Standing,
         hand_over: Callable[[Offer], None],
         on_problem: OnProblem,
+        reached: Callable[[int], None],
+        clock: Clock,
+        lane_idle_us: int | None,
     ) -> None:
         """``schema`` has the system columns; ``hand_over`` takes the offers, in order.
 
-        ``on_problem`` is told what holds rows up, by a key, or that it does no more.
+        on_problem    is told what holds rows up, by a key, or that it does no more.
+        reached       is told, in the order of the offers, how far the source is without a tuple.
+        lane_idle_us  how long one of several producers may be quiet while others are not.
         """
         self._on_problem = on_problem
         self._closed = threading.Event()
@@ -119,14 +96,20 @@ class Intake:
         self._inlet = Inlet(
             operator,
             schema,
-            source or PushSource(0),
+            source,
             bucket_us,
             self._dead_letters,
-            saved,
+            standing.save,
             directory / "source",
+            clock,
+            lane_idle_us,
         )
+        for name, place in standing.producers.items():
+            self._inlet.open_lane(name, place.newest, place.promised)
         self._schema = pa.schema([each for each in schema if each.name != SEQ.name])
         self._hand_over = hand_over
+        self._reached = reached
+        self._excused_us = 0
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self.takes_arrival_time = self._inlet.takes_arrival_time
@@ -144,6 +127,24 @@ class Intake:
         return self._inlet.ended
 
     @property
+    def late(self) -> int:
+        return self._inlet.late
+
+    @property
+    def ahead(self) -> int:
+        return self._inlet.ahead
+
+    @property
+    def ahead_us(self) -> int:
+        """How far the source's newest tuple is ahead of the clock."""
+        return 0 if self.takes_arrival_time else self._inlet.ahead_us
+
+    @property
+    def idle(self) -> list[str]:
+        """The producers that hold nobody back; the source itself is ''."""
+        return self._inlet.idle
+
+    @property
     def required(self) -> tuple[str, ...]:
         """The columns without which a row is a dead letter."""
         return self._inlet.required
@@ -157,24 +158,57 @@ class Intake:
         if not self.takes_arrival_time:
             self._inlet.forbid_before(boundary)
 
-    def push(self, table: pa.Table, producer: str, place: ProducerPlace) -> Offer:
-        """Tuples from a producer, which is at ``place`` with them."""
+    def push(
+        self, table: pa.Table, producer: str, place: ProducerPlace, promise: int | None = None
+    ) -> Offer:
+        """Tuples from a producer, which is at ``place`` with them, and what it promises then."""
         with self._lock:
             reader = self._inlet._reader
             assert isinstance(reader, PushReader)
             reader.push(table)
-            self._inlet.take()
+            self._inlet.take(producer)
+            if promise is not None:
+                self._inlet.promise(producer, promise)
             return self._offer(producer, place)
 
     def opened(self, producer: str, place: ProducerPlace) -> Offer:
         """A producer opened its name: nothing but a line for the ledger."""
         with self._lock:
+            self._inlet.open_lane(producer)
             return self._offer(producer, place)
+
+    def look_for_idle(self) -> bool:
+        """Let the clock decide who is idle; False if a batch is just being taken."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._inlet.excuse(self._take_excuse())
+            self._inlet.look_for_idle()
+            self._say_how_far()
+        finally:
+            self._lock.release()
+        return True
+
+    def _say_how_far(self) -> None:
+        if not self.takes_arrival_time:
+            self._reached(self._inlet.own_boundary)
+
+    def excuse(self, passed_us: int) -> None:
+        """Nothing could be taken for so long: nobody was idle."""
+        self._excused_us += passed_us
+
+    def _take_excuse(self) -> int:
+        excused, self._excused_us = self._excused_us, 0
+        return excused
 
     def read(self) -> Offer | None:
         """The next tuples of the source; None if there are none now."""
         with self._lock:
-            return self._offer() if self._inlet.take() else None
+            self._inlet.excuse(self._take_excuse())
+            if self._inlet.take():
+                return self._offer()
+            self._say_how_far()
+            return None
 
     def settled(self, line: Line) -> None:
         """The tuples of a line are durable."""
@@ -207,9 +241,10 @@ class Intake:
             count,
             self._inlet.save(),
             producer,
+            place.epoch,
             place.sequence,
             place.tuples,
-            place.epoch,
+            *self._inlet.place_of(producer or OWN_LANE),
         )
         if parts:
             table = pa.concat_tables([part.table for part in parts]).drop_columns([SEQ.name])

@@ -16,12 +16,13 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from holdfast import disk
 from holdfast.core.producers import ProducerPlace
+from holdfast.core.source_time import FAR
 from holdfast.errors import StateError
 from holdfast.runtime.durable import (
     Damaged,
@@ -44,17 +45,22 @@ class Line:
     """One batch on its way into the log.
 
     save      what the inlet needs to go on after it.
-    epoch     which life of the producer's name sent it;
-    sequence  the producer's number of the batch; tuples how many the producer has sent with it.
+    place     how far the producer is with it, as fields: epoch, sequence, tuples and its time.
     """
 
     first_id: int
     count: int
     save: dict[str, Any]
     producer: str | None = None
+    epoch: int = 0
     sequence: int = 0
     tuples: int = 0
-    epoch: int = 0
+    newest: int = -FAR
+    promised: int = -FAR
+
+    @property
+    def place(self) -> ProducerPlace:
+        return ProducerPlace(self.epoch, self.sequence, self.tuples, self.newest, self.promised)
 
 
 @dataclass
@@ -67,7 +73,7 @@ class Standing:
     def take(self, line: Line) -> None:
         self.save = line.save
         if line.producer is not None:
-            self.producers[line.producer] = ProducerPlace(line.epoch, line.sequence, line.tuples)
+            self.producers[line.producer] = line.place
 
 
 class Ledger:
@@ -154,7 +160,7 @@ class Ledger:
         if saved is not None:
             end = int(saved["next_id"])
             lines = [
-                Line(end, 0, saved, name, place.sequence, place.tuples, place.epoch)
+                Line(end, 0, saved, name, *astuple(place))
                 for name, place in self.standing.producers.items()
             ] or [Line(end, 0, saved)]
         lines += self._unsettled

@@ -45,6 +45,9 @@ _JOB_SECONDS = Histogram(
 _BOUNDARY = Gauge(
     "holdfast_boundary_seconds", "Stable up to this tuple time", _LABELS, registry=registry
 )
+_DEAD_LETTERS = Gauge(
+    "holdfast_dead_letters", "Rows that could not become tuples", _LABELS, registry=registry
+)
 _STATE = Gauge(
     "holdfast_state", "1 for the state the node is in", [*_LABELS, "state"], registry=registry
 )
@@ -83,6 +86,10 @@ class NodeMetrics:
         self.behind = _BEHIND.labels(*labels)
         self.input_ratio = _INPUT_RATIO.labels(*labels)
         self._state = ""
+
+    def dead_letters(self, count: int) -> None:
+        """So many rows of the source could not become tuples."""
+        _DEAD_LETTERS.labels(*self._labels).set(count)
 
     def sent(self, to: str, message: FeedFrames) -> None:
         """A feed message went out."""

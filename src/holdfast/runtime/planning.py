@@ -37,11 +37,17 @@ from holdfast.flight.security import Security
 from holdfast.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.identity import refuse_changed
 from holdfast.runtime.durable import make_private, write_whole
+from holdfast.runtime.source_times import (
+    boundary_interval_us,
+    check_times,
+    lane_idle_us,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from holdfast.network import Network
 
-FORMAT = 2
+FORMAT = 3
 _SQL = "spark.sql."
 # The exit code of planning when there is state of another query; the last line says so, as JSON.
 REFUSED = 3
@@ -49,11 +55,15 @@ REFUSED = 3
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """A source: the engine's schema, the column of the tuple time, the key columns."""
+    """A source: the engine's schema, the column of the tuple time, the key columns.
+
+    late_refused  why late rows cannot take the boundary as their time; None if they can.
+    """
 
     schema: pa.Schema
     stime: str | None
     keys: tuple[str, ...]
+    late_refused: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,12 +80,18 @@ def plan_of(network: Network) -> Plan:
     """The plan of a network."""
     # Only who has a network has Spark already; the others read plans.
     from holdfast.fragments import plan_fragments
+    from holdfast.late_rows import why_late_rows_are_not_taken
     from holdfast.spark.engine import input_schema
 
     return Plan(
         network.bucket,
         {
-            name: SourcePlan(input_schema(operator), operator.stime, operator.keys)
+            name: SourcePlan(
+                input_schema(operator),
+                operator.stime,
+                operator.keys,
+                why_late_rows_are_not_taken(network, operator),
+            )
             for name, operator in network.sources.items()
         },
         {plan.name: plan for plan in plan_fragments(network)},
@@ -105,7 +121,12 @@ def write_plan(deployment: Deployment, plan: Plan) -> None:
         "settings": _settings(deployment),
         "bucket_us": plan.bucket_us,
         "sources": {
-            name: {"schema": _hex(each.schema), "stime": each.stime, "keys": list(each.keys)}
+            name: {
+                "schema": _hex(each.schema),
+                "stime": each.stime,
+                "keys": list(each.keys),
+                "late_refused": each.late_refused,
+            }
             for name, each in plan.sources.items()
         },
         "fragments": {
@@ -140,7 +161,9 @@ def read_plan(deployment: Deployment) -> Plan:
     return Plan(
         int(found["bucket_us"]),
         {
-            name: SourcePlan(_schema(each["schema"]), each["stime"], tuple(each["keys"]))
+            name: SourcePlan(
+                _schema(each["schema"]), each["stime"], tuple(each["keys"]), each["late_refused"]
+            )
             for name, each in found["sources"].items()
         },
         {
@@ -243,9 +266,13 @@ class Topology:
 
     def entry(self, source: str) -> EntrySettings:
         spec = self._deployment.sources[source]
-        interval_us = max(10_000, min(100_000, self._plan.bucket_us // 2))
+        bucket_us = self._plan.bucket_us
         return EntrySettings(
-            spec.process, source, self.consumers[source], boundary_interval_us=interval_us
+            spec.process,
+            source,
+            self.consumers[source],
+            boundary_interval_us=boundary_interval_us(bucket_us),
+            lane_idle_us=lane_idle_us(self.timing, source_of(spec).time_settings(bucket_us)),
         )
 
     def replica(self, process: str) -> ReplicaSettings:
@@ -319,6 +346,7 @@ class Topology:
                         f"{deployment.path.name}: the network's {what[:-1]} {name!r} is not "
                         f"deployed; add [{what}.{name}]"
                     )
+        check_times(deployment, plan)
         for client in deployment.clients.values():
             if client.output not in plan.outputs:
                 raise DeploymentError(

@@ -31,6 +31,7 @@ from holdfast.runtime.http_server import serve_http
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.node import Place
 from holdfast.runtime.planning import Plan, Topology, read_plan
+from holdfast.runtime.source_times import source_of
 from holdfast.runtime.thread_watch import watch_threads
 
 if TYPE_CHECKING:
@@ -112,7 +113,6 @@ class ProcessHost:
     def _entry(self, node: str) -> Hosted:
         from pyspark.sql.types import StructType
 
-        from holdfast.connect.specs import parse_source
         from holdfast.operators import SourceOperator
         from holdfast.runtime.entry_node import EntryNode
 
@@ -121,12 +121,11 @@ class ProcessHost:
         operator = SourceOperator(
             spec.name, f"source {spec.name!r}", (), StructType([]), "", plan.stime, plan.keys
         )
-        source = None if spec.reads is None else parse_source(f"{spec.name}={spec.reads}")[1]
         return EntryNode(
             self._topology.entry(spec.name),
             operator,
             plan.schema,
-            source,
+            source_of(spec),
             self._plan.bucket_us,
             self._directory(node),
             self._place(node),

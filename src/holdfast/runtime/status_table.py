@@ -175,6 +175,7 @@ def _says(process: dict[str, Any], node: dict[str, Any]) -> str:
     problems = [*node.get("problems", ()), *node.get("refused", {}).values()]
     if node.get("problem"):
         problems.append(str(node["problem"]))
+    problems += node.get("warnings", ())
     if problems:
         return "; ".join(problems)
     cut = node.get("cut", {})

@@ -1,0 +1,156 @@
+"""A batch is judged as its rows one after the other would be."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.clock import Clock
+from holdfast.connect.generator_source import generate
+from holdfast.connect.ingest import Inlet
+from holdfast.connect.judging import judge
+from holdfast.connect.push_source import PushReader, PushSource
+from holdfast.core.source_time import SourceTime, TimeSettings, Verdict
+from holdfast.errors import InputError
+from tests.connect.support import SECOND, inlet, letters
+
+steps = st.tuples(
+    st.sampled_from("abc"), st.lists(st.integers(-5, 60), min_size=1, max_size=8), st.integers(0, 9)
+)
+
+
+@given(
+    st.lists(steps, max_size=12),
+    st.integers(0, 7),
+    st.none() | st.integers(1, 9),
+    st.none() | st.integers(0, 30),
+)
+def test_a_batch_is_judged_as_its_rows_would_be(
+    batches: list[tuple[str, list[int], int]],
+    lateness: int,
+    idle: int | None,
+    limit: int | None,
+) -> None:
+    made = TimeSettings(4, lateness, idle, None, limit)
+    one, other = SourceTime(made), SourceTime(made)
+    now = 0
+    for lane, stamps, passed in batches:
+        now += passed
+        one.tick(now)
+        other.tick(now)
+        judged = judge(np.array(stamps), one.rules(lane, now))
+        one.took(lane, judged.newest)
+        verdicts = [other.judge(lane, stime, now) for stime in stamps]
+        assert judged.late.tolist() == [each is Verdict.LATE for each in verdicts]
+        assert judged.future.tolist() == [each is Verdict.FUTURE for each in verdicts]
+        assert one.boundary == other.boundary
+
+
+def rows(*seconds: float) -> pa.Table:
+    at = (np.array(seconds) * SECOND).astype(np.int64)
+    return pa.table(
+        {
+            "at": pa.array(at).cast(pa.timestamp("us", "UTC")),
+            "server": ["a"] * len(at),
+            "cpu": [1.0] * len(at),
+        }
+    )
+
+
+def taken(source_rows: list[pa.Table], directory: Path, **options: object) -> Inlet:
+    found = inlet(generate(source_rows, **options), directory)  # type: ignore[arg-type]
+    while not found.ended:
+        found.take()
+    found._dead_letters.flush()
+    found._dead_letters.close()
+    found.close()
+    return found
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 2**32), st.integers(0, 5))
+def test_any_order_within_the_lateness_gives_the_same_stream(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, lateness_s: int
+) -> None:
+    """What each bucket holds when the boundary passes it is what it holds in order."""
+    random = np.random.default_rng(seed)
+    stamps = np.sort(random.integers(0, 60_000, 5_000)) / 1000
+    arriving = stamps[np.argsort(stamps + random.random(len(stamps)) * lateness_s, kind="stable")]
+    streams = []
+    for order in (stamps, arriving):
+        cuts = np.sort(random.integers(0, len(order), 20))
+        tables = [rows(*part) for part in np.split(order, cuts) if len(part)]
+        found = inlet(generate(tables, lateness=lateness_s * SECOND), tmp_path_factory.mktemp("x"))
+        buckets: list[list[int]] = []
+        while not found.ended:
+            found.take()
+            for part in found.release(found.boundary):
+                # Nothing of a bucket comes after the boundary has passed it.
+                buckets.append(part.table["stime"].cast(pa.int64()).to_pylist())
+        found.close()
+        assert found.dead == 0
+        streams.append(sorted(itertools.chain(*buckets)))
+    assert streams[0] == streams[1] == (stamps * SECOND).astype(np.int64).tolist()
+
+
+def test_a_row_of_another_century_is_a_dead_letter_and_nothing_else(tmp_path: Path) -> None:
+    now = datetime.now(UTC).timestamp()
+    far = datetime(2099, 1, 1, tzinfo=UTC).timestamp()
+    found = taken([rows(now, far, now + 1), rows(now + 2)], tmp_path)
+    assert found.tuples == 3
+    (letter,) = letters(tmp_path)
+    assert letter["reason"] == "too far ahead of the clock (future_limit 1 min)"
+    assert (found.dead, found.ahead, found.late) == (1, 1, 0)
+    (tmp_path / "off").mkdir()
+    off = taken([rows(now, far)], tmp_path / "off", future_limit="off")
+    assert off.tuples == 2
+
+
+def test_late_rows_can_be_taken_at_the_boundary(tmp_path: Path) -> None:
+    found = taken([rows(10, 12.5, 3, 12)], tmp_path, late="take")
+    waiting = found.waiting()
+    stimes = waiting["stime"].cast(pa.int64()).to_pylist()
+    assert [each / SECOND for each in stimes] == [10, 12.5, 12, 12]
+    # What the row itself says is not changed.
+    at = waiting["at"].cast(pa.int64()).to_pylist()
+    assert [each / SECOND for each in at] == [10, 12.5, 3, 12]
+    assert (found.late, found.dead) == (1, 0)
+
+
+def test_what_late_means_is_one_of_two_words(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="late is 'drop' or 'take'; got 'keep'"):
+        inlet(generate([], late="keep"), tmp_path)
+
+
+def test_a_quiet_source_is_idle_but_one_that_was_not_asked_is_not(tmp_path: Path) -> None:
+    steady = [0]
+    clock = Clock(0, machine=lambda: steady[0], steady=lambda: steady[0])
+    source = PushSource(0, idle_after=2 * SECOND, future_limit="off")
+    found = inlet(source, tmp_path, clock=clock)
+    reader = found._reader
+    assert isinstance(reader, PushReader)
+    steady[0] = 50 * SECOND  # nobody asked meanwhile
+    reader.push(rows(49))
+    found.take("")
+    assert found.own_boundary == 49 * SECOND
+    for _ in range(30):
+        steady[0] += 50_000
+        found.take()
+    assert found.own_boundary == 49 * SECOND
+    steady[0] += 60 * SECOND
+    found.take()
+    assert found.idle == []
+    for _ in range(60):
+        steady[0] += 50_000
+        found.take()
+    assert found.idle == [""]
+    late = timedelta(microseconds=steady[0] - found.own_boundary)
+    assert timedelta(seconds=2) <= late <= timedelta(seconds=3)
+    found.close()
