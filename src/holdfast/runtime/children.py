@@ -26,11 +26,15 @@ from typing import Any
 from holdfast import disk
 from holdfast.deployment import Deployment
 from holdfast.runtime.durable import make_private, write_whole
+from holdfast.runtime.guardian import Guardian
+from holdfast.runtime.process_logs import rotate
 
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 STAYED_UP_SECONDS = 2.0
 _STOP_SECONDS = 15.0
+# How often the lengths of the logs are looked at.
+_LOGS_SECONDS = 10.0
 _WRITE_AGAIN_SECONDS = 1.0
 # What a process exits with when it cannot listen on a port.
 PORT_TAKEN_CODE = 69
@@ -84,6 +88,8 @@ class Children:
         self._lock = threading.RLock()
         # When to write the state again that could not be written, and why it could not.
         self._unwritten: tuple[float, str] | None = None
+        self._guardian = Guardian()
+        self._logs_due = 0.0
 
     def __contains__(self, name: str) -> bool:
         return name in self._children
@@ -123,6 +129,7 @@ class Children:
                 stderr=log,
                 start_new_session=True,
             )
+        self._guardian.watch_over(child.popen.pid)
         child.started = time.monotonic()
         child.restarts += 1
 
@@ -141,8 +148,18 @@ class Children:
                 elif child.popen.poll() is not None:
                     self._died(child, now)
                     changed = True
+            self._rotate_logs(now)
             if changed or (self._unwritten is not None and now >= self._unwritten[0]):
                 self._write_state()
+
+    def _rotate_logs(self, now: float) -> None:
+        if now < self._logs_due:
+            return
+        self._logs_due = now + _LOGS_SECONDS
+        for name in self._children:
+            # Without room the log stays as it is, and is looked at again.
+            with contextlib.suppress(OSError):
+                rotate(log_path(self.deployment, name))
 
     def _died(self, child: Child, now: float) -> None:
         assert child.popen is not None
@@ -151,6 +168,7 @@ class Children:
         # What is left of its group: the JVM goes with it.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.popen.pid, signal.SIGKILL)
+        self._guardian.forget(child.popen.pid)
         lasted = now - child.started
         child.popen = None
         if lasted >= STAYED_UP_SECONDS or child.pause == 0.0:
@@ -193,6 +211,8 @@ class Children:
                     os.killpg(popen.pid, signal.SIGKILL)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     popen.wait(5.0)
+                self._guardian.forget(popen.pid)
+            self._guardian.close()
             for child in self._children.values():
                 child.popen = None
             self._write_state()
@@ -262,6 +282,8 @@ def lines_after(path: Path, offset: int) -> tuple[list[str], int]:
     if not path.exists():
         return [], offset
     with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size < offset:
+            offset = 0  # it was put aside, and begins anew
         file.seek(offset)
         data = file.read(1 << 20)
     whole = data[: data.rfind(b"\n") + 1]

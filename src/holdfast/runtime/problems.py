@@ -78,7 +78,7 @@ def _poisoned(trouble: Trouble, fragment: str) -> str:
         f"fragment {fragment}: the query's own code fails on the bucket from "
         f"{show_moment(trouble.start)} to {show_moment(trouble.stop)}, {trouble.attempts} times so "
         f"far: {trouble.reason}. Later results wait for it. Correct the code and start the process "
-        f'anew, or set on_error = "dead-letter" for the fragment, which leaves such rows out'
+        f"anew; it goes on with this bucket"
     )
 
 

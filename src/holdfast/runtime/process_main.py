@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from holdfast.runtime.engine_watch import EngineWatch
 
 
+# How long stopping may take.
+STOP_SECONDS = 12.0
+
+
 class Hosted(Protocol):
     """A node, as the process sees it."""
 
@@ -256,6 +260,8 @@ def main(arguments: list[str]) -> int:
         if os.getppid() != parent:
             host.journal.write("the supervisor is gone", level="warning")
             break
+    # A JVM that is stopped would be waited for without end.
+    threading.Timer(STOP_SECONDS, os._exit, (0,)).start()
     host.stop()
     # Threads of Flight and Spark may still be in calls that nobody waits for.
     sys.stderr.flush()
