@@ -9,18 +9,24 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.messages import HeartbeatReply, HeartbeatRequest
+from holdfast.core.settings import Input, Output, Protection, ReplicaSettings, StandbySettings
 from holdfast.deployment import Deployment, SecuritySpec
+from holdfast.errors import HoldfastError
 from holdfast.flight.peers import call, connect
 from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
 from holdfast.flight.wire import WireError, decode_message, decode_metadata, encode_message
+from holdfast.fragment_plans import FragmentPlan, FragmentStream
+from holdfast.network import Network
 from holdfast.runtime.addresses import Addresses
 from holdfast.runtime.children import Children
+from holdfast.runtime.node import Place
+from holdfast.runtime.replica_node import ReplicaNode
 from holdfast.runtime.server import Server
 from holdfast.runtime.status import node_status
 from holdfast.testing.fuzz import Caller, Fuzz
 from tests.processes.planned import planned
-from tests.runtime.strangers import BareNode, location, running
+from tests.runtime.strangers import SCHEMA, BareNode, location, running
 from tests.runtime.test_strangers import BOOK, SETTINGS, say
 
 DEPLOYMENT = """
@@ -86,6 +92,37 @@ def test_a_replica_survives_what_it_is_told(tmp_path: Path) -> None:
             reply = decode_message(say(client, "reader", "heartbeat", request)[0])
     assert isinstance(reply, HeartbeatReply)
     assert node.broken == []
+    assert fuzz.outcomes["timed out"] == 0, fuzz.outcomes
+
+
+def test_a_copy_survives_what_it_is_told(tmp_path: Path) -> None:
+    """Also by its other copy, whose checkpoints and reports it takes."""
+    broken: list[BaseException] = []
+
+    def load() -> Network:
+        raise HoldfastError("there is no Spark here")
+
+    stream = FragmentStream("o", SCHEMA, frozenset({"x"}))
+    node = ReplicaNode(
+        ReplicaSettings(
+            "main-1",
+            (Input("x", ("entry-x",)),),
+            (Output("o", frozenset({"x"}), ("reader",)),),
+        ),
+        StandbySettings(("main-1", "main-2"), Protection.PASSIVE),
+        FragmentPlan("main", {"x": SCHEMA}, (stream,), False, ()),
+        load,
+        tmp_path,
+        Place("127.0.0.1", 0, {**BOOK, "main-2": BOOK["entry-x"]}, Security()),
+        broken.append,
+    )
+    names = ("main-2", "main-2", "main-2", "reader", "entry-x", "stranger")
+    with running(node):
+        everybody = [Caller(name, Security()) for name in names]
+        fuzz = Fuzz(location(node), everybody, ["o", "x"], seed=3)
+        fuzz.run(MESSAGES)
+        assert call(location(node), Security(), "reader", "status")["copy"]
+    assert broken == []
     assert fuzz.outcomes["timed out"] == 0, fuzz.outcomes
 
 

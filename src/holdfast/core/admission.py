@@ -1,6 +1,7 @@
 """Who may say what to a process, decided before its driver hears of it.
 
-Anyone may read: ask for heartbeats, subscribe, unsubscribe. Replicas of a fragment make out among
+Anyone may read, except the other copy, which has nothing to read here: ask for heartbeats,
+subscribe, unsubscribe. Replicas of a fragment make out among
 themselves who reconciles first; the two copies of a fragment speak to each other about terms and
 checkpoints. Answers and feeds come on calls that this process made, never by a call to it. What
 does not fit is an error to the sender and nothing to the driver.
@@ -43,9 +44,11 @@ class Admission:
 
     def refusal(self, sender: str, message: Message) -> str | None:
         """Why a message is not for the driver; None if it is."""
-        if isinstance(message, FROM_ANYONE):
-            return None
         what = type(message).__name__
+        if isinstance(message, FROM_ANYONE):
+            if sender != self.copy:
+                return None
+            return f"{self.owner} is read by others; its other copy, {sender}, sent {what}"
         if isinstance(message, BETWEEN_REPLICAS):
             if sender in self.partners:
                 return None
