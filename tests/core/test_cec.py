@@ -195,3 +195,30 @@ def test_what_does_not_shorten_a_recovery_is_not_written() -> None:
             assert isinstance(order, LookAtWindows)
             orders = machine.handle(Looked(10, 10, 0, 0), step * 200_000)
     assert machine.checked == 0
+
+
+def test_a_generation_that_cannot_be_written_does_not_hold_up_the_others() -> None:
+    """Rows that only accumulate (a join's, below another operator) stay; the replay is bounded."""
+    machine = Checkpointer("test", Continuous(replay=500, period_us=100_000), 0)
+    left: dict[int, int] = {}
+    longest = 0
+    for step in range(1, 200):
+        time, now = step * 100, step * 100_000
+        # The first step leaves a row that is never written again; each opens one window.
+        exact = 1 if step == 1 else 0
+        left[time] = left.get(time, 0) + 1
+        reached = StateReached(time, 10, 0, 1, exact, 1 + exact, sum(left.values()), time)
+        orders = machine.handle(reached, now)
+        while orders:
+            (order,) = orders
+            if isinstance(order, LookAtWindows):
+                stuck = 1 if order.time == 100 else 0
+                alive = left.get(order.time, 0)
+                orders = machine.handle(Looked(alive, alive, stuck, 0), now)
+            else:
+                written = left.pop(order.time)
+                left[time] = left.get(time, 0) + written
+                orders = machine.handle(Checked(written, 0), now)
+            machine.validate()
+        longest = max(longest, machine.replay)
+    assert longest <= 500

@@ -25,8 +25,14 @@ looks ahead: both sizes shrink only when the whole oldest generation has been wr
 as many states and takes as many rounds as it needs, and in each of them about as much comes as
 came since the last one. So targets hold though generations differ in size.
 
-When the time is the target, a generation is written only if that shortens a recovery: the
-states to be written will have to be read, too, and a join's reach does not get shorter.
+A generation is written only if that makes a recovery cheaper. With the time as the target the
+states to be written will have to be read, too, and a join's reach does not get shorter. What is
+left of a generation may also be of a kind that cannot be written again (rows that only ever
+accumulate): then it stays until its windows close, and what comes after it is written if that
+shortens the replay. So one generation that cannot move does not hold up the others.
+
+The windows of a generation are handles of the runtime's (``members``): this machine keeps them
+and hands them out with its orders, and nobody else keeps a second book of generations.
 
     IDLE ──round due──▶ LOOKING ──write──▶ CHECKING ──written──▶ LOOKING
     LOOKING ──closed──▶ LOOKING            LOOKING, CHECKING ──enough──▶ IDLE
@@ -88,6 +94,7 @@ class StateReached:
     written           how many states that were, with those of windows that ended.
     open_windows      how many are open now.
     reach             the oldest input that is needed besides, at most ``time``.
+    members           handles of the windows whose states were written.
     """
 
     time: int
@@ -98,29 +105,35 @@ class StateReached:
     written: int
     open_windows: int
     reach: int
+    members: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """Some windows of the oldest generation were looked at.
+    """Some windows of a generation were looked at.
 
     alive            how many of them are open and can be written.
     replayed, exact  what is left of the generation.
     unseen           how many of these were not looked at.
+    looked           handles of those that are open and can be written.
+    rest             handles of what is left besides.
     """
 
     alive: int
     replayed: int
     exact: int
     unseen: int
+    looked: tuple[object, ...] = ()
+    rest: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The windows that were looked at last have been written."""
+    """The windows that were looked at last have been written; ``members`` are their handles."""
 
     replayed: int
     exact: int
+    members: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +157,11 @@ CecEvent: TypeAlias = StateReached | Looked | Checked | RoundFailed | Measured
 
 @dataclass(frozen=True, slots=True)
 class LookAtWindows:
-    """Look at the first ``most`` windows of the generation of ``time``, the oldest."""
+    """Look at the first ``most`` windows of the generation of ``time``."""
 
     time: int
     most: int
+    members: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +169,7 @@ class CheckWindows:
     """Write the states of the windows just looked at, as they are now."""
 
     time: int
+    looked: tuple[object, ...] = ()
 
 
 CecEffect: TypeAlias = LookAtWindows | CheckWindows
@@ -162,11 +177,12 @@ CecEffect: TypeAlias = LookAtWindows | CheckWindows
 
 @dataclass(slots=True)
 class Generation:
-    """Windows whose states were written at ``time``: how many are left, at most."""
+    """Windows whose states were written at ``time``: how many are left, at most, and which."""
 
     time: int
     replayed: int = 0
     exact: int = 0
+    members: tuple[object, ...] = ()
 
     @property
     def windows(self) -> int:
@@ -180,6 +196,15 @@ class Mark:
     time: int
     frames: int
     inputs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a recovery has found in the log and replayed."""
+
+    generations: tuple[Generation, ...]
+    marks: tuple[Mark, ...]
+    reached: StateReached
 
 
 class Checkpointer(Machine[CecState, Trigger]):
@@ -208,6 +233,8 @@ class Checkpointer(Machine[CecState, Trigger]):
         self._ordered = 0
         self._grown = (0, 0)
         self._growth = (0.0, 0.0)
+        # The generation that the round is at.
+        self._at = 0
 
     # -- what a recovery would cost now -------------------------------------------------
 
@@ -241,12 +268,11 @@ class Checkpointer(Machine[CecState, Trigger]):
 
     # -- what happens -------------------------------------------------------------------
 
-    def restore(
-        self, generations: list[Generation], marks: list[Mark], reached: StateReached
-    ) -> None:
+    def restore(self, restored: Restored) -> None:
         """Go on after a recovery: what was found in the log, and what was replayed."""
-        self._generations = deque(generations)
-        self._marks = marks
+        reached = restored.reached
+        self._generations = deque(replace(each) for each in restored.generations)
+        self._marks = list(restored.marks)
         self._frames, self._inputs = reached.results, reached.inputs
         self.time, self._reach, self.open_windows = (
             reached.time,
@@ -288,7 +314,8 @@ class Checkpointer(Machine[CecState, Trigger]):
         frames = self._grown[0] + event.results + event.written
         self._grown = (frames, self._grown[1] + event.inputs)
         if event.replayed or event.exact:
-            self._generations.append(Generation(event.time, event.replayed, event.exact))
+            fresh = Generation(event.time, event.replayed, event.exact, event.members)
+            self._generations.append(fresh)
         self._forget_marks()
 
     def _begin_round(self, now: int) -> list[CecEffect]:
@@ -306,6 +333,7 @@ class Checkpointer(Machine[CecState, Trigger]):
         self._next_round_at = now + periods * self.settings.period_us
         if not self._generations or self._generations[0].time >= self.time:
             return []
+        self._at = 0
         self.move(Trigger.ROUND_DUE, now)
         return self._look(now)
 
@@ -314,47 +342,56 @@ class Checkpointer(Machine[CecState, Trigger]):
         most = _FEW
         if self._is_above():
             most = max(_MANY, min(_LARGEST_LOOK, int(left_us / self._window_us)))
-        self._ordered = min(most, self._generations[0].windows)
+        at = self._generations[self._at]
+        self._ordered = min(most, at.windows)
         self._ordered_at = now
-        return [LookAtWindows(self._generations[0].time, self._ordered)]
+        return [LookAtWindows(at.time, self._ordered, at.members)]
 
     def _looked(self, event: Looked, now: int) -> list[CecEffect]:
-        oldest = self._generations[0]
+        at = self._generations[self._at]
         self.require(
-            event.replayed <= oldest.replayed and event.exact <= oldest.exact,
-            f"a generation does not grow: {event} of {oldest}",
+            event.replayed <= at.replayed and event.exact <= at.exact,
+            f"a generation does not grow: {event} of {at}",
         )
-        oldest.replayed, oldest.exact = event.replayed, event.exact
-        if event.alive and self._is_above() and self._helps():
+        at.replayed, at.exact = event.replayed, event.exact
+        above = self._is_above()
+        if event.alive and above and self._helps():
+            at.members = event.rest
             self.move(Trigger.WRITE, now)
-            return [CheckWindows(oldest.time)]
+            return [CheckWindows(at.time, event.looked)]
+        at.members = (*event.looked, *event.rest)
         self._learn(now)
-        if event.alive or (oldest.windows and not event.unseen):
-            # Nothing has to be written, or what is left cannot be written again.
-            return self._end(now)
-        if not oldest.windows:
-            self._generations.popleft()
+        if not at.windows:
+            del self._generations[self._at]
+        elif event.alive or not event.unseen:
+            # Nothing has to be written here, or what is left cannot be written again.
+            if not above:
+                return self._end(now)
+            self._at += 1
         return self._go_on(Trigger.CLOSED, now)
 
     def _checked(self, event: Checked, now: int) -> list[CecEffect]:
-        oldest = self._generations[0]
-        oldest.replayed -= event.replayed
-        oldest.exact -= event.exact
+        at = self._generations[self._at]
+        at.replayed -= event.replayed
+        at.exact -= event.exact
         written = event.replayed + event.exact
-        self.require(oldest.replayed >= 0 and oldest.exact >= 0, f"{event} of {oldest}")
-        if not oldest.windows:
-            self._generations.popleft()
+        self.require(at.replayed >= 0 and at.exact >= 0, f"{event} of {at}")
+        if not at.windows:
+            del self._generations[self._at]
         if not self._generations or self._generations[-1].time < self.time:
             self._generations.append(Generation(self.time))
-        self._generations[-1].replayed += event.replayed
-        self._generations[-1].exact += event.exact
+        newest = self._generations[-1]
+        newest.replayed += event.replayed
+        newest.exact += event.exact
+        newest.members = (*newest.members, *event.members)
         self._frames += written
         self.checked += written
         self._learn(now)
         return self._go_on(Trigger.WRITTEN, now)
 
     def _go_on(self, trigger: Trigger, now: int) -> list[CecEffect]:
-        fresh = not self._generations or self._generations[0].time >= self.time
+        none_left = len(self._generations) <= self._at
+        fresh = none_left or self._generations[self._at].time >= self.time
         if fresh or now - self._round_began >= self._round_us:
             return self._end(now)
         if trigger is Trigger.WRITTEN and not self._is_above():
@@ -383,26 +420,50 @@ class Checkpointer(Machine[CecState, Trigger]):
         """Whether a target would be exceeded before the next round."""
         settings = self.settings
         oldest = self._generations[0].windows if self._generations else 0
-        # A state that comes just before the period is over leaves a round out, and what a round
-        # writes counts from the next one on: two more.
-        rounds = 3 + int(oldest * self._window_us / settings.interval_us)
+        rounds = self._rounds_ahead(oldest)
         extent = self.extent + oldest + rounds * self._growth[0]
-        replay = self.replay + rounds * self._growth[1]
         if settings.recover_within_us is not None:
+            replay = self.replay + rounds * self._growth[1]
             return self.costs.expected_us(extent, replay) > settings.recover_within_us
         above = settings.extent is not None and extent > settings.extent
-        return above or (settings.replay is not None and replay > settings.replay)
+        return above or self._replay_is_above()
+
+    def _replay_is_above(self) -> bool:
+        """Whether the bound on the replay would be exceeded before the next round."""
+        bound = self.settings.replay
+        oldest = self._generations[0].windows if self._generations else 0
+        replay = self.replay + self._rounds_ahead(oldest) * self._growth[1]
+        return bound is not None and replay > bound
+
+    def _rounds_ahead(self, windows: int) -> int:
+        """How many rounds to think of.
+
+        A state that comes just before the period is over leaves a round out, and what a round
+        writes counts from the next one on: two more.
+        """
+        return 3 + int(windows * self._window_us / self.settings.interval_us)
 
     def _helps(self) -> bool:
-        """Whether a recovery gets shorter once the oldest generation has been written."""
+        """Whether a recovery gets cheaper once the generation that the round is at is written."""
+        at = self._generations[self._at]
+        computed = self._mark(self._replay_after()).inputs - self._mark(self.replay_from).inputs
+        if self._at:
+            # What is older stays to be read: only the replay can get shorter.
+            if self.settings.recover_within_us is None:
+                return computed > 0 and self._replay_is_above()
+            return self.costs.replay_us * computed > self.costs.load_us * at.windows
         if self.settings.recover_within_us is None:
             return True
-        oldest = self._generations[0]
         following = self._generations[1] if len(self._generations) > 1 else Generation(self.time)
-        later = min(following.time, self._reach) if oldest.replayed else self.replay_from
-        read = self._mark(following.time).frames - self._mark(oldest.time).frames - oldest.windows
-        computed = self._mark(later).inputs - self._mark(self.replay_from).inputs
+        read = self._mark(following.time).frames - self._mark(at.time).frames - at.windows
         return self.costs.load_us * read + self.costs.replay_us * computed > 0
+
+    def _replay_after(self) -> int:
+        """The oldest input that would be needed without the generation that the round is at."""
+        for place, generation in enumerate(self._generations):
+            if generation.replayed and place != self._at:
+                return min(generation.time, self._reach)
+        return min(self.time, self._reach)
 
     def _mark(self, time: int) -> Mark:
         """The newest mark that is not younger than ``time``."""
