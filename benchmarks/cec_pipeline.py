@@ -7,29 +7,28 @@ window states go into the output log.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
 from holdfast import Network, count_window
-from holdfast.blocks import Block
-from holdfast.core.effects import Line, RunJob
-from holdfast.core.events import JobDone, RecoveryRecord, WindowBlock
-from holdfast.core.frame import Header, Kind
+from holdfast.core.events import RecoveryRecord
+from holdfast.core.frame import Kind
 from holdfast.core.settings import Continuous
 from holdfast.frames import SEQ, TIME, Frame, boundary_frame, data_frame
 from holdfast.log import Durability, LogOptions, StreamLog
-from holdfast.runtime.kept_windows import KeptWindows
 from holdfast.spark.engine import Bucket, Engine
+from holdfast.spark.eventual import load, read_extent
 from holdfast.spark.session import get_session
 from holdfast.spark.state import EMPTY, State
+from holdfast.spark.window_states import WindowBatch
+from holdfast.testing.window_rounds import Rounds
 
 TUPLE_BYTES = 100
 PAD = "x" * 56
@@ -110,7 +109,7 @@ class Pipeline:
         self.state: State = EMPTY
         self.steps = Steps()
         self._persist = persist
-        self._jobs = itertools.count(1)
+        self._executor = ThreadPoolExecutor(1, "rounds")
         own = engine.advance(EMPTY, [], 0).outputs["prices"].drop_columns([SEQ.name])
         self.log = StreamLog.open(directory / "prices", own.schema, options=OPTIONS)
         given = engine.input_schemas["sales"]
@@ -120,19 +119,19 @@ class Pipeline:
         self.record = RecoveryRecord(0, 0, (), ())
         self.kept = None if settings is None else self._keep_windows(settings)
 
-    def _keep_windows(self, settings: Continuous) -> KeptWindows:
-        return KeptWindows(self.engine, settings, "bench", self.log, "prices")
+    def _keep_windows(self, settings: Continuous) -> Rounds:
+        return Rounds(self.engine, settings, self._executor)
 
     @property
-    def status(self) -> dict[str, Any]:
+    def status(self) -> dict[str, int]:
         """What a recovery would cost."""
         assert self.kept is not None
-        return self.kept.status()
+        return self.kept.told()
 
     def close(self) -> None:
         if self.kept is not None:
             self.kept.finish_round()
-            self.kept.close()
+        self._executor.shutdown()
         self.log.close()
         self.upstream.close()
 
@@ -143,29 +142,32 @@ class Pipeline:
             batch = table.drop_columns([SEQ.name]).combine_chunks().to_batches()[0]
             self.upstream.append(data_frame(Kind.STABLE, self.upstream.next_id, batch))
         begun = time.perf_counter()
-        start, keeps = max(0, self.state.boundary), self.kept is not None
+        before, keeps = self.state, self.kept is not None
+        start = max(0, before.boundary)
         advance = self.engine.advance(self.state, [bucket], bucket.end, windows=keeps)
         computed = time.perf_counter()
         self.state = advance.state
         results = advance.outputs["prices"]
-        windows: tuple[WindowBlock, ...] = ()
+        checks: list[WindowBatch] = []
+        opened: list[WindowBatch] = []
         if self.kept is not None:
-            job = RunJob(next(self._jobs), Line.STABLE, None, start, bucket.end, (), ())
-            done = JobDone(job.job, advance.state, bucket.end, ())
-            done = self.kept.keep(job, done, advance, table.num_rows, computed - begun)
-            windows = done.windows
-            self.record = RecoveryRecord(bucket.end, done.marker, (), (), done.extent)
+            checks = self.kept.finish_round()
+            self.kept.measured(job_us=(computed - begun) * 1e6, tuples=table.num_rows)
+            tuples = (table.num_rows, results.num_rows)
+            opened = self.kept.advanced(before, start, advance, *tuples)
+            needs = (self.kept.replay_from, self.kept.extent_from)
+            self.record = RecoveryRecord(bucket.end, needs[0], (), (), needs[1])
         paused = time.perf_counter()
-        self._append([each for each in windows if each.time < bucket.end])
+        self._append(checks)
         if results.num_rows:
             batch = results.drop_columns([SEQ.name]).combine_chunks().to_batches()[0]
             self.log.append(data_frame(Kind.STABLE, self.log.next_id, batch))
         self.log.append(boundary_frame(self.log.next_id, bucket.end))
-        self._append([each for each in windows if each.time >= bucket.end])
+        self._append(opened)
         self.steps.seconds.append(time.perf_counter() - begun)
         self.steps.pauses.append(paused - computed)
         self.steps.results.append(results.num_rows)
-        self.steps.windows.append(sum(each.count for each in windows))
+        self.steps.windows.append(sum(each.rows.num_rows for each in [*checks, *opened]))
         if self.kept is not None:
             self.steps.extents.append(self.status["extent"])
 
@@ -174,16 +176,13 @@ class Pipeline:
         if self.kept is not None:
             self._append(self.kept.finish_round())
 
-    def _append(self, windows: Iterable[WindowBlock]) -> None:
+    def _append(self, windows: Iterable[WindowBatch]) -> None:
         if not self._persist:
             return
-        at = self.log.next_id
-        frames = []
-        for each in windows:
-            assert isinstance(each.block, Block)
-            header = Header(each.kind, at, each.count, each.time, each.time)
-            frames.append(Frame(header, each.block.batch()))
-            self.steps.checks += each.count if each.kind is Kind.WINDOW_CHECK else 0
+        at, told = self.log.next_id, self.status if self.kept is not None else {}
+        frames = [Frame(each.header(at), each.batch(told)) for each in windows]
+        checked = [each for each in frames if each.kind is Kind.WINDOW_CHECK]
+        self.steps.checks += sum(each.header.count for each in checked)
         if frames:
             self.log.append(frames)
 
@@ -193,26 +192,22 @@ class Pipeline:
         assert self.settings is not None
         expected = self.status["recovery_us"] / 1e6
         self.kept.finish_round()  # lost
-        self.kept.close()
         self.log.close()
         self.log = StreamLog.open(self.directory / "prices", options=OPTIONS)
         self.kept = self._keep_windows(self.settings)
         self.state = EMPTY
         begun = time.perf_counter()
         record = self.record
-        self.state = self.kept.restart(record)
+        extent = read_extent(self.log, record.boundary, record.extent)
+        recovered = load(self.engine, extent, record.boundary, record.marker)
         loaded = time.perf_counter()
-        if record.marker < record.boundary:
-            bucket = self._replayed(record.marker, record.boundary)
-            job = RunJob(
-                next(self._jobs), Line.REBUILD, None, record.marker, record.boundary, (), ()
-            )
-            state = self.kept.rebuild(job, bucket.tables).state
-            assert isinstance(state, State)
-            self.state = state
+        buckets, tuples = [], 0
+        if recovered.state.boundary < record.boundary:
+            buckets = [self._replayed(max(0, recovered.state.boundary), record.boundary)]
+            tuples = buckets[0].tables["sales"].num_rows
+        self.state = self.kept.recover(recovered, buckets)
         done = time.perf_counter()
-        took = self.status["took"]
-        return Recovery(took["frames"], loaded - begun, took["tuples"], done - loaded, expected)
+        return Recovery(extent.frames, loaded - begun, tuples, done - loaded, expected)
 
     def _replayed(self, start: int, stop: int) -> Bucket:
         """The input from ``start`` on, read from the log in front of the fragment."""

@@ -17,12 +17,12 @@ from holdfast.core.frame import Kind
 from holdfast.core.settings import Continuous
 from holdfast.frames import Frame, boundary_frame, data_frame, stream_schema
 from holdfast.log import Durability, LogOptions, StreamLog
-from holdfast.runtime.continuous import ContinuousCheckpoints
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.eventual import load, read_extent
 from holdfast.spark.state import EMPTY, State
 from holdfast.spark.window_states import WindowBatch
 from holdfast.testing import split
+from holdfast.testing.window_rounds import Rounds
 
 OPTIONS = LogOptions(durability=Durability.OS, segment_bytes=1 << 16, preallocate_bytes=0)
 
@@ -62,9 +62,7 @@ class Fragment:
         self.log = StreamLog.open(
             self.directory, stream_schema(pa.schema(list(schema)[2:])), options=OPTIONS
         )
-        self.checkpoints = ContinuousCheckpoints(
-            self.engine, self.settings, "fragment", clock=self.clock
-        )
+        self.checkpoints = Rounds(self.engine, self.settings, clock=self.clock)
 
     def clock(self) -> int:
         self.now += self.rng.choice([0, 100, 1_000, 50_000])
@@ -72,7 +70,7 @@ class Fragment:
 
     def advance(self, buckets: Sequence[Bucket]) -> dict[str, pa.Table]:
         """One job, and what a replica writes for it."""
-        start, stop = self.state.boundary, buckets[-1].end
+        before, start, stop = self.state, self.state.boundary, buckets[-1].end
         checks = self.checkpoints.finish_round()
         self._append(checks)
         advance = self.engine.advance(self.state, buckets, stop, windows=True)
@@ -83,7 +81,7 @@ class Fragment:
             self.log.append(data_frame(Kind.STABLE, self.log.next_id, own.to_batches()[0]))
         self.log.append(boundary_frame(self.log.next_id, stop))
         tuples = sum(table.num_rows for bucket in buckets for table in bucket.tables.values())
-        self._append(self.checkpoints.advanced(start, advance, tuples, results.num_rows))
+        self._append(self.checkpoints.advanced(before, start, advance, tuples, results.num_rows))
         machine = self.checkpoints.machine
         machine.validate()
         self.records.append(

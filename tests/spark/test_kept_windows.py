@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import unittest.mock
 from pathlib import Path
 
@@ -11,10 +12,20 @@ from pyspark.sql import functions as F
 
 from holdfast import Network, count_window
 from holdfast.blocks import Block
+from holdfast.core.cec import CecState
 from holdfast.core.effects import Line, RunJob
-from holdfast.core.events import JobDone, RecoveryRecord, WindowBlock
+from holdfast.core.events import (
+    Event,
+    JobDone,
+    RecoveryRecord,
+    WindowBlock,
+    WindowsRead,
+    WindowsTimed,
+)
 from holdfast.core.frame import Header, Kind
 from holdfast.core.settings import Continuous
+from holdfast.core.versions import Running
+from holdfast.core.window_rounds import WindowRounds
 from holdfast.frames import Frame, boundary_frame, data_frame
 from holdfast.log import StreamLog
 from holdfast.runtime import kept_windows
@@ -47,38 +58,58 @@ def test_a_replica_restarts_from_its_log(spark: SparkSession, tmp_path: Path) ->
     state: State = EMPTY
     record = RecoveryRecord(0, 0, (), ())
     found: list[pa.Table] = []
+    events: queue.Queue[Event] = queue.Queue()
+
+    def begin(log: StreamLog) -> tuple[KeptWindows, WindowRounds]:
+        made = KeptWindows(engine, "replica", log, "out", events.put)
+        return made, WindowRounds("replica", KNOBS, record.boundary)
+
+    def finish_round(log: StreamLog) -> None:
+        while rounds.machine.state is not CecState.IDLE:
+            event = events.get(timeout=60.0)
+            assert isinstance(event, WindowsRead | WindowsTimed)
+            read = rounds.read(event, number * 100_000)
+            write(log, read.windows)
+            for order in read.orders:
+                kept.read(order)
+
     with (
         unittest.mock.patch.object(kept_windows, "_MEASURE_FROM", 1),
         StreamLog.open(tmp_path / "out", schema) as log,
     ):
-        kept = KeptWindows(engine, KNOBS, "replica", log, "out")
-        for number, bucket in enumerate(buckets):
-            if number == 7:
+        kept, rounds = begin(log)
+        for number, bucket in enumerate(buckets, 1):
+            if number == 8:
                 kept.close()
-                kept = KeptWindows(engine, KNOBS, "replica", log, "out")
+                kept, rounds = begin(log)
                 state = kept.restart(record)
                 if record.marker < record.boundary:
                     since = split(tables, [record.marker, record.boundary])[0].tables
-                    order = RunJob(0, Line.REBUILD, None, record.marker, record.boundary, (), ())
-                    rebuilt = kept.rebuild(order, since)
+                    span = (record.marker, record.boundary)
+                    rebuilt = kept.rebuild(RunJob(0, Line.REBUILD, None, *span, (), ()), since)
                     assert isinstance(rebuilt.state, State)
                     state = rebuilt.state
-                    assert rebuilt.extent >= record.extent
-            job = RunJob(number, Line.STABLE, state, max(0, state.boundary), bucket.end, (), ())
+                    rounds.took(rebuilt, Running(0, Line.REBUILD, *span), number * 100_000)
+                    assert rounds.extent >= record.extent
+            start = max(0, state.boundary)
+            job = RunJob(number, Line.STABLE, state, start, bucket.end, (), (), rounds.note())
             advance = engine.advance(state, [bucket], bucket.end, windows=True)
-            taken = bucket.tables["s"].num_rows
             done = JobDone(number, advance.state, bucket.end, ())
-            done = kept.keep(job, done, advance, taken, 0.01)
+            done = kept.keep(job, state, done, advance, bucket.tables["s"].num_rows, 0.01)
+            finish_round(log)
+            running = Running(number, Line.STABLE, start, bucket.end)
+            done = rounds.took(done, running, number * 100_000)
             state = advance.state
             out = advance.outputs["out"]
             found.append(out)
-            write(log, tuple(each for each in done.windows if each.time < bucket.end))
             if out.num_rows:
                 rows = out.drop_columns(["seq"]).combine_chunks().to_batches()[0]
                 log.append(data_frame(Kind.STABLE, log.next_id, rows))
             log.append(boundary_frame(log.next_id, bucket.end))
-            write(log, tuple(each for each in done.windows if each.time >= bucket.end))
-            record = RecoveryRecord(bucket.end, done.marker, (), (), done.extent)
+            write(log, done.windows)
+            record = RecoveryRecord(bucket.end, done.marker, (), (), rounds.extent)
+            for order in rounds.begin():
+                kept.read(order)
         assert kept.status()["open_windows"] > 0
         kept.close()
         kinds = {entry.frame.kind for entry in log.read_backwards()}

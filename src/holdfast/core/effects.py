@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from holdfast.core.cec import CheckWindows, LookAtWindows
 from holdfast.core.frame import Header
 from holdfast.core.messages import Message, StreamFrame
 from holdfast.core.records import Checkpoint, RecoveryRecord
@@ -59,6 +60,7 @@ class RunJob:
                applied, of what was found on disk, or InLog), or None for the empty state.
     slices     the input, in no particular order; the engine sorts by stime, stream and id.
     emit_from  (output, stime): leave out, but count, what is older than this.
+    note       figures to be written beside window states, for those who inspect the log.
     """
 
     job: int
@@ -68,6 +70,20 @@ class RunJob:
     stop: int
     slices: tuple[InputSlice, ...]
     emit_from: tuple[tuple[str, int], ...]
+    note: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWindows:
+    """Look at windows in a state, or read them for the log; comes back as WindowsRead.
+
+    It is done beside the next job.
+    """
+
+    round: int
+    state: object
+    order: LookAtWindows | CheckWindows
+    note: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +230,7 @@ Effect: TypeAlias = (
     Send
     | SetTimer
     | RunJob
+    | ReadWindows
     | CancelJob
     | DropState
     | Append

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from holdfast.core.cec import Checked, Looked, Restored, RoundFailed, StateReached
 from holdfast.core.frame import Kind
 from holdfast.core.messages import Message
 from holdfast.core.records import LoggedStream as LoggedStream
@@ -80,8 +81,13 @@ class JobDone:
 
     state    the fragment's new state version.
     marker   the oldest input time that still contributes to it (at most the job's end).
-    windows  states of windows that must be in the log when a record is.
-    extent   the time of the oldest window state in the log that is still needed.
+
+    With continuous checkpoints, for a job of the stable version:
+
+    windows   states of windows that opened or changed: they are in the log when a record is.
+    reached   how many, and which.
+    restored  what was found in the log, if the job began from there.
+    took_us   how long it took.
     """
 
     job: int
@@ -89,7 +95,25 @@ class JobDone:
     marker: int
     outputs: tuple[OutputBlock, ...]
     windows: tuple[WindowBlock, ...] = ()
-    extent: int = 0
+    reached: StateReached | None = None
+    restored: Restored | None = None
+    took_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WindowsRead:
+    """What came of ReadWindows; ``windows`` are the states that were read, for the log."""
+
+    round: int
+    answer: Looked | Checked | RoundFailed
+    windows: tuple[WindowBlock, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WindowsTimed:
+    """Loading window states from the log took so long, for each."""
+
+    load_us: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +213,8 @@ Event: TypeAlias = (
     | TimerFired
     | JobDone
     | JobFailed
+    | WindowsRead
+    | WindowsTimed
     | Appended
     | AppendFailed
     | SourceBatch

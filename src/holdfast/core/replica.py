@@ -21,6 +21,7 @@ To restart after a crash: give the last record and what the logs hold.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from holdfast.core import consistency, soutput, sunion, versions
@@ -43,15 +44,15 @@ from holdfast.core.events import (
     Started,
     TimerFired,
     WindowBlock,
+    WindowsRead,
+    WindowsTimed,
 )
-from holdfast.core.frame import Header
 from holdfast.core.machine import Machine
 from holdfast.core.messages import (
     HeartbeatRequest,
     PostponeRelease,
     PostponeReply,
     PostponeRequest,
-    StreamFrame,
     StreamState,
     Subscribe,
     Unsubscribe,
@@ -65,6 +66,7 @@ from holdfast.core.stream_copy import FAR_FUTURE, GapFound, StreamCopy
 from holdfast.core.sunion import SUnion
 from holdfast.core.upstream import JudgeSource, TakeFrames
 from holdfast.core.versions import Advanced, Line, Versions
+from holdfast.core.window_rounds import WindowRounds, window_frames
 
 
 class Replica:
@@ -99,6 +101,7 @@ class Replica:
         )
         if begin.acks is not None:
             self.consumer.acks = {name: begin.acks.get(name, 0) for name in self.copies}
+        self.windows = WindowRounds.of(settings, record.boundary)
         self._began = self._newest = (record, begin.state)
         self._pauses = False
         self._open = begin.open
@@ -135,6 +138,8 @@ class Replica:
         yield self.versions
         yield from self.soutputs.values()
         yield from self.consumer.machines()
+        if self.windows is not None:
+            yield self.windows.machine
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         """Take a fact, return orders. The only way anything here changes."""
@@ -160,6 +165,8 @@ class Replica:
                 self._consume(event, now, effects)
             case JobDone():
                 self._job_done(event, now, effects)
+            case WindowsRead() | WindowsTimed():
+                self._windows_read(event, now, effects)
             case JobFailed():
                 self._retry_job_at = self.progress.failed(event, self.versions.running, now)
                 self.versions.handle(event, now)
@@ -229,11 +236,28 @@ class Replica:
         return changed
 
     def _job_done(self, done: JobDone, now: int, effects: list[Effect]) -> None:
+        running = self.versions.running
+        if self.windows is not None:
+            if self.windows.must_wait(done, running):
+                return
+            done = self.windows.took(done, running, now)
         for effect in self.versions.handle(done, now):
             if isinstance(effect, Advanced):
                 self._advanced(effect, now, effects)
             elif isinstance(effect, RunJob | CancelJob | DropState):
                 effects.append(effect)
+        if self.windows is not None:
+            effects += self.windows.begin()
+
+    def _windows_read(
+        self, event: WindowsRead | WindowsTimed, now: int, effects: list[Effect]
+    ) -> None:
+        if self.windows is not None:
+            read = self.windows.read(event, now)
+            self._keep_windows(read.windows)
+            effects += read.orders
+            if read.waiting is not None:
+                self._job_done(read.waiting, now, effects)
 
     def _advanced(self, advanced: Advanced, now: int, effects: list[Effect]) -> None:
         blocks: dict[str, OutputBlock] = {block.stream: block for block in advanced.outputs}
@@ -241,9 +265,6 @@ class Replica:
         self.progress.done(advanced.line)
         if advanced.line is Line.REBUILD:
             return
-        # In the order of their times: window states of the state before, results, and those
-        # of the state after.
-        self._keep_windows([each for each in advanced.windows if each.time < stop])
         for stream, output in self.soutputs.items():
             block = blocks.get(stream)
             if advanced.line is Line.STABLE:
@@ -255,7 +276,7 @@ class Replica:
         if advanced.line is Line.LIVE:
             self.sunion.handle(sunion.LiveTaken(stop), now)
             return
-        self._keep_windows([each for each in advanced.windows if each.time >= stop])
+        self._keep_windows(advanced.windows)
         live = self.versions.live_position
         if live is not None and live <= stop:
             self._drop_live(now, effects)
@@ -270,22 +291,17 @@ class Replica:
                 for name, copy in self.copies.items()
             ),
             tuple((name, one.base_id) for name, one in self.soutputs.items()),
-            self.versions.extent,
+            0 if self.windows is None else self.windows.extent,
         )
         keeps = self.settings.keeping is Keeping.STATE
         self._newest = (record, self.versions.stable_state if keeps else None)
         self.appender.describe(*self._newest)
 
-    def _keep_windows(self, windows: list[WindowBlock]) -> None:
+    def _keep_windows(self, windows: tuple[WindowBlock, ...]) -> None:
         """Window states go into the log of the first output; no consumer sees them."""
         if windows:
             stream, output = next(iter(self.soutputs.items()))
-            at = output.next_id
-            frames = [
-                StreamFrame(Header(one.kind, at, one.count, one.time, one.time), one.block)
-                for one in windows
-            ]
-            self.appender.add(stream, tuple(frames))
+            self.appender.add(stream, window_frames(windows, output.next_id))
 
     def _emit(self, emitted: list[soutput.EmitFrames], effects: list[Effect]) -> None:
         for one in emitted:
@@ -423,7 +439,8 @@ class Replica:
     def _begin(self, begin: versions.Begin, now: int, effects: list[Effect]) -> None:
         for effect in self.versions.handle(begin, now):
             if isinstance(effect, RunJob):
-                effects.append(effect)
+                note = () if self.windows is None else self.windows.note()
+                effects.append(replace(effect, note=note))
 
     def _has_caught_up(self) -> bool:
         """Whether the rebuilt state is about where the producers are, for every input."""
@@ -478,3 +495,5 @@ class Replica:
             machine.validate()
         for output in self.soutputs.values():
             output.validate()
+        if self.windows is not None:
+            self.windows.machine.validate()

@@ -119,7 +119,6 @@ class Versions(Machine[VersionsState, Trigger]):
         super().__init__(f"{owner} versions", initial)
         self.stable_position = position
         self.marker = marker
-        self.extent = 0
         self.live_position: int | None = None
         self.tainted: frozenset[str] = frozenset()
         self.job: tuple[int, Begin] | None = None
@@ -215,7 +214,6 @@ class Versions(Machine[VersionsState, Trigger]):
             self.tainted |= begin.tainted
         else:
             self._stable_state, self.marker = done.state, min(done.marker, begin.stop)
-            self.extent = done.extent
             self.stable_position = begin.stop
             if begin.line is Line.REBUILD:
                 self.move(Trigger.REBUILT, now, f"from {self.marker} to {begin.stop}")

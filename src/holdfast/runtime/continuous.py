@@ -1,34 +1,30 @@
-"""Continuous checkpoints of one fragment: the machine of ``core.cec``, carried out.
+"""Continuous checkpoints of one fragment, read from its states: what ``core.cec`` orders.
 
-``advanced`` is told of every stable state and gives the window states that must go into the log
-with it. What a round of checkpointing writes besides is read from that state, which is immutable,
-beside the next Spark job, and handed out by ``finish_round`` before that job's results are. So
-the job waits for a round only if the round takes longer than the job.
+Nothing is remembered here but how many windows a state has open. Which windows are of which
+generation is in the handles that the machine keeps and hands out with its orders (``Members``).
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from holdfast.blocks import Block
 from holdfast.core.cec import (
-    CecEvent,
     Checked,
-    Checkpointer,
     CheckWindows,
     LookAtWindows,
     Looked,
-    Measured,
+    Restored,
     RoundFailed,
     StateReached,
 )
+from holdfast.core.events import WindowBlock
 from holdfast.core.frame import Kind
-from holdfast.core.settings import Continuous
 from holdfast.errors import StateError
 from holdfast.spark.engine import Advance, Bucket, Engine
 from holdfast.spark.eventual import Recovered
@@ -46,66 +42,35 @@ from holdfast.spark.window_states import (
     split_at,
 )
 
-
-def monotonic_us() -> int:
-    return time.monotonic_ns() // 1000
+Note = Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What a recovery from the log would cost, once all that was handed out is in it."""
+class WindowReader:
+    """Reads the states of windows out of a fragment's states."""
 
-    open_windows: int
-    extent_from: int
-    extent: int
-    replay_from: int
-    replay: int
-    recovery_us: int
-
-
-@dataclass
-class _Look:
-    """Windows just looked at: where they are, and their states."""
-
-    members: Members
-    rows: pa.Table
-
-
-class ContinuousCheckpoints:
-    """Keeps the window states of a fragment in its log."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        settings: Continuous,
-        owner: str,
-        executor: Executor | None = None,
-        clock: Callable[[], int] = monotonic_us,
-    ) -> None:
-        """Without ``executor`` rounds run when ``finish_round`` is called."""
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._clock = clock
-        self._executor = executor
-        self.machine = Checkpointer(owner, settings, EMPTY.boundary)
         self._operators = {each.name: each.stateful for each in engine.stateful}
         self._lazy = [each for each in engine.stateful if engine.keeps[each.name] == LAZY]
-        self.cost = self._cost()
-        self._generations: dict[int, list[Members]] = {}
-        self._looks: list[_Look] = []
-        self._others: list[Future[None]] = []
-        self._round: Future[list[WindowBatch]] | Callable[[], list[WindowBatch]] | None = None
+        # How many windows a state has open, by its version; that of the newest few.
+        self._open = {EMPTY.version: 0}
+        # Runs that were read, for several looks at one state.
+        self._runs: tuple[State, OpenRuns] | None = None
+        # What the last look has read, so that it need not be read again to be written.
+        self._looked: list[tuple[Members, pa.Table]] = []
 
-    # -- what goes into the log ---------------------------------------------------------
+    # -- after a job ----------------------------------------------------------------------
 
-    def advanced(
-        self, start: int, advance: Advance, inputs: int, results: int
-    ) -> list[WindowBatch]:
-        """A stable state was computed from ``start`` on; the window states it must keep."""
-        assert self._round is None, "finish the round first"
+    def news(
+        self, before: State, start: int, advance: Advance, inputs: int, results: int
+    ) -> tuple[list[WindowBatch], StateReached]:
+        """What the log must have of a stable state that was computed from ``start`` on."""
         state = advance.state
-        batches = []
+        open_windows = self._open[before.version] + self._balance(advance.windows)
+        self._set_open(state, open_windows)
+        batches: list[WindowBatch] = []
+        members: list[Members] = []
         replayed = exact = 0
-        windows = self.machine.open_windows + self._balance(advance.windows)
         for news in advance.windows:
             if news.rows is None:
                 continue
@@ -116,57 +81,26 @@ class ContinuousCheckpoints:
             alive = _alive(news.rows)
             if alive.num_rows:
                 where = members_of(news.operator, news.family, alive, state, state.boundary)
-                self._generations.setdefault(state.boundary, []).append(where)
+                members.append(where)
                 replayed += where.count if lazy else 0
                 exact += 0 if lazy else where.count
         written = sum(batch.rows.num_rows for batch in batches)
-        reach = self._reach(state.boundary)
         reached = StateReached(
-            state.boundary, inputs, results, replayed, exact, written, windows, reach
+            state.boundary,
+            inputs,
+            results,
+            replayed,
+            exact,
+            written,
+            open_windows,
+            self._reach(state.boundary),
+            tuple(members),
         )
-        orders = self.machine.handle(reached, self._clock())
-        # Before the round begins, which changes what is needed but is not in the log yet.
-        self.cost = self._cost()
-        for order in orders:
-            self._begin_round(state, order)
-        return batches
+        return batches, reached
 
-    def finish_round(self) -> list[WindowBatch]:
-        """What the round beside the last job has written; waits for it."""
-        while self._others:
-            self._others.pop().result()
-        begun, self._round = self._round, None
-        if begun is None:
-            return []
-        return begun.result() if isinstance(begun, Future) else begun()
-
-    def also(self, work: Callable[[], None]) -> None:
-        """Do something beside the next job, too."""
-        if self._executor is None:
-            work()
-        else:
-            self._others.append(self._executor.submit(work))
-
-    def told(self) -> dict[str, int]:
-        """What is written beside the window states; ``holdfast log inspect`` shows it."""
-        return asdict(self.cost)
-
-    def _cost(self) -> Cost:
-        machine = self.machine
-        return Cost(
-            machine.open_windows,
-            machine.extent_from,
-            machine.extent,
-            machine.replay_from,
-            machine.replay,
-            machine.recovery_us,
-        )
-
-    def measured(
-        self, load_us: float | None = None, job_us: float | None = None, tuples: int = 0
-    ) -> None:
-        """What loading a window state, or a job of so many tuples, really took."""
-        self.machine.handle(Measured(load_us, job_us, tuples), self._clock())
+    def _set_open(self, state: State, count: int) -> None:
+        newest = sorted({**self._open, state.version: count}.items())[-8:]
+        self._open = {EMPTY.version: 0, **dict(newest)}
 
     def _reach(self, boundary: int) -> int:
         return min([boundary, *(each.stateful.replay_from(boundary) for each in self._lazy)])
@@ -178,67 +112,62 @@ class ContinuousCheckpoints:
             if self._operators[each.operator].counts(each.family)
         )
 
-    # -- a round ------------------------------------------------------------------------
+    # -- a round --------------------------------------------------------------------------
 
-    def _begin_round(self, state: State, order: LookAtWindows | CheckWindows) -> None:
-        if self._executor is None:
-            self._round = lambda: self._carry_out(state, order)
-        else:
-            self._round = self._executor.submit(self._carry_out, state, order)
-
-    def _carry_out(self, state: State, order: LookAtWindows | CheckWindows) -> list[WindowBatch]:
-        batches: list[WindowBatch] = []
-        orders = [order]
-        runs = OpenRuns()
-        while orders:
-            match orders.pop():
-                case LookAtWindows(moment, most):
-                    event = self._try_to_look(state, moment, most, runs)
-                case CheckWindows(moment):
-                    event = self._check(state, moment, batches)
-            orders += self.machine.handle(event, self._clock())
-        return _one_for_each_family(batches)
-
-    def _try_to_look(self, state: State, moment: int, most: int, runs: OpenRuns) -> CecEvent:
-        """What was written so far must reach the log, whatever goes wrong after it."""
+    def carry_out(
+        self, state: State, order: LookAtWindows | CheckWindows
+    ) -> tuple[Looked | Checked | RoundFailed, list[WindowBatch]]:
+        """An order of a round; the answer, and what goes into the log."""
         try:
-            return self._look(state, moment, most, runs)
+            if isinstance(order, LookAtWindows):
+                return self._look(state, order), []
+            return self._check(state, order)
         except (OSError, pa.ArrowException) as error:
-            return RoundFailed(f"{type(error).__name__}: {error}")
+            return RoundFailed(f"{type(error).__name__}: {error}"), []
 
-    def _look(self, state: State, moment: int, most: int, runs: OpenRuns) -> Looked:
-        first, rest = split_at(joined(self._generations[moment]), most)
-        self._looks = []
-        left: list[Members] = []
-        alive = 0
-        for members in first:
-            if self._operators[members.operator].row_keys(members.family) is None:
-                left += self._still_open(state, members)
+    def _look(self, state: State, order: LookAtWindows) -> Looked:
+        members: Sequence[Any] = order.members
+        first, rest = split_at(joined(members), order.most)
+        looked: list[tuple[Members, pa.Table]] = []
+        stays: list[Members] = []
+        for each in first:
+            if self._operators[each.operator].row_keys(each.family) is None:
+                stays += self._still_open(state, each)
                 continue
-            rows = live_rows(self._engine, state, members, runs)
+            rows = live_rows(self._engine, state, each, self._opened(state))
             if rows is not None:
-                found = members_of(members.operator, members.family, rows, state, moment)
-                where = replace(found, written=members.written)
-                self._looks.append(_Look(where, rows))
-                alive += where.count
-        # Those just looked at come first, so that they can be written next.
-        kept = [*(look.members for look in self._looks), *rest, *left]
-        self._set(moment, kept)
-        unseen = sum(members.count for members in rest)
-        return Looked(alive, *self._count(kept), unseen)
+                found = members_of(each.operator, each.family, rows, state, order.time)
+                looked.append((replace(found, written=each.written), rows))
+        self._looked = looked
+        alive = [where for where, _ in looked]
+        replayed, exact = self._count([*alive, *rest, *stays])
+        return Looked(
+            sum(each.count for each in alive),
+            replayed,
+            exact,
+            sum(each.count for each in rest),
+            tuple(alive),
+            (*rest, *stays),
+        )
 
-    def _check(self, state: State, moment: int, batches: list[WindowBatch]) -> Checked:
-        looked = [look.members for look in self._looks]
-        kept = self._generations[moment][len(looked) :]
-        self._set(moment, kept)
+    def _check(self, state: State, order: CheckWindows) -> tuple[Checked, list[WindowBatch]]:
+        batches: list[WindowBatch] = []
+        written: list[Members] = []
+        looked: Sequence[Any] = order.looked
         now = state.boundary
-        for look in self._looks:
-            operator, family = look.members.operator, look.members.family
-            batches.append(WindowBatch(Kind.WINDOW_CHECK, operator, family, now, now, look.rows))
-            where = members_of(operator, family, look.rows, state, now)
-            self._generations.setdefault(now, []).append(where)
-        self._looks = []
-        return Checked(*self._count(looked))
+        for each in looked:
+            rows = next((rows for where, rows in self._looked if where is each), None)
+            if rows is None:
+                raise StateError("windows are written right after they were looked at")
+            kind = Kind.WINDOW_CHECK
+            batches.append(WindowBatch(kind, each.operator, each.family, now, now, rows))
+            written.append(members_of(each.operator, each.family, rows, state, now))
+        return Checked(*self._count(looked), tuple(written)), _one_for_each_family(batches)
+
+    def _opened(self, state: State) -> OpenRuns:
+        if self._runs is None or self._runs[0] is not state:
+            self._runs = (state, OpenRuns())
+        return self._runs[1]
 
     def _still_open(self, state: State, members: Members) -> list[Members]:
         """Rows that accumulate are written once; they count until their time is over."""
@@ -246,49 +175,48 @@ class ContinuousCheckpoints:
         open_from = slots.get(members.family, -FOREVER)
         return [members] if (members.slot >= open_from).any() else []
 
-    def _set(self, moment: int, kept: list[Members]) -> None:
-        if kept:
-            self._generations[moment] = kept
-        else:
-            self._generations.pop(moment, None)
-
     def _count(self, found: Sequence[Members]) -> tuple[int, int]:
         lazy = [members for members in found if self._engine.keeps[members.operator] == LAZY]
         replayed = sum(members.count for members in lazy)
         return replayed, sum(members.count for members in found) - replayed
 
-    # -- recovery -----------------------------------------------------------------------
+    # -- recovery -------------------------------------------------------------------------
 
-    def recover(self, recovered: Recovered, buckets: Sequence[Bucket]) -> State:
+    def recover(self, recovered: Recovered, buckets: Sequence[Bucket]) -> tuple[State, Restored]:
         """The state at the boundary of ``recovered``, from the input since its own."""
         boundary, partial = recovered.boundary, recovered.state
-        begun = self._clock()
         if partial.boundary >= boundary:
             whole = State(partial.version, boundary, without_times(partial.runs))
             advance = Advance(whole, {})
         else:
             advance = self._engine.replay(partial, buckets, boundary)
         times = _input_times(buckets)
-        self.measured(job_us=self._clock() - begun, tuples=len(times))
         counted = sum(
             each.count
             for found in recovered.generations.values()
             for each in found
             if self._operators[each.operator].counts(each.family)
         )
-        windows = counted + self._balance(advance.windows)
-        _check_count(recovered, windows)
+        open_windows = counted + self._balance(advance.windows)
+        _check_count(recovered, open_windows)
+        self._set_open(advance.state, open_windows)
         marks, frames = recovered.marks(times)
-        self._generations = {time: list(each) for time, each in recovered.generations.items()}
         reach = self._reach(boundary)
-        reached = StateReached(boundary, len(times), frames, 0, 0, 0, windows, reach)
-        self.machine.restore(recovered.counts(self._engine), marks, reached)
-        self.cost = self._cost()
-        return advance.state
+        reached = StateReached(boundary, len(times), frames, 0, 0, 0, open_windows, reach)
+        generations = tuple(recovered.counts(self._engine))
+        return advance.state, Restored(generations, tuple(marks), reached)
+
+
+def blocks(batches: Sequence[WindowBatch], note: Note) -> tuple[WindowBlock, ...]:
+    """Window states for the log, with figures beside them."""
+    return tuple(
+        WindowBlock(each.kind, each.rows.num_rows, each.time, Block(each.batch(note)))
+        for each in batches
+    )
 
 
 def _one_for_each_family(batches: Sequence[WindowBatch]) -> list[WindowBatch]:
-    """What the looks of a round have written, as few frames: each has a price of its own."""
+    """As few frames as can be: each has a price of its own."""
     found: dict[tuple[str, str], list[WindowBatch]] = {}
     for each in batches:
         found.setdefault((each.operator, each.family), []).append(each)

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from holdfast.blocks import Block, one_batch
-from holdfast.core.effects import InputSlice, Line, RunJob
+from holdfast.core.effects import InputSlice, Line, ReadWindows, RunJob
 from holdfast.core.events import Event, JobDone, JobFailed, OutputBlock
 from holdfast.core.records import InLog, RecoveryRecord
 from holdfast.core.settings import Keeping
@@ -111,6 +111,11 @@ class Jobs:
         if self._windows is not None:
             self._windows.close()
 
+    def read_windows(self, order: ReadWindows) -> None:
+        """Look at windows, or read them for the log, beside the next job."""
+        assert self._windows is not None, "a job of the stable version comes before"
+        self._windows.read(order)
+
     @property
     def windows(self) -> KeptWindows | None:
         """Continuous checkpoints, once a job has begun."""
@@ -176,7 +181,7 @@ class Jobs:
         done = JobDone(job.job, advance.state, max(0, min(marker, job.stop)), wanted)
         begun = time.monotonic()
         if keeps is not None:
-            done = keeps.keep(job, done, advance, taken, begun - started)
+            done = keeps.keep(job, state, done, advance, taken, begun - started)
         emitted = sum(block.count for block in blocks)
         now = time.monotonic()
         self._on_report(JobReport(now - started, taken, emitted, job.start, job.stop, now - begun))

@@ -13,7 +13,7 @@ A crash in any of these steps changes nothing on disk: the next restart does the
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -21,17 +21,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.blocks import Block
-from holdfast.core.effects import RunJob
-from holdfast.core.events import JobDone, RecoveryRecord, WindowBlock
-from holdfast.core.settings import Continuous
+from holdfast.core.cec import Restored, RoundFailed
+from holdfast.core.effects import ReadWindows, RunJob
+from holdfast.core.events import Event, JobDone, RecoveryRecord, WindowsRead, WindowsTimed
 from holdfast.errors import StateError
 from holdfast.log import LogError, StreamLog
-from holdfast.runtime.continuous import ContinuousCheckpoints
+from holdfast.runtime.continuous import WindowReader, blocks
 from holdfast.spark.engine import Advance, Bucket, Engine
 from holdfast.spark.eventual import Recovered, load, read_extent
 from holdfast.spark.state import EMPTY, State
-from holdfast.spark.window_states import WindowBatch
 
 # What loading a window state takes is measured when the log has so many, and again each time
 # it has four times as many.
@@ -49,15 +47,18 @@ class Took:
 
 
 class KeptWindows:
-    """Continuous checkpoints of one replica; its jobs' thread calls it."""
+    """The windows of one replica as its log has them; its jobs' thread calls it.
+
+    What a round orders (``read``) is done in a thread of its own, beside the next job.
+    """
 
     def __init__(
         self,
         engine: Engine,
-        settings: Continuous,
         owner: str,
         log: StreamLog,
         output: str,
+        post: Callable[[Event], None],
         two_wrote: bool = False,
     ) -> None:
         """``log`` is that of ``output``, the output that keeps the window states.
@@ -67,11 +68,15 @@ class KeptWindows:
         self._engine = engine
         self._log = log
         self._output = output
+        self._post = post
         self._two_wrote = two_wrote
-        self._executor = ThreadPoolExecutor(1, f"holdfast-windows-{owner}")
-        self._checkpoints = ContinuousCheckpoints(engine, settings, owner, self._executor)
+        # One for the orders, which come one at a time; one to learn what loading takes.
+        self._executor = ThreadPoolExecutor(2, f"holdfast-windows-{owner}")
+        self._reader = WindowReader(engine)
         self._recovered: Recovered | None = None
+        self._restored: Restored | None = None
         self._took = Took()
+        self._note: dict[str, int] = {}
         self._measure_at = _MEASURE_FROM
 
     def close(self) -> None:
@@ -87,7 +92,7 @@ class KeptWindows:
         spent = time.monotonic() - begun
         self._took = Took(extent.frames, spent, 0, 0.0)
         if extent.frames > _MEASURE_FROM:
-            self._checkpoints.measured(load_us=spent * 1e6 / extent.frames)
+            self._post(WindowsTimed(spent * 1e6 / extent.frames))
         if max(0, recovered.state.boundary) < record.marker:
             raise StateError(
                 f"{self._log.directory}: its window states need input from "
@@ -95,7 +100,10 @@ class KeptWindows:
                 f"of them was replaced or lost: put it back"
             )
         self._recovered = recovered
-        return self._checkpoints.recover(recovered, []) if _is_whole(record) else EMPTY
+        if record.marker < record.boundary:
+            return EMPTY
+        state, self._restored = self._reader.recover(recovered, [])
+        return state
 
     def rebuild(self, job: RunJob, tables: Mapping[str, pa.Table]) -> JobDone:
         """Step 4."""
@@ -104,68 +112,71 @@ class KeptWindows:
         needed = {name: _since(table, start) for name, table in tables.items()}
         buckets = [Bucket(start, job.stop, needed)] if start < job.stop else []
         begun = time.monotonic()
-        state = self._checkpoints.recover(self._recovered, buckets)
+        state, restored = self._reader.recover(self._recovered, buckets)
+        spent = time.monotonic() - begun
         tuples = sum(table.num_rows for table in needed.values())
-        self._took = replace(self._took, tuples=tuples, replay_s=time.monotonic() - begun)
-        cost = self._checkpoints.cost
-        return JobDone(job.job, state, _within(cost.replay_from, job), (), (), cost.extent_from)
+        self._took = replace(self._took, tuples=tuples, replay_s=spent)
+        return JobDone(job.job, state, job.stop, (), restored=restored, took_us=int(spent * 1e6))
 
     # -- running ------------------------------------------------------------------------
 
     def keep(
-        self, job: RunJob, done: JobDone, advance: Advance, taken: int, seconds: float
+        self,
+        job: RunJob,
+        before: State,
+        done: JobDone,
+        advance: Advance,
+        taken: int,
+        seconds: float,
     ) -> JobDone:
         """Add to a stable job's result the window states that go with it."""
-        checkpoints = self._checkpoints
         results = advance.outputs[self._output].num_rows
-        windows = self.finish_round()
-        checkpoints.measured(job_us=seconds * 1e6, tuples=taken)
-        opened = checkpoints.advanced(job.start, advance, taken, results)
-        cost = checkpoints.cost
-        windows += _blocks(opened, checkpoints.told())
-        if cost.extent >= self._measure_at:
-            self._measure_at = 4 * cost.extent
-            checkpoints.also(lambda: self._load_once(job.stop, cost.extent_from, cost.replay_from))
-        marker = _within(cost.replay_from, job)
-        return replace(done, marker=marker, windows=windows, extent=cost.extent_from)
+        opened, reached = self._reader.news(before, job.start, advance, taken, results)
+        self._note = {**dict(job.note), "open_windows": reached.open_windows}
+        restored, self._restored = self._restored, None
+        return replace(
+            done,
+            windows=blocks(opened, self._note),
+            reached=reached,
+            restored=restored,
+            took_us=int(seconds * 1e6),
+        )
 
-    def finish_round(self) -> tuple[WindowBlock, ...]:
-        """What was written beside the last job; waits for it."""
-        return _blocks(self._checkpoints.finish_round(), self._checkpoints.told())
+    def read(self, order: ReadWindows) -> None:
+        """Carry out an order of a round, beside the next job."""
+        self._executor.submit(self._read, order)
 
-    def _load_once(self, boundary: int, extent_from: int, replay_from: int) -> None:
-        """Load the extent as a recovery would, beside the next job, to learn what it takes."""
+    def _read(self, order: ReadWindows) -> None:
+        note = dict(order.note)
+        try:
+            state = order.state
+            assert isinstance(state, State)
+            answer, batches = self._reader.carry_out(state, order.order)
+        except Exception as error:
+            answer, batches = RoundFailed(f"{type(error).__name__}: {error}"), []
+        self._post(WindowsRead(order.round, answer, blocks(batches, note)))
+        if note.get("extent", 0) >= self._measure_at:
+            self._measure_at = 4 * note["extent"]
+            self._executor.submit(self._load_once, order.state, note)
+
+    def _load_once(self, state: object, note: Mapping[str, int]) -> None:
+        """Load the extent as a recovery would, to learn what it takes."""
+        assert isinstance(state, State)
         begun = time.monotonic()
         try:
-            extent = read_extent(self._log, boundary, extent_from, self._two_wrote)
+            extent = read_extent(self._log, state.boundary, note["extent_from"], self._two_wrote)
+            load(self._engine, extent, state.boundary, note["replay_from"])
         except LogError:
             return  # trimmed meanwhile; there will be another time
-        load(self._engine, extent, boundary, replay_from)
         if extent.frames:
             spent = time.monotonic() - begun
-            self._checkpoints.measured(load_us=spent * 1e6 / extent.frames)
+            self._post(WindowsTimed(spent * 1e6 / extent.frames))
 
     def status(self) -> dict[str, Any]:
         """What a recovery would cost now, and what the last one took."""
-        return {**self._checkpoints.told(), "took": asdict(self._took)}
-
-
-def _blocks(batches: Sequence[WindowBatch], told: Mapping[str, int]) -> tuple[WindowBlock, ...]:
-    return tuple(
-        WindowBlock(each.kind, each.rows.num_rows, each.time, Block(each.batch(told)))
-        for each in batches
-    )
+        return {**self._note, "took": asdict(self._took)}
 
 
 def _since(table: pa.Table, start: int) -> pa.Table:
     """The tuples of a time or later."""
     return table.filter(pc.greater_equal(table["stime"].cast(pa.int64()), start))
-
-
-def _is_whole(record: RecoveryRecord) -> bool:
-    """Whether what the log has needs no input besides."""
-    return record.marker >= record.boundary
-
-
-def _within(time: int, job: RunJob) -> int:
-    return max(0, min(time, job.stop))

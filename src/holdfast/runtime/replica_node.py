@@ -34,6 +34,7 @@ from holdfast.core.effects import (
     DropState,
     Effect,
     EndProcess,
+    ReadWindows,
     RefuseBatch,
     RunJob,
     Send,
@@ -175,10 +176,9 @@ class ReplicaNode(Node):
         self.store.note_windows(self._window_stream, extent.places())
 
     def _make_windows(self, engine: Engine) -> KeptWindows:
-        knobs, stream = self._settings.continuous, self._window_stream
-        assert knobs is not None
+        stream = self._window_stream
         log, two_wrote = self.store.logs[stream], self._pair is not None
-        return KeptWindows(engine, knobs, self.name, log, stream, two_wrote)
+        return KeptWindows(engine, self.name, log, stream, self._post, two_wrote)
 
     def _make_shipper(self, partner: str) -> Shipper:
         sent: Sent = SentStates(self.workshop, self.hybrid)
@@ -353,6 +353,8 @@ class ReplicaNode(Node):
         match effect:
             case RunJob():
                 self.jobs.submit(effect)
+            case ReadWindows():
+                self.jobs.read_windows(effect)
             case CancelJob(job):
                 self.jobs.cancel(job)
             case DropState():

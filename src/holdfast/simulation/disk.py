@@ -37,6 +37,9 @@ class Write:
         if isinstance(order, Append):
             return cls(order.frames, order.begins, order.record, state)
         queues = order.checkpoint.queues
+        if isinstance(order.checkpoint.state, LoggedStream):
+            # A piece of the other copy's log, with the window states.
+            queues = (order.checkpoint.state, *queues)
         return cls(
             tuple((queue.stream, queue.frames) for queue in queues),
             tuple((queue.stream, queue.first_id) for queue in queues),
@@ -84,7 +87,9 @@ class Disk:
 
     def _take(self, write: Write, streams: int, torn: bool = False) -> bool:
         """Write the frames of the first logs, the last of them perhaps in part; whether whole."""
-        begins = dict(write.begins)
+        begins: dict[str, int] = {}
+        for stream, first_id in write.begins:
+            begins.setdefault(stream, first_id)
         for stream, frames in write.frames[:streams]:
             log = self._log(stream)
             if begins.get(stream, 0) > self._next_id(stream):
@@ -160,6 +165,32 @@ class Disk:
     def windows(self, stream: str) -> Iterable[StreamFrame]:
         """The window states of a log, in the order they were written."""
         return [frame for frame in self._log(stream) if frame.header.kind in WINDOWS]
+
+    def end(self, stream: str) -> StreamFrame | None:
+        """The last frame of a log, by which a later piece knows where to begin."""
+        log = self._log(stream)
+        return log[-1] if log else None
+
+    def piece(
+        self, stream: str, record: RecoveryRecord, after: StreamFrame | None
+    ) -> LoggedStream | None:
+        """The log after a frame, or from what ``record`` needs; None if that is gone."""
+        log = self._log(stream)
+        at = next((n + 1 for n, frame in enumerate(log) if frame is after), None)
+        if at is None:
+            times = [(f.header.stime_min, n) for n, f in enumerate(log) if f.header.kind in WINDOWS]
+            if record.extent < record.boundary and not any(t <= record.extent for t, _ in times):
+                return None
+            at = min((n for time, n in times if time >= record.extent), default=len(log))
+        frames: list[StreamFrame] = []
+        for frame in log[at:]:
+            if frame.header.kind is Kind.SKIP:
+                frames = [each for each in frames if each.header.kind in WINDOWS]
+            else:
+                frames.append(frame)
+        stable = [frame.header for frame in frames if frame.header.kind not in WINDOWS]
+        first_id = stable[0].first_id if stable else self._next_id(stream)
+        return LoggedStream(stream, first_id, tuple(frames))
 
     def frame_count(self) -> int:
         """How many frames are kept, boundaries too."""

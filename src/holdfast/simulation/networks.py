@@ -14,6 +14,7 @@ from holdfast.core.entry import EntrySettings
 from holdfast.core.settings import (
     SECOND_US,
     Checkpointing,
+    Continuous,
     Input,
     Output,
     Policy,
@@ -39,6 +40,7 @@ class Fragment:
     while_stabilizing: Policy
     reconcile: Reconcile
     standby: StandbySettings | None = None
+    continuous: Continuous | None = None
 
     @property
     def standing(self) -> bool:
@@ -115,6 +117,7 @@ class NetworkSpec:
                     fragment.while_failed,
                     fragment.while_stabilizing,
                     fragment.reconcile,
+                    continuous=fragment.continuous,
                 )
         return settings
 
@@ -230,15 +233,28 @@ def _generate_fragment(random: Random, name: str, inputs: list[str], timing: Tim
         replicas = 2
         standby = _generate_standby(random, (f"{name}a", f"{name}b"))
     policies = [Policy.PROCESS, Policy.PROCESS, Policy.DELAY, Policy.SUSPEND]
+    reconcile = random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO if standby is None else _KEEP])
     return Fragment(
         name,
         Plan(tuple(outputs)),
         tuple(f"{name}{letter}" for letter in "abc"[:replicas]),
         random.choice(policies),
         random.choice(policies),
-        random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO if standby is None else _KEEP]),
+        reconcile,
         standby,
+        _generate_continuous(random, standby, timing) if reconcile is _KEEP else None,
     )
+
+
+def _generate_continuous(
+    random: Random, standby: StandbySettings | None, timing: Timing
+) -> Continuous | None:
+    """Continuous checkpoints for some of those that can have them."""
+    asleep = standby is not None and standby.protection is Protection.HYBRID
+    if asleep or (standby is not None and not standby.persist) or random.random() < 0.6:
+        return None
+    extent, replay = random.choice([(4, None), (None, 6), (8, 20), (None, None)])
+    return Continuous(extent, replay, None, timing.bucket_us // 2, timing.bucket_us)
 
 
 def _generate_standby(random: Random, copies: tuple[str, str]) -> StandbySettings:

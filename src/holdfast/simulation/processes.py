@@ -12,6 +12,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.cec import Checked, LookAtWindows, Looked, RoundFailed
 from holdfast.core.client import Client, ClientSettings
 from holdfast.core.consumer import Consumer
 from holdfast.core.copy import Copy
@@ -26,6 +27,8 @@ from holdfast.core.effects import (
     DeliverUndo,
     DropState,
     EndProcess,
+    Line,
+    ReadWindows,
     RefuseBatch,
     RunJob,
     Send,
@@ -43,13 +46,16 @@ from holdfast.core.events import (
     SourceBatch,
     Started,
     TimerFired,
+    WindowBlock,
+    WindowsRead,
 )
 from holdfast.core.machine import Machine
-from holdfast.core.records import Found
+from holdfast.core.records import Found, InLog
 from holdfast.core.replica import Replica
 from holdfast.core.settings import SECOND_US, Keeping, ReplicaSettings
+from holdfast.simulation import windows
 from holdfast.simulation.disk import Disk, Write
-from holdfast.simulation.executor import Plan, Row, run_job
+from holdfast.simulation.executor import Plan, Row, read_slice, run_job
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
@@ -234,6 +240,7 @@ class ReplicaProcess(Process):
         self.starting_until = 0
         self.orders |= {
             RunJob: self._run,
+            ReadWindows: self._read_windows,
             CancelJob: lambda order: None,  # its result will come, and be dropped
             DropState: lambda order: None,
             BeginRunning: lambda order: None,
@@ -255,7 +262,10 @@ class ReplicaProcess(Process):
     def found(self) -> Found:
         """What is on disk when the process starts."""
         logged = tuple(self.disk.open(output.stream) for output in self.settings.outputs)
-        return Found(self.disk.record, self.disk.state, logged)
+        record, state = self.disk.record, self.disk.state
+        if record is not None and self.settings.keeping is Keeping.WINDOWS:
+            state = InLog(record)
+        return Found(record, state, logged)
 
     def _order_disk(self, order: Append | ApplyCheckpoint | TrimLog) -> None:
         if isinstance(order, Append):
@@ -273,10 +283,47 @@ class ReplicaProcess(Process):
             failed = JobFailed(job.job, "executor lost")
             self.world.clock.after(duration, self._job_ended, self.life, failed)
             return
-        done = run_job(self.plan, job)
-        if self.settings.keeping is Keeping.STATE:
-            done = replace(done, marker=job.stop)
+        done = self._result(job)
         self.world.clock.after(duration, self._job_ended, self.life, done)
+
+    def _result(self, job: RunJob) -> JobDone:
+        keeping = self.settings.keeping
+        if keeping is not Keeping.WINDOWS:
+            done = run_job(self.plan, job)
+            return replace(done, marker=job.stop) if keeping is Keeping.STATE else done
+        restored = None
+        if isinstance(job.state, InLog):
+            rows = [row for piece in job.slices for row in read_slice(piece)]
+            log = self.disk.windows(self.settings.outputs[0].stream)
+            replayed = rows if job.line is Line.REBUILD else []
+            state, restored = windows.recover(self.plan, job.state.record, log, replayed)
+            if job.line is Line.REBUILD:
+                return JobDone(job.job, state, job.stop, (), restored=restored)
+            job = replace(job, state=state)
+        done = run_job(self.plan, job)
+        if job.line is not Line.STABLE:
+            return done
+        results = sum(block.count + block.skipped for block in done.outputs)
+        opened, reached = windows.news(
+            self.plan, job.state, done.state, job.stop, len(job.slices), results
+        )
+        return replace(done, windows=opened, reached=reached, restored=restored)
+
+    def _read_windows(self, order: ReadWindows) -> None:
+        blocks: tuple[WindowBlock, ...] = ()
+        answer: Looked | Checked | RoundFailed
+        if self.world.random.random() < self.world.job_failure_rate:
+            answer = RoundFailed("executor lost")
+        elif isinstance(order.order, LookAtWindows):
+            answer = windows.look(self.plan, order.state, order.order)
+        else:
+            replica = self.replica
+            assert replica is not None, "only a running replica orders rounds"
+            time = replica.versions.stable_position
+            answer, blocks = windows.check(self.plan, order.state, time, order.order)
+        duration = int(20_000 * self.world.random.random()) * (1 + 9 * self.slow)
+        read = WindowsRead(order.round, answer, blocks)
+        self.world.clock.after(duration, self.receive_in_life, self.life, read)
 
     def _job_ended(self, life: int, ended: JobDone | JobFailed) -> None:
         if life == self.life and self.hung:

@@ -21,13 +21,16 @@ from holdfast.core.events import (
     Appended,
     CheckpointApplied,
     CheckpointFailed,
+    CheckpointNotSent,
     Event,
     LoadMeasured,
     StandardSetTimed,
 )
+from holdfast.core.frame import StreamFrame
 from holdfast.core.messages import CheckpointShipped, CheckpointTaken
 from holdfast.core.protected import ProtectedReplica
-from holdfast.core.settings import Protection, ReplicaSettings, StandbySettings
+from holdfast.core.records import Checkpoint, InLog, LoggedStream
+from holdfast.core.settings import Keeping, Protection, ReplicaSettings, StandbySettings
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.executor import Plan
 from holdfast.simulation.processes import ReplicaProcess
@@ -63,6 +66,7 @@ class ProtectedProcess(ReplicaProcess):
         self._shipped: dict[int, object] = {}
         self._bases: dict[int, object] = {}
         self._held: set[int] = set()
+        self._ends: dict[int, StreamFrame | None] = {}
         self.orders |= {
             ApplyCheckpoint: self._apply,
             TimeStandardSet: lambda order: self._time_set(self.life),
@@ -75,7 +79,7 @@ class ProtectedProcess(ReplicaProcess):
         return driver
 
     def make_driver(self) -> None:
-        self._shipped, self._bases, self._held = {}, {}, set()
+        self._shipped, self._bases, self._held, self._ends = {}, {}, set(), {}
         self._cold = self.pair.protection is Protection.PASSIVE
         made = ProtectedReplica(self.settings, self.pair, self.found())
         made.retired = lambda replica: self.world.coverage.collect(replica.machines())
@@ -160,6 +164,9 @@ class ProtectedProcess(ReplicaProcess):
         message = send.message
         if isinstance(message, CheckpointShipped):
             sent = message.checkpoint
+            if self.settings.keeping is Keeping.WINDOWS:
+                self._send_piece(send.to, sent)
+                return
             base = None if sent.base is None else self._shipped[sent.base]
             self._shipped[sent.number] = sent.state
             packed = replace(sent, state=Packed(base, sent.state))
@@ -170,8 +177,24 @@ class ProtectedProcess(ReplicaProcess):
             self.world.standby.confirmed(self)
         super()._send(send)
 
+    def _send_piece(self, to: str, sent: Checkpoint) -> None:
+        """With continuous checkpoints the log has the state: what of it the record needs."""
+        stream = self.settings.outputs[0].stream
+        after = None if sent.base is None else self._ends.get(sent.base)
+        piece = self.disk.piece(stream, sent.record, after)
+        if piece is None:
+            gone = CheckpointNotSent(sent.number, "the log has not got it any more")
+            self.world.clock.after(200, self.receive_in_life, self.life, gone)
+            return
+        self._ends[sent.number] = self.disk.end(stream)
+        super()._send(Send(to, CheckpointShipped(replace(sent, state=piece))))
+
     def _apply(self, order: ApplyCheckpoint) -> None:
         checkpoint = order.checkpoint
+        if isinstance(checkpoint.state, LoggedStream):
+            self._bases[checkpoint.number] = InLog(checkpoint.record)
+            self._order_disk(order)
+            return
         packed = checkpoint.state
         assert isinstance(packed, Packed)
         if checkpoint.base is not None and self._bases.get(checkpoint.base) != packed.base:

@@ -121,7 +121,7 @@ class Recovered:
         """The generations as ``core.cec`` counts them."""
         found = []
         for time, members in self.generations.items():
-            generation = Generation(time)
+            generation = Generation(time, members=tuple(members))
             for each in members:
                 if engine.keeps[each.operator] == LAZY:
                     generation.replayed += each.count
