@@ -115,7 +115,7 @@ def test_a_copy_holds_what_the_log_of_the_other_has(tmp_path: Path) -> None:
     again.take(3, changes.logged, record(120, 90), 100)
     assert again.held(120, 90) == [90, 100, 100, 110]
     again.store.close()
-    with pytest.raises(StateError, match="another network"):
+    with pytest.raises(StateError, match="another query"):
         Copy(tmp_path / "spare", "two")
 
 

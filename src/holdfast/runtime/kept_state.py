@@ -26,6 +26,7 @@ from holdfast.core.records import Checkpoint, InLog, RecoveryRecord
 from holdfast.core.settings import Keeping
 from holdfast.errors import StateError
 from holdfast.flight.checkpoints import decode_record, encode_record
+from holdfast.identity import refuse_changed
 from holdfast.runtime.state_directory import StateDirectory
 from holdfast.spark.chains import Chain, Handle, Workshop
 from holdfast.spark.state import State
@@ -69,11 +70,7 @@ class _Records:
         if self.directory is None or self.directory.manifest is None:
             return None
         manifest, path = self.directory.manifest, self.directory.path
-        if manifest["network"] != self._network:
-            raise StateError(
-                f"{path} belongs to another network or another version of it; use the one it was "
-                f"written with, or a new data directory"
-            )
+        refuse_changed(manifest["network"], self._network, str(path))
         if manifest["kept"] != self._keeping.value:
             raise StateError(
                 f"{path} was written with another way to reconcile or to checkpoint, which kept "

@@ -142,7 +142,7 @@ class ReplicaNode(Node):
         persists = self._pair is None or self._pair.persist
         state = directory / "state" if persists else None
         keeping = self._settings.keeping
-        self._kept = keep_state(keeping, state, _description(plan), self.workshop)
+        self._kept = keep_state(keeping, state, plan.description, self.workshop)
         schemas = self.schemas if persists else {}
         self.store = StreamStore(
             directory / "streams",
@@ -394,16 +394,6 @@ class ReplicaNode(Node):
         self.metrics.job_seconds.observe(report.seconds)
         self.metrics.tuples_in.inc(report.tuples_in)
         self.metrics.tuples_out.inc(report.tuples_out)
-
-
-def _description(plan: FragmentPlan) -> list[str]:
-    """What must be equal for a life to go on with the state of another."""
-    outputs = {output.stream: output.schema for output in plan.outputs}
-    return [
-        plan.name,
-        *(f"reads {name}: {schema}" for name, schema in sorted(plan.inputs.items())),
-        *(f"serves {name}: {schema}" for name, schema in sorted(outputs.items())),
-    ]
 
 
 class _Watched:

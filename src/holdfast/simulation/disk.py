@@ -93,7 +93,7 @@ class Disk:
         for stream, frames in write.frames[:streams]:
             log = self._log(stream)
             if begins.get(stream, 0) > self._next_id(stream):
-                log.append(StreamFrame(Header(Kind.SKIP, begins[stream])))
+                self._skip(stream, begins[stream])
             fresh = list(lacking(frames, self._next_id(stream)))
             kept = len(fresh)
             if torn and self._random.random() < 0.5:
@@ -102,6 +102,10 @@ class Disk:
             if kept < len(fresh):
                 return False
         return True
+
+    def _skip(self, stream: str, first_id: int) -> None:
+        """Go on after a gap: everyone has what lies between."""
+        self._log(stream).append(StreamFrame(Header(Kind.SKIP, first_id)))
 
     def _keep_record(self, write: Write) -> None:
         if write.record is not None and replaces(write.record, self.record):

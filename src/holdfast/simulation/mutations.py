@@ -1,6 +1,7 @@
 """Deliberate bugs: proof that the checkers can find what they are for.
 
-Those of standby are in ``standby_mutations``; ``MUTATIONS`` has them all.
+Those of standby are in ``standby_mutations``, those of what is kept in ``keeping_mutations``;
+``MUTATIONS`` has them all.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from holdfast.core.stream_copy import StreamCopy
 from holdfast.core.sunion import StableTaken, SUnion
 from holdfast.core.upstream import Upstream
 from holdfast.core.versions import Begin, Line, Versions
+from holdfast.simulation import keeping_mutations as keeping_mutations
 from holdfast.simulation import standby_mutations as standby_mutations
 from holdfast.simulation.planting import MUTATIONS as MUTATIONS
 from holdfast.simulation.planting import Mutation as Mutation

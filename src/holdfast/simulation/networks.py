@@ -6,7 +6,7 @@ operators, replicas, policies and times all vary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from holdfast.core.client import ClientSettings
@@ -234,6 +234,9 @@ def _generate_fragment(random: Random, name: str, inputs: list[str], timing: Tim
         standby = _generate_standby(random, (f"{name}a", f"{name}b"))
     policies = [Policy.PROCESS, Policy.PROCESS, Policy.DELAY, Policy.SUSPEND]
     reconcile = random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO if standby is None else _KEEP])
+    continuous = _generate_continuous(random, standby, timing) if reconcile is _KEEP else None
+    if continuous is not None and continuous.replay is not None:
+        outputs = [(stream, _lengthened(one, timing)) for stream, one in outputs]
     return Fragment(
         name,
         Plan(tuple(outputs)),
@@ -242,8 +245,15 @@ def _generate_fragment(random: Random, name: str, inputs: list[str], timing: Tim
         random.choice(policies),
         reconcile,
         standby,
-        _generate_continuous(random, standby, timing) if reconcile is _KEEP else None,
+        continuous,
     )
+
+
+def _lengthened(operator: Operator, timing: Timing) -> Operator:
+    """With a bound on the replay, windows may be long: nobody keeps input for as long as them."""
+    if isinstance(operator, Window):
+        return replace(operator, size_us=120 * timing.bucket_us)
+    return operator
 
 
 def _generate_continuous(

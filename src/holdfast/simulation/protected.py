@@ -162,6 +162,11 @@ class ProtectedProcess(ReplicaProcess):
 
     def _send(self, send: Send) -> None:
         message = send.message
+        if isinstance(message, CheckpointShipped) and not self.world.processes[send.to].up:
+            # Nobody listens there.
+            lost = CheckpointNotSent(message.checkpoint.number, "cannot be reached")
+            self.world.clock.after(1_000, self.receive_in_life, self.life, lost)
+            return
         if isinstance(message, CheckpointShipped):
             sent = message.checkpoint
             if self.settings.keeping is Keeping.WINDOWS:

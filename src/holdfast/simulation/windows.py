@@ -2,9 +2,10 @@
 
 A window's state is written when it opens and again when a round says so; in between it is
 computed from the input since then. A join is computed from its input alone, as far back as it
-reaches. Recovery takes the newest state of each window that the log has, up to the record's
-boundary, and the input since the oldest of them; a window that is open then and has no state in
-the log is a broken promise.
+reaches; its rows count as written once and for all, and hold their generation until they are
+too old to be joined. Recovery takes the newest state of each window that the log has, up to the
+record's boundary, and the input since the oldest of them; a window that is open then and has no
+state in the log is a broken promise.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from holdfast.simulation.checkers import Violation
 from holdfast.simulation.executor import Join, Plan, Tagged, Window, mix
 
 Place: TypeAlias = tuple[str, int, int]  # output, start of the window, key
+# Stands for rows of a join; the second number is when they are too old.
+JOIN = "join"
 Kept: TypeAlias = tuple[Place, int, int]  # accumulated, oldest stime
 
 
@@ -52,8 +55,21 @@ def news(
     blocks = (WindowBlock(Kind.WINDOW_OPEN, len(opened), stop, opened),) if opened else ()
     members = tuple(place for place, _, _ in opened)
     count = len(opened)
+    accumulated = tuple(
+        (JOIN, stop + one.within_us, 0)
+        for _, one in plan.outputs
+        if isinstance(one, Join) and inputs
+    )
     return blocks, StateReached(
-        stop, inputs, results, count, 0, count, len(windows), reach(plan, stop), members
+        stop,
+        inputs,
+        results,
+        count,
+        len(accumulated),
+        count,
+        len(windows),
+        reach(plan, stop),
+        (*members, *accumulated),
     )
 
 
@@ -63,12 +79,15 @@ def reach(plan: Plan, stop: int) -> int:
     return max(0, stop - max(joins)) if joins else stop
 
 
-def look(plan: Plan, state: object, order: LookAtWindows) -> Looked:
+def look(plan: Plan, state: object, now: int, order: LookAtWindows) -> Looked:
     windows = open_windows(plan, state)
     members: tuple[Place, ...] = order.members  # type: ignore[assignment]
     first, rest = members[: order.most], members[order.most :]
     alive = tuple(place for place in first if place in windows)
-    return Looked(len(alive), len(alive) + len(rest), 0, len(rest), alive, rest)
+    stays = tuple(place for place in first if place[0] == JOIN and place[1] > now)
+    left = (*alive, *rest, *stays)
+    exact = sum(place[0] == JOIN for place in left)
+    return Looked(len(alive), len(left) - exact, exact, len(rest), alive, (*rest, *stays))
 
 
 def check(

@@ -22,6 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.consistency import NodeState
+from holdfast.core.detector import PeerState
 from holdfast.core.messages import CopyState
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.checkers import Stall, Violation
@@ -41,6 +42,7 @@ class StandbyChecks:
         self._confirmed: dict[str, int] = {}
         self._state: dict[str, CopyState] = {}
         self._alone_since: dict[str, int] = {}
+        self._gone_since: dict[str, int] = {}
 
     def crashed(self, process: ProtectedProcess) -> None:
         """A copy is gone; was it the last that knew?"""
@@ -82,6 +84,7 @@ class StandbyChecks:
     def sample(self) -> None:
         for process in self._world.copies.values():
             self._check_awake(process)
+            self._check_notices(process)
 
     def _other(self, process: ProtectedProcess) -> ProtectedProcess:
         return self._world.copies[process.pair.partner_of(process.address)]
@@ -138,6 +141,22 @@ class StandbyChecks:
                 "standby",
                 f"{process.address} still sleeps {(now - since) / 1e6:.3f} s after "
                 f"{other.address} was lost\n{process.copy.switch.story()}",
+            )
+
+    def _check_notices(self, process: ProtectedProcess) -> None:
+        """A copy whose other is gone knows it, whatever it tries to send there."""
+        now, other = self._world.clock.now, self._other(process)
+        if not process.running or process.slow or other.up:
+            self._gone_since[process.address] = now
+            return
+        pair = process.pair
+        since = max(self._gone_since.get(process.address, now), process.disturbed_at)
+        allowed = (pair.misses_until_awake + 4) * pair.heartbeat_interval_us + SECOND_US
+        if now - since > allowed and process.copy.detector.state is PeerState.UP:
+            raise Violation(
+                "standby",
+                f"{process.address} takes {other.address} for alive {(now - since) / 1e6:.3f} s "
+                f"after it was lost\n{process.copy.detector.story()}",
             )
 
     def check_end(self) -> None:

@@ -1,0 +1,108 @@
+"""Deliberate bugs of what is kept: on disks, in logs, in checkpoints; see ``mutations``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.core.cec import CecState, Checkpointer
+from holdfast.core.copy import Copy
+from holdfast.core.events import CheckpointNotSent, MessageArrived
+from holdfast.core.messages import CheckpointRefused, Refusal
+from holdfast.core.protected import ProtectedReplica
+from holdfast.core.window_rounds import WindowRounds
+from holdfast.simulation import disk
+from holdfast.simulation.disk import Disk
+from holdfast.simulation.planting import mutation
+
+
+@mutation(disk, "replaces")
+def let_an_older_record_replace_a_newer_one(original: Any) -> Any:
+    # The primary has taken newer state back; its own older record was on its way to the disk.
+    def broken(new: Any, kept: Any) -> bool:
+        return True
+
+    return broken
+
+
+@mutation(Disk, "_skip")
+def lose_what_the_held_record_needs_at_a_gap(original: Any) -> Any:
+    def broken(self: Disk, stream: str, first_id: int) -> None:
+        self._log(stream).clear()
+        original(self, stream, first_id)
+
+    return broken
+
+
+@mutation(Disk, "piece")
+def send_the_piece_of_another_record(original: Any) -> Any:
+    def broken(self: Disk, stream: str, record: Any, after: Any) -> Any:
+        newest = record if self.record is None else self.record
+        return original(self, stream, newest, after)
+
+    return broken
+
+
+@mutation(Copy, "_windows_from")
+def trim_window_states_by_the_newest_state(original: Any) -> Any:
+    # Not by the oldest record that somebody may still go on from.
+    def broken(self: Copy) -> int:
+        replica = self.replica
+        if replica is not None:
+            self._trims_from = replica._newest[0].extent  # type: ignore[attr-defined]
+        return int(getattr(self, "_trims_from", original(self)))
+
+    return broken
+
+
+@mutation(ProtectedReplica, "_take")
+def count_a_failed_send_as_an_answer(original: Any) -> Any:
+    def broken(self: ProtectedReplica, event: Any, now: int, effects: list[Any]) -> None:
+        if isinstance(event, CheckpointNotSent):
+            refused = CheckpointRefused(event.number, Refusal.FAILED)
+            event = MessageArrived(self.partner, refused)
+        original(self, event, now, effects)
+
+    return broken
+
+
+@mutation(Checkpointer, "_looked")
+def let_one_generation_hold_up_the_others(original: Any) -> Any:
+    def broken(self: Checkpointer, event: Any, now: int) -> Any:
+        if not event.alive and (event.replayed or event.exact) and not event.unseen:
+            at = self._generations[self._at]
+            at.replayed, at.exact = event.replayed, event.exact
+            at.members = event.rest
+            return self._end(now)
+        return original(self, event, now)
+
+    return broken
+
+
+@mutation(WindowRounds, "must_wait")
+def let_a_state_overtake_the_round_before_it(original: Any) -> Any:
+    def broken(self: WindowRounds, done: Any, running: Any) -> bool:
+        self.machine.state = CecState.IDLE
+        return False
+
+    return broken
+
+
+@mutation(ProtectedReplica, "_extend")
+def forget_what_a_checkpoint_brought_for_the_queue(original: Any) -> Any:
+    def broken(self: ProtectedReplica, checkpoint: Any, effects: list[Any]) -> None:
+        for queue in checkpoint.queues:
+            self.served[queue.stream].extend(type(queue)(queue.stream, queue.first_id, ()))
+
+    return broken
+
+
+@mutation(Copy, "_usable_records")
+def keep_window_states_for_nobody(original: Any) -> Any:
+    def broken(self: Copy) -> Iterator[Any]:
+        for record in original(self):
+            yield type(record)(
+                record.boundary, record.marker, record.inputs, record.outputs, record.boundary
+            )
+
+    return broken
