@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField, _parse_datatype_string
 
 from holdfast.errors import NetworkError
+from holdfast.spark.arrow_types import arrow_type
 
 
 class Aggregator(ABC):
@@ -104,7 +104,7 @@ def top(count: int, by: str, *columns: str) -> Top:
 
 def _arrow(ddl: str) -> pa.DataType:
     kind = _parse_datatype_string(ddl)
-    return to_arrow_type(kind, timezone="UTC", prefers_large_types=False)
+    return arrow_type(kind)
 
 
 def aggregate(aggregator: Aggregator, argument: str) -> UserAggregate:

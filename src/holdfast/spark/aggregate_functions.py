@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     ByteType,
@@ -32,6 +31,7 @@ from pyspark.sql.types import (
 
 from holdfast.aggregates import Top, UserAggregate
 from holdfast.errors import NetworkError
+from holdfast.spark.arrow_types import arrow_type
 from holdfast.spark.folds import Fold
 
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
@@ -127,7 +127,7 @@ def _refuse_type(what: str, function: str, kind: DataType) -> None:
 
 
 def _arrow(kind: DataType) -> pa.DataType:
-    return to_arrow_type(kind, timezone="UTC", prefers_large_types=False)
+    return arrow_type(kind)
 
 
 def _simple(call: _Call, kind: str, value: Column, kept: pa.DataType) -> tuple[Column, Fold]:

@@ -16,15 +16,17 @@ only file that does, and PySpark is pinned.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from pyspark.util import _load_from_socket
+
+from holdfast.spark.arrow_types import arrow_schema as arrow_schema
 
 
 def input_frame(spark: SparkSession, schema: StructType, scratch: Path) -> DataFrame:
@@ -32,11 +34,6 @@ def input_frame(spark: SparkSession, schema: StructType, scratch: Path) -> DataF
     path = scratch / "empty.arrows"
     write_stream(path, arrow_schema(schema).empty_table(), 1)
     return DataFrame(_ArrowReader(spark).dataset(path, schema.json()), spark)
-
-
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema Spark gives data of ``schema``."""
-    return to_arrow_schema(schema, timezone="UTC", prefers_large_types=False)
 
 
 def leaf_number(frame: DataFrame) -> int:
@@ -106,8 +103,10 @@ class PreparedQuery:
         plan = self._root.instantiate(rdds)
         batches = self._dataset.toArrowBatchRdd(plan)
         served = self._serve(batches)
-        with _load_from_socket(served, NoOpSerializer()) as stream:
-            payloads = list(stream)
+        stream: Any = _load_from_socket(served, NoOpSerializer())
+        # Before PySpark 4.3 it is a generator, which lets go of its socket when it is collected.
+        with stream if hasattr(stream, "__enter__") else closing(stream) as found:
+            payloads = list(found)
         return pa.Table.from_batches(
             [pa.ipc.read_record_batch(pa.py_buffer(each), self._schema) for each in payloads],
             self._schema,

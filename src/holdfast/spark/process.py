@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
+from holdfast.spark.arrow_types import arrow_type
 from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.process_step import ProcessFunction, ProcessStep
 from holdfast.spark.state import State
@@ -43,7 +43,7 @@ class Process(Stateful):
             self.keys,
             columns,
             tuple(self.schema.fieldNames()),
-            to_arrow_type(self.state_type, timezone="UTC", prefers_large_types=False),
+            arrow_type(self.state_type),
             output,
             self.forget_after,
             name,

@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, _parse_datatype_json_string
 
+from holdfast.spark.arrow_types import arrow_type
 from holdfast.spark.column_plans import ColumnPlan, Filter, Project, Scan, Union
 from holdfast.spark.expressions import Attribute, Call, Constant, Expression
 from holdfast.spark.hashing import BYTES, NARROW, WIDE
@@ -268,7 +268,7 @@ def _number(expression: Any) -> int:
 
 def _arrow(kind: Any) -> pa.DataType:
     parsed: DataType = _parse_datatype_json_string(kind.json())
-    return to_arrow_type(parsed, timezone="UTC", prefers_large_types=False)
+    return arrow_type(parsed)
 
 
 def items(sequence: Any) -> list[Any]:
