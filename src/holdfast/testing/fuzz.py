@@ -16,7 +16,7 @@ import random
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -129,7 +129,8 @@ class Fuzz:
             "epoch": self._number(),
         }
         if self._dice.random() < 0.3:
-            said = {"checkpoint": True}
+            self._ship(client, options)
+            return
         command = self._bytes() if self._dice.random() < 0.2 else self._mutated(said)
         batch = self._batch()
         descriptor = flight.FlightDescriptor.for_command(command)
@@ -140,6 +141,34 @@ class Fuzz:
             for _ in range(self._dice.randrange(3)):
                 numbered = {"sequence": self._number(), "tuples": self._number()}
                 writer.write_with_metadata(batch, self._mutated(numbered))
+            writer.done_writing()
+            reader.read()
+        writer.close()
+
+    def _ship(self, client: flight.FlightClient, options: flight.FlightCallOptions) -> None:
+        """A checkpoint that nobody made."""
+        dice, number = self._dice, self._number
+        stream = dice.choice(self._streams)
+        about = {
+            "number": number(),
+            "term": dice.randrange(7),
+            "base": dice.choice((None, number())),
+            "wanted": dice.random() < 0.5,
+            "record": {
+                **{"boundary": number(), "marker": number(), "extent": 0},
+                **{"inputs": [[stream, number()]], "outputs": [[stream, number()]]},
+            },
+            "queues": [
+                {"stream": stream, "first_id": number(), "headers": [[4, 0, 0, 0, number(), 0]]}
+            ],
+            "log": None,
+            "states": [],
+        }
+        descriptor = flight.FlightDescriptor.for_command(b'{"checkpoint": true}')
+        batch = dice.choice((_NOTHING, self._batch()))
+        writer, reader = client.do_put(descriptor, batch.schema, options)
+        with contextlib.suppress(flight.FlightError, pa.ArrowException):
+            writer.write_with_metadata(batch, self._mutated(about))
             writer.done_writing()
             reader.read()
         writer.close()
@@ -193,7 +222,7 @@ class Fuzz:
                 PostponeRequest(number()),
                 PostponeReply(number(), PostponeAnswer.GRANTED),
                 PostponeRelease(number()),
-                CopyRequest(_REPORT),
+                CopyRequest(replace(_REPORT, term=self._dice.randrange(7), holds=number())),
                 StateRequest(number()),
                 CheckpointTaken(number()),
             )
@@ -249,3 +278,5 @@ def _batches() -> Iterator[pa.RecordBatch]:
 
 
 _BATCHES = tuple(_batches())
+# The first batch of a checkpoint, which carries only metadata.
+_NOTHING = pa.record_batch({"data": pa.array([], pa.large_binary())})
