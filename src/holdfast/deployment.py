@@ -113,6 +113,8 @@ class FragmentSpec:
 
     colocate    the process of each replica; those with the same share it. None: its own each.
     continuous  how windows are kept in the output log; None: the state is kept beside it.
+    on_error    what happens to a row on which a function of ``process`` raises: "stop" waits for
+                corrected code, "dead-letter" leaves the row out and writes it down.
     """
 
     name: str
@@ -123,6 +125,7 @@ class FragmentSpec:
     colocate: tuple[str, ...] | None = None
     standby: StandbySettings | None = None
     continuous: Continuous | None = None
+    on_error: str = "stop"
 
     @property
     def protection(self) -> Protection:

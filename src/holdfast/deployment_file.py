@@ -178,6 +178,7 @@ class Reader:
             "protection",
             "standby",
             "checkpoint",
+            "on_error",
             *CONTINUOUS_KNOBS,
         )
         protection = None
@@ -209,7 +210,13 @@ class Reader:
             self._colocate(f"{where}.colocate", found.get("colocate"), len(endpoints)),
             self._standby(name, protection, found.get("standby")),
             self._continuous(where, found),
+            self._on_error(where, found.get("on_error", "stop")),
         )
+
+    def _on_error(self, where: str, value: Any) -> str:
+        if value not in ("stop", "dead-letter"):
+            raise self._error(f"{where}.on_error", f"it is one of stop, dead-letter; got {value!r}")
+        return str(value)
 
     def _continuous(self, where: str, found: dict[str, Any]) -> Continuous | None:
         try:

@@ -8,11 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
 from holdfast import Network
 from holdfast.spark.engine import Engine
+from holdfast.spark.state import EMPTY
 from holdfast.spark.version import Version
 from holdfast.testing import OracleStream, run
 from tests.spark.networks import every_third, running_total
@@ -99,3 +101,47 @@ def test_mistakes_of_the_function_are_named(spark: SparkSession) -> None:
         engine = Engine(network)
         with pytest.raises(Exception, match=message):
             run(engine, [bucket(engine, 0, SECOND, s=[(1, "a", 1, 1.0)])])
+
+
+def fails_on_negative(key: dict[str, Any], rows: pa.Table, state: Any) -> tuple[pa.Table, Any]:
+    """Counts, and has changed its state when it raises."""
+    total = state or {"n": 0}
+    for value in rows["n"].to_pylist():
+        total["n"] += value
+        if value < 0:
+            raise ValueError(f"{value} is negative")
+    return rows.select(["stime", "n"]), total
+
+
+def test_rows_on_which_a_function_raises_are_left_out_if_told(spark: SparkSession) -> None:
+    network = Network("rejects", spark=spark)
+    source = network.source("s", PLAIN)
+    source.groupBy("k").process(fails_on_negative, "n bigint", "struct<n bigint>").output("out")
+    rows = [
+        (0, "a", 1, 0.0),
+        (1, "a", -2, 0.0),
+        (1, "a", 3, 0.0),
+        (2, "b", -4, 0.0),
+        (2, "a", 5, 0.0),
+    ]
+    whole = Engine(network, on_error="dead-letter")
+    done = whole.advance(EMPTY, [bucket(whole, 0, 3, s=rows)])
+    assert sorted(done.outputs["out"]["n"].to_pylist()) == [1, 3, 5]
+    left_out = sorted((each.reason, each.row["n"]) for each in done.rejected)
+    assert left_out == [
+        ("ValueError: -2 is negative", -2),
+        ("ValueError: -4 is negative", -4),
+    ]
+    # However the stream is cut, the same rows stay.
+    state, parts = EMPTY, []
+    for step in range(3):
+        mine = [row for row in rows if row[0] == step]
+        part = whole.advance(state, [bucket(whole, step, step + 1, s=mine)])
+        state = part.state
+        parts.append(part.outputs["out"])
+    names = ["stime", "tmax", "n"]  # each bucket of this test numbers its rows anew
+    cut, uncut = pa.concat_tables(parts).select(names), done.outputs["out"].select(names)
+    assert cut.to_pylist() == uncut.to_pylist()
+    stops = Engine(network)
+    with pytest.raises(PythonException, match="-2 is negative"):
+        stops.advance(EMPTY, [bucket(stops, 0, 3, s=rows)])

@@ -51,6 +51,11 @@ class DeadLetters:
                 raise
         return {"size": self._size, "count": self.count}
 
+    def forget(self, count: int) -> None:
+        """Give up the letters that wait, ``count`` of them: they will come again."""
+        self._waiting = bytearray()
+        self.count -= count
+
     def _write(self) -> None:
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)

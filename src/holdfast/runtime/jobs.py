@@ -34,6 +34,7 @@ from holdfast.runtime.warming import warm_up
 from holdfast.spark.chains import Handle, Workshop
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.faults import explain_job, is_user_code
+from holdfast.spark.rejected import Rejected
 from holdfast.spark.state import EMPTY, State
 
 _Order = RunJob | Callable[[], None] | None
@@ -64,8 +65,10 @@ class Jobs:
         on_report: Callable[[JobReport], None] = lambda report: None,
         on_begin: Callable[[], None] = lambda: None,
         make_windows: MakeWindows | None = None,
+        on_rejected: Callable[[tuple[Rejected, ...]], None] = lambda rejected: None,
     ) -> None:
         """
+        on_rejected   gets the rows that a stable job has left out.
         on_begin      is called when a job begins, with Spark up and its state unpacked.
         make_windows  gives continuous checkpoints, for those who have them.
         """
@@ -75,6 +78,7 @@ class Jobs:
         self._on_report = on_report
         self._on_begin = on_begin
         self._make_windows = make_windows
+        self._on_rejected = on_rejected
         self._windows: KeptWindows | None = None
         # What the log gave for the record that this life began from.
         self._recovered: tuple[RecoveryRecord | None, State] | None = None
@@ -168,6 +172,8 @@ class Jobs:
         bucket = Bucket(max(job.start, state.boundary), job.stop, tables)
         keeps = self._windows if job.line is Line.STABLE else None
         advance = engine.advance(state, [bucket], job.stop, windows=keeps is not None)
+        if advance.rejected and job.line is Line.STABLE:
+            self._on_rejected(advance.rejected)
         emit_from = dict(job.emit_from)
         blocks = [
             output_block(stream, table, emit_from[stream])

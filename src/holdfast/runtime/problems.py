@@ -78,7 +78,8 @@ def _poisoned(trouble: Trouble, fragment: str) -> str:
         f"fragment {fragment}: the query's own code fails on the bucket from "
         f"{show_moment(trouble.start)} to {show_moment(trouble.stop)}, {trouble.attempts} times so "
         f"far: {trouble.reason}. Later results wait for it. Correct the code and start the process "
-        f"anew; it goes on with this bucket"
+        f'anew; or, if a function of process raises, set on_error = "dead-letter" for the '
+        f"fragment, which leaves such rows out"
     )
 
 

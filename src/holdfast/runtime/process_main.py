@@ -185,6 +185,7 @@ class ProcessHost:
             self._directory(node),
             self._place(node),
             self.fatal,
+            on_error=self._deployment.fragments[self._topology.fragment_of(node)].on_error,
         )
 
     def _part(self, node: str) -> Network:

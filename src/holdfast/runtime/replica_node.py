@@ -65,6 +65,7 @@ from holdfast.network import Network
 from holdfast.runtime.jobs import JobReport, Jobs
 from holdfast.runtime.kept_state import keep_state
 from holdfast.runtime.kept_windows import KeptWindows
+from holdfast.runtime.left_out import LeftOut
 from holdfast.runtime.load import LoadWatch
 from holdfast.runtime.loop import Driver
 from holdfast.runtime.node import Node, Place
@@ -75,6 +76,7 @@ from holdfast.runtime.stream_store import StreamStore
 from holdfast.spark.chains import Handle, Workshop
 from holdfast.spark.engine import Engine
 from holdfast.spark.eventual import read_extent
+from holdfast.spark.rejected import STOP
 
 WARM_SECONDS = 20.0
 
@@ -102,8 +104,12 @@ class ReplicaNode(Node):
         place: Place,
         on_fatal: Callable[[BaseException], None],
         log_options: LogOptions = LOG_OPTIONS,
+        on_error: str = STOP,
     ) -> None:
-        """``load`` gives the fragment's network, and starts Spark if it has to."""
+        """``load`` gives the fragment's network, and starts Spark if it has to.
+
+        ``on_error``: what happens to rows on which the query's own code raises.
+        """
         schemas = {output.stream: output.schema for output in plan.outputs}
         consumers = {one.stream: one.consumers for one in settings.outputs}
         super().__init__(settings.address, place, schemas, consumers, directory, on_fatal)
@@ -117,13 +123,20 @@ class ReplicaNode(Node):
         self._queued = Spill(directory / "queued")
         engine = (directory / "engine").absolute()  # the JVM may have another working directory
         shutil.rmtree(engine, ignore_errors=True)  # worthless once the process has ended
-        self.workshop = Workshop(load, engine)
+        self.workshop = Workshop(load, engine, on_error)
+        self.left_out = LeftOut(directory / "dead-letters.jsonl", self.journal)
         self._open_store(plan, directory, log_options)
         self.copy = self._make_driver()
         self.loop = self.make_loop(_Watched(self))
         windows = self._make_windows if settings.keeping is Keeping.WINDOWS else None
         self.jobs = Jobs(
-            self.workshop, settings.keeping, self._post, self._report, self._job_begins, windows
+            self.workshop,
+            settings.keeping,
+            self._post,
+            self._report,
+            self._job_begins,
+            windows,
+            self.left_out.take,
         )
         self.shipper = None if partner is None else self._make_shipper(partner)
         self._watch = (
@@ -258,6 +271,7 @@ class ReplicaNode(Node):
             "state": self.copy.state.value if view.state is None else view.state.value,
             "boundary": max(0, view.boundary),
             "received_bytes": self.spill.memory_bytes,
+            "dead_letters": self.left_out.count,
             "behind_s": round(self._pace.behind_us / 1e6, 3),
             "input_ratio": round(min(self._pace.ratio, 1e6), 3),
             "inputs": {

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from holdfast.network import Network
 from holdfast.spark.engine import Engine
 from holdfast.spark.packing import PackedState, pack, unpack
+from holdfast.spark.rejected import STOP
 from holdfast.spark.state import EMPTY, State
 
 # A state that only takes changes is merged when one of its lists has more runs.
@@ -36,8 +37,9 @@ def chain_rows(chain: Chain) -> int:
 class Workshop:
     """The engine of one fragment, made when it is first needed."""
 
-    def __init__(self, load: Callable[[], Network], directory: Path) -> None:
+    def __init__(self, load: Callable[[], Network], directory: Path, on_error: str = STOP) -> None:
         """``load`` gives the fragment's network; it may start Spark, which takes seconds."""
+        self._on_error = on_error
         self._load = load
         self._directory = directory
         self._lock = threading.RLock()
@@ -54,7 +56,7 @@ class Workshop:
         with self._lock:
             if self._engine is None:
                 self._network = self._load()
-                self._engine = Engine(self._network, self._directory)
+                self._engine = Engine(self._network, self._directory, on_error=self._on_error)
             return self._engine
 
     def network(self) -> Network:

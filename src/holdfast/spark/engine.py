@@ -33,6 +33,7 @@ from holdfast.operators import Operator, SourceOperator, StatefulOperator, upstr
 from holdfast.spark.columns import ColumnRunner
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.prepared import arrow_schema
+from holdfast.spark.rejected import STOP, Rejected, collect_rejected
 from holdfast.spark.stages import Wave, full_schema, plan_waves
 from holdfast.spark.state import State, collect_runs, without_times
 from holdfast.spark.stateful import Layout
@@ -80,20 +81,30 @@ class Advance:
     """What an advance gives: the new state, and each output's tuples in order.
 
     ``windows``, if asked for: the window states to be kept, and how many opened and ended.
+    ``rejected``: the rows that were left out, where ``on_error`` says so.
     """
 
     state: State
     outputs: Mapping[str, pa.Table]
     windows: tuple[FamilyNews, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
 
 
 class Engine:
     """Runs one network (or fragment of one) on Spark."""
 
     def __init__(
-        self, network: Network, directory: Path | None = None, columns: bool = True
+        self,
+        network: Network,
+        directory: Path | None = None,
+        columns: bool = True,
+        on_error: str = STOP,
     ) -> None:
-        """``columns`` False: every part of the network is one Spark plan, over rows."""
+        """``columns`` False: every part of the network is one Spark plan, over rows.
+
+        ``on_error`` "dead-letter": rows on which a function of ``process`` raises are left out.
+        """
+        self._on_error = on_error
         network.check()
         self._network = network
         self._spark = network.spark
@@ -177,16 +188,16 @@ class Engine:
         version = self.next_version(state)
         if not self._anything_to_do(state, inputs, boundary):
             return Advance(State(version, boundary, state.runs), self._nothing())
-        told = {"keeps": self.keeps if windows else {}}
+        told = {"keeps": self.keeps if windows else {}, "on_error": self._on_error}
         directory = self._directory / f"step-{number}"
         streams = self._run_waves(state, version, boundary, inputs, directory, told)
-        news = collect_news(directory)
+        news, rejected = collect_news(directory), collect_rejected(directory)
         runs = collect_runs(state, directory, self.partitions, self.first_open(boundary))
         outputs = {
             name: streams[operator.name].cast(input_schema(operator))
             for name, operator in self._outputs.items()
         }
-        return Advance(State(version, boundary, runs), outputs, news)
+        return Advance(State(version, boundary, runs), outputs, news, rejected)
 
     def replay(self, partial: State, buckets: Sequence[Bucket], boundary: int) -> Advance:
         """The state at ``boundary`` from window states of different ages; emits nothing.
@@ -199,9 +210,10 @@ class Engine:
         directory = self._directory / f"step-{self.next_step()}"
         version = self.next_version(partial)
         lazy = sorted(name for name, how in self.keeps.items() if how == LAZY)
-        told = {"keeps": dict.fromkeys(lazy, LAZY), "replay": lazy}
+        told = {"keeps": dict.fromkeys(lazy, LAZY), "replay": lazy, "on_error": self._on_error}
         self._run_waves(partial, version, boundary, inputs, directory, told)
         news = collect_news(directory)
+        collect_rejected(directory)  # they were told of when they first came
         base = State(version, boundary, without_times(partial.runs))
         runs = collect_runs(base, directory, self.partitions, self.first_open(boundary))
         return Advance(State(version, boundary, runs), self._nothing(), news)

@@ -7,6 +7,7 @@ and the new state (None forgets the key). State lives in the same runs as everyb
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from holdfast.errors import HoldfastError
 from holdfast.spark.groups import Groups, group, keys_of
+from holdfast.spark.rejected import STOP
 from holdfast.spark.runs import DEAD, HASH, SLOT, Bools, Int64s, Keys, lookup, mix, numbers
 from holdfast.spark.task import Step
 
@@ -51,12 +53,13 @@ class ProcessStep:
             for code, value in zip(np.flatnonzero(found), old[STATE].to_pylist(), strict=True):
                 before[code] = value
             last_seen[found] = numbers(old[LAST])
-        outputs, states = self._call(rows, groups, keys, before, last_seen)
+        outputs, states = self._call(step, rows, groups, keys, before, last_seen)
         self._keep(step, rows, groups, keys, states, found)
         return pa.concat_tables(outputs) if outputs else pa.table({})
 
     def _call(
         self,
+        step: Step,
         rows: pa.Table,
         groups: Groups,
         keys: Keys,
@@ -74,7 +77,11 @@ class ProcessStep:
             key = dict(zip(self.user_keys, (each[code] for each in key_values), strict=True))
             for calm in self._without_pauses(mine, int(last_seen[code])):
                 state = None if calm.forget else states[code]
-                states[code] = self._one_call(key, calm.rows, state, keys.hash[code], outputs)
+                if step.on_error == STOP:
+                    states[code] = self._one_call(key, calm.rows, state, keys.hash[code], outputs)
+                else:
+                    given = _Given(key, keys.hash[code], step)
+                    states[code] = self._call_or_reject(given, calm.rows, state, outputs)
             start = end
         return outputs, states
 
@@ -101,6 +108,32 @@ class ProcessStep:
         emitted, state = self.function(key, given, state)
         if emitted is not None and emitted.num_rows:
             outputs.append(self._checked(emitted, rows, hashed))
+        return state
+
+    def _call_or_reject(
+        self, given: _Given, rows: pa.Table, state: Any, outputs: list[pa.Table]
+    ) -> Any:
+        """Leave out the rows on which the function raises.
+
+        What it makes of a bucket must not depend on how the stream is cut, so where it raises, the
+        tuples of each time are tried by themselves, and then each of them.
+        """
+        kept = copy.deepcopy(state)  # the function may have changed it before it raised
+        emitted: list[pa.Table] = []
+        try:
+            state = self._one_call(given.key, rows, state, given.hashed, emitted)
+        except HoldfastError:
+            raise  # what it returns is wrong whatever the rows are
+        except Exception as error:
+            if rows.num_rows > 1:
+                for part in _smaller(rows):
+                    kept = self._call_or_reject(given, part, kept, outputs)
+                return kept
+            (row,) = rows.select(self.columns).rename_columns(self.user_columns).to_pylist()
+            stime = rows["stime"].cast(pa.timestamp("us", tz="UTC"))[0].as_py()
+            given.step.reject(f"{type(error).__name__}: {error}", {"stime": stime, **row})
+            return kept
+        outputs += emitted
         return state
 
     def _checked(self, emitted: pa.Table, rows: pa.Table, hashed: int) -> pa.Table:
@@ -150,6 +183,24 @@ class ProcessStep:
         kept = pa.table(columns).filter(pa.array(keep))
         step.ended(FAMILY, int((gone & found).sum()))
         step.write(FAMILY, kept, self.key_names, opened=(~gone & ~found)[keep])
+
+
+@dataclass(frozen=True)
+class _Given:
+    """For whom a function is called."""
+
+    key: dict[str, Any]
+    hashed: int
+    step: Step
+
+
+def _smaller(rows: pa.Table) -> list[pa.Table]:
+    """The tuples of each time; of a single time, each of them."""
+    stime = numbers(rows["stime"]).astype(np.int64)
+    cuts = [0, *(np.flatnonzero(np.diff(stime)) + 1).tolist(), rows.num_rows]
+    if len(cuts) == 2:
+        cuts = list(range(rows.num_rows + 1))
+    return [rows.slice(low, high - low) for low, high in itertools.pairwise(cuts)]
 
 
 def _place(stime: Int64s) -> Int64s:

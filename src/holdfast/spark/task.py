@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from holdfast.spark.groups import in_stream_order
+from holdfast.spark.rejected import STOP, Rejected, write_rejected
 from holdfast.spark.runs import (
     HASH,
     SLOT,
@@ -65,6 +66,8 @@ class Step:
     operator: str
     keeps: str | None = None
     replay: bool = False
+    on_error: str = STOP
+    _rejected: list[Rejected] = field(default_factory=list)
     _open: dict[str, list[pa.Table]] = field(default_factory=dict)
     _told: dict[str, Told] = field(default_factory=dict)
 
@@ -110,8 +113,13 @@ class Step:
         if self.keeps is not None and count:
             self._told.setdefault(family, Told()).ended += int(count)
 
+    def reject(self, reason: str, row: dict[str, Any]) -> None:
+        """A user's function raises on a row, which is left out."""
+        self._rejected.append(Rejected(self.operator, reason, row))
+
     def finish(self) -> None:
-        """Leave what is to be told of window states, after the handler has run."""
+        """Leave what is to be told beside the state, after the handler has run."""
+        write_rejected(self.directory, self.operator, self.partition, self._rejected)
         for family, told in self._told.items():
             write_told(self.directory, self.operator, family, self.partition, told)
 
@@ -244,4 +252,5 @@ def _step(told: Mapping[str, Any], operator: str, partition: int) -> Step:
         operator,
         told["keeps"].get(operator),
         told.get("replay") is not None,
+        told.get("on_error", STOP),
     )
