@@ -40,7 +40,7 @@
     output = "busy"
     sink = "jsonl:busy.jsonl"         # without it the client runs elsewhere, under this name
 
-Ports that are not given are chosen by the operating system when the deployment first starts. A
+Ports that are not given are chosen when the deployment first starts, and kept (ports.py). A
 process runs on this machine unless the place where it listens is named by a server.
 """
 

@@ -2,6 +2,7 @@
 
     data/
       supervisor.pid       who supervises; one at a time
+      supervisor.log       what it says, if it runs in the background (up_command.py)
       processes.json       pid, restarts and uptime of every process of this machine
       plan.json            the network's schemas (planning.py)
       addresses.json       the ports (addresses.py)
