@@ -82,6 +82,11 @@ class Inputs:
         return all(inlet.ended for inlet in self.inlets)
 
     @property
+    def problem(self) -> str | None:
+        """What keeps sources from being read right now, if anything does."""
+        return "; ".join(inlet.problem for inlet in self.inlets if inlet.problem) or None
+
+    @property
     def boundary(self) -> int:
         """Everything older has arrived, from every source that has not ended."""
         return min(inlet.boundary for inlet in self.inlets)

@@ -19,6 +19,7 @@ is that of one run over all the input.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,6 +42,7 @@ from holdfast.spark.version import Version
 from holdfast.times import SECOND, Duration, microseconds
 
 _IDLE_SECONDS = 0.01
+_LOG = logging.getLogger("holdfast")
 
 
 def run(
@@ -103,6 +105,7 @@ class _Loop:
             where = f"the state directory {str(directory.path)!r}"
             refuse_changed(manifest["network"], self._description, where)
         # How many tuples each output had when an earlier run came to the end of its input.
+        self._problem: str | None = None
         self._finished_before: dict[str, int] | None = manifest and manifest["finished"]
         kept = manifest["dead_letters"] if manifest else {}
         path = dead_letters or (
@@ -149,10 +152,17 @@ class _Loop:
         if self._version.boundary < boundary < FOREVER and not asleep:
             self._advance(boundary, observer)
         elif rows == 0 and not self._inputs.ended:
+            self._note(self._inputs.problem)
             time.sleep(_IDLE_SECONDS)
         if time.monotonic() - self._last_checkpoint >= self.checkpoint_seconds:
             self._checkpoint()
         observer.ticked()
+
+    def _note(self, problem: str | None) -> None:
+        """Something keeps a source from being read, or not any more: said once."""
+        if problem != self._problem:
+            self._problem = problem
+            _LOG.warning("%s", problem or "the sources go on")
 
     def _end(self, stop: Stop, observer: Observer) -> None:
         """Checkpoint; then, if the sources have ended, flush what is still open."""

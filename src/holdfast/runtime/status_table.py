@@ -143,7 +143,7 @@ def _row(report: NodeReport, notes: dict[str, str] | None) -> list[str]:
         str(found.get("pid") or "–"),
         str(found.get("restarts", 0)),
         _state(node),
-        f"{time.time() - boundary / 1e6:.1f} s ago" if boundary else "–",
+        _when(boundary),
         f"{tuples:,}" if node and "error" not in node else "–",
         " ".join(says.split()),
     ]
@@ -166,6 +166,14 @@ def _state(node: dict[str, Any]) -> str:
         return state
     part = f"{node['copy']} {node['term']}"
     return f"{part}, {state}" if node["awake"] else part
+
+
+def _when(boundary: int) -> str:
+    """How far a boundary is from the present."""
+    if not boundary:
+        return "–"
+    ago = time.time() - boundary / 1e6
+    return f"{ago:.1f} s ago" if ago > -0.05 else f"{-ago:.1f} s ahead"
 
 
 def _says(process: dict[str, Any], node: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
-from holdfast.core import cec
+from holdfast.core import cec, source_time
 from holdfast.simulation.coverage import TABLES
 
 WHAT = {
@@ -27,10 +27,12 @@ WHAT = {
     "SweepingCheckpointer": "When a primary sends a checkpoint. (`core/sweeping.py`)",
     "EntryPoint": "What the entry point's log is doing. (`core/entry.py`)",
     "Client": "Does a client hold tentative tuples? (`core/client.py`)",
+    "Lane": "Does a producer, or a source, hold the others up? (`core/source_time.py`)",
     "Checkpointer": "Which window states are written, and when? (`core/cec.py`)",
 }
-# Machines that the simulation does not run, because its executor has no windows.
-MORE = {"Checkpointer": cec.TABLE}
+# Machines that the simulation does not run: its executor has no windows, and its sources take the
+# time of arrival.
+MORE = {"Checkpointer": cec.TABLE, "Lane": source_time.TABLE}
 
 
 def diagram(table: Mapping[tuple[Enum, Enum], Enum]) -> str:
