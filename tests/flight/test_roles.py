@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -234,3 +235,27 @@ def test_chaos_is_for_deployments_that_allow_it(tmp_path: Path) -> None:
             with pytest.raises(flight.FlightServerError, match="write chaos = true"):
                 act(made, Role.OPERATE, "holdfast", action, body)
         assert made.links.hears("main-1")
+
+
+def test_a_token_that_cannot_be_taken_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("holdfast.runtime.listening.LOOK_SECONDS", 0.01)
+    spec = SecuritySpec(tokens=tmp_path / "tokens", own_tokens=True)
+    spec.make()
+    served = spec.read()
+    used = Security(tokens=dict(served.tokens))
+    path = tmp_path / "tokens" / "operate"
+    said = ""
+    with entry_point(tmp_path / "entry", served) as node:
+        path.write_text("")
+        deadline = time.monotonic() + 30.0
+        while "secrets not taken" not in said:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+            said += capsys.readouterr().err
+        peers.call(location(node), used, "holdfast", "status")  # what was read before counts
+        time.sleep(0.1)
+        said += capsys.readouterr().err
+    assert said.count("secrets not taken") == 1
+    assert "operate: the token is empty" in said

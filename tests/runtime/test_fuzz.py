@@ -18,6 +18,7 @@ from holdfast.flight.security import Security
 from holdfast.flight.wire import WireError, decode_message, decode_metadata, encode_message
 from holdfast.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.network import Network
+from holdfast.producer import Producer
 from holdfast.runtime.addresses import Addresses
 from holdfast.runtime.children import Children
 from holdfast.runtime.node import Place
@@ -25,6 +26,7 @@ from holdfast.runtime.replica_node import ReplicaNode
 from holdfast.runtime.server import Server
 from holdfast.runtime.status import node_status
 from holdfast.testing.fuzz import Caller, Fuzz
+from tests.flight.nodes import numbers
 from tests.processes.planned import planned
 from tests.runtime.strangers import SCHEMA, BareNode, location, running
 from tests.runtime.test_strangers import BOOK, SETTINGS, say
@@ -75,6 +77,9 @@ def test_a_process_survives_what_it_is_told(tmp_path: Path) -> None:
         status = node_status(deployment, ["entry-load"])["entry-load"]
         assert "error" not in status, status
         assert status["trimmed_below"] == 0
+        # Who runs the deployment need not say a word about tokens.
+        with Producer.of(deployment.path, "load", name="p") as producer:
+            producer.send(numbers(0, 3))
         assert fuzz.outcomes["timed out"] == 0, fuzz.outcomes
         assert fuzz.outcomes["refused"] > fuzz.outcomes["answered"] > 0, fuzz.outcomes
     finally:

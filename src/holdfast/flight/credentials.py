@@ -103,7 +103,7 @@ class _Files:
         self._spec = spec
         self._lock = threading.Lock()
         self._stamp = self._look()
-        self._found = replace(self._read(), renewed=self.current)
+        self._found: Security = replace(self._read(), renewed=self.current)
         self._former_until = 0.0
 
     def current(self) -> Security:
@@ -111,6 +111,8 @@ class _Files:
             stamp = self._look()
             if stamp != self._stamp:
                 self._renew(stamp)
+            elif self._found.problem is not None:
+                self._found = replace(self._found, problem=None)
             if self._found.former is not None and time.monotonic() >= self._former_until:
                 self._found = replace(self._found, former=None)
             return self._found
@@ -118,10 +120,14 @@ class _Files:
     def _renew(self, stamp: Stamp) -> None:
         try:
             made = self._read()
-        except SecurityError:
-            return  # half of it is written; what was read before counts until the rest is there
+        except SecurityError as error:
+            # Half of it may be written; what was read before counts until the rest is there.
+            self._found = replace(self._found, problem=str(error))
+            return
         if self._found.has_token and not made.has_token:
-            return  # tokens that are gone open no door
+            gone = f"{self._spec.tokens}: the tokens are gone; the former count until a restart"
+            self._found = replace(self._found, problem=gone)
+            return
         before = replace(self._found, former=None, renewed=None)
         self._found = replace(made, renewed=self.current, former=before)
         self._former_until = time.monotonic() + GRACE_SECONDS

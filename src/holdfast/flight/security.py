@@ -49,6 +49,7 @@ class Security:
     mutual       callers must show a certificate of the authority, if there is one.
     machines     the nodes of each machine: nobody else goes by their names.
     renewed      gives this anew if its files have changed.
+    problem      why files that have changed are not taken; None if there is nothing wrong.
     """
 
     token: str | None = field(default=None, repr=False)
@@ -59,6 +60,7 @@ class Security:
     mutual: bool = True
     machines: Machines = field(default_factory=dict, repr=False)
     renewed: Callable[[], Security] | None = field(default=None, repr=False, compare=False)
+    problem: str | None = field(default=None, repr=False, compare=False)
     # What counted until a moment ago: whoever has not yet read the new files is still let in.
     former: Security | None = field(default=None, repr=False, compare=False)
 

@@ -29,12 +29,12 @@ class Listener:
         self._security = security
         self._journal = journal
         self._made_with = security.current().server_options()
-        self._said = ""
+        self._said = self._problem = ""
         self.server = make(port)
         self.port = int(self.server.port)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="certificates", daemon=True)
-        if self._made_with:
+        if security.renewed is not None:
             self._thread.start()
 
     def close(self) -> None:
@@ -46,8 +46,15 @@ class Listener:
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_SECONDS):
             security = self._security.current()
+            self._tell(security.problem or "")
             if security.server_options() != self._made_with:
                 self._renew(security)
+
+    def _tell(self, problem: str) -> None:
+        """Say what is wrong with the files, once."""
+        if problem and problem != self._problem:
+            self._journal.write("secrets not taken", level="error", problem=problem)
+        self._problem = problem
 
     def _renew(self, security: Security) -> None:
         from holdfast.flight.certificates import check_pair
