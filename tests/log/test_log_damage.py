@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from holdfast.frames import Frame, rec_done_frame
-from holdfast.log import DamagedLog, Entry, LogError, LogOptions, StreamLog, cursor, inspect, repair
+from holdfast.log import (
+    DamagedLog,
+    Entry,
+    LogError,
+    LogOptions,
+    StreamLog,
+    cursor,
+    inspect,
+    recovery,
+    repair,
+)
+from holdfast.log.files import Files
+from holdfast.log.recovery import Recovered
 from tests.log.helpers import SCHEMA, SMALL, Model, NoSync, drain, kill, seen, stable
 
 
@@ -267,3 +281,19 @@ def test_a_torn_tail_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         log.append(stable(1))
     with StreamLog.open(tmp_path) as log:
         assert (log.cut, log.next_id) == (None, 2)
+
+
+def test_a_log_that_is_written_faster_than_it_is_looked_at_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: Iterator[int] = itertools.count(100, 100)
+
+    def examine(*arguments: object) -> Recovered:
+        damage = DamagedLog(tmp_path / "0.seg", next(places), "expected a block")
+        return Recovered(damage=damage)
+
+    monkeypatch.setattr(recovery, "examine", examine)
+    assert recovery.examine_in_use(Files(), tmp_path, 4096).damage is None
+    # One that stays where it is, is.
+    places = itertools.repeat(700)
+    assert recovery.examine_in_use(Files(), tmp_path, 4096).damage is not None

@@ -98,16 +98,21 @@ def examine_in_use(files: Files, directory: Path, index_bytes: int) -> Recovered
     """Like ``examine``, of a log whose writer may trim it or append to it at the same time.
 
     Blocks that are written behind the place where the walk has stopped look like damage, but
-    only once: by the next look the place is intact.
+    only once: by the next look the place is intact. What looks damaged at another place each time
+    is a log that is written faster than it is looked at: it is read as far as that place.
     """
     at: tuple[Path, int] | None = None
+    found: Recovered | None = None
     for _ in range(_TRIES):
         with suppress(FileNotFoundError):
             found = examine(files, directory, index_bytes)
             if found.damage is None or at == (found.damage.path, found.damage.offset):
                 return found
             at = found.damage.path, found.damage.offset
-    return examine(files, directory, index_bytes)
+    if found is None:
+        return examine(files, directory, index_bytes)
+    found.damage = None
+    return found
 
 
 def _begin_all(
