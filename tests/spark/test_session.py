@@ -77,12 +77,15 @@ def test_sockets_are_below_the_node_s_directory_if_their_names_fit(
     (made / ".left.sock").touch()
     assert list(socket_directory(tmp_path / "node").iterdir()) == []
 
-    monkeypatch.setattr(sockets, "_LONGEST", 10)
+    # Names fit into the temporary directory, and not below a node's of a long name.
+    room = len("/holdfast-4294967295-0123456789abcdef")
+    monkeypatch.setattr(sockets, "_LONGEST", len(str(tmp_path)) + room)
+    node = tmp_path / ("n" * room)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    short = socket_directory(tmp_path / "node")
+    short = socket_directory(node)
     (short / ".left.sock").touch()
     assert short.parent == tmp_path
-    assert socket_directory(tmp_path / "node") == short, "killed lives leave one directory only"
+    assert socket_directory(node) == short, "killed lives leave one directory only"
     assert list(short.iterdir()) == []
     for each in (made, short):
         assert stat.S_IMODE(each.stat().st_mode) == 0o700
