@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     describe.add_argument("--draw", metavar="FILE", help="also draw it: an .svg or .png file")
     describe.set_defaults(command=_describe)
     demo = commands.add_parser("demo", help="failures, live: a source cut, a replica killed")
-    demo.add_argument("--seconds", type=float, default=30, help="how long (default: 30)")
+    demo.add_argument("--seconds", type=float, default=24, help="how long (default: 24)")
     demo.add_argument("--servers", type=int, default=12, help="how many servers (default: 12)")
     demo.add_argument("--picture", default="holdfast-demo.png", help="where to draw the picture")
     demo.add_argument("--spark-master", metavar="URL", help="default: local[*]")
