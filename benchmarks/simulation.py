@@ -19,12 +19,13 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 from matplotlib.figure import Figure
 
 from benchmarks.machine import describe_machine, machine_text
 from benchmarks.record import record
+from holdfast.core.events import Event
 from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.simulation import networks, schedules
 from holdfast.simulation.coverage import TABLES, Coverage
@@ -110,6 +111,27 @@ class Swept:
     growth: list[tuple[int, float]] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
     shapes: Counter[str] = field(default_factory=Counter)
+    # How often each kind of failure hit a process or a link in use.
+    faults: Counter[str] = field(default_factory=Counter)
+    # How many fragments had which protection, and which way of keeping their state.
+    protections: Counter[str] = field(default_factory=Counter)
+    checkpoints: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def never_happened(self) -> list[str]:
+        """The events that no process was told of."""
+        return sorted(one.__name__ for one in get_args(Event) if not self.events[one.__name__])
+
+
+def checkpoints_of(spec: NetworkSpec, fragment: Fragment) -> str:
+    """How the state of a fragment is kept: what its copies send, or what is on disk."""
+    settings = spec.replica_settings()[fragment.addresses[0]]
+    if settings.continuous is not None:
+        return "continuous"
+    if fragment.standby is not None:
+        return fragment.standby.checkpointing.value
+    return {"nothing": "rebuilt from input", "state": "state on disk"}[settings.keeping.value]
 
 
 def sweep(seeds: int, workers: int) -> Swept:
@@ -118,7 +140,13 @@ def sweep(seeds: int, workers: int) -> Swept:
     for count, result in enumerate(simulate(range(seeds), workers), 1):
         swept.coverage.add(result.visits)
         swept.simulated_s += result.simulated_s
-        swept.shapes[scenario_of(result.seed).schedule.shape] += 1
+        swept.faults.update(result.faults)
+        swept.events.update(result.events)
+        scenario = scenario_of(result.seed)
+        swept.shapes[scenario.schedule.shape] += 1
+        for fragment in scenario.spec.fragments:
+            swept.protections[fragment.protection.value] += 1
+            swept.checkpoints[checkpoints_of(scenario.spec, fragment)] += 1
         if result.verdict is not Verdict.FINE:
             swept.violations += 1
             print(f"seed {result.seed}: {result.verdict.name} {result.reason}", flush=True)
@@ -128,6 +156,8 @@ def sweep(seeds: int, workers: int) -> Swept:
             print(f"{count} seeds, {swept.violations} violations", flush=True)
     for transition in swept.coverage.never_taken:
         print(f"never taken: {transition}")
+    for event in swept.never_happened:
+        print(f"never happened: {event}")
     return swept
 
 
@@ -137,8 +167,13 @@ def draw(figure: Figure, swept: Swept) -> None:
     axes.set(xscale="log", xlabel="seeds", ylabel="share of transitions taken", ylim=(0, 1.02))
 
 
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.most_common())
+
+
 def page(summary: dict[str, Any], swept: Swept) -> str:
-    shapes = ", ".join(f"{count} {name}" for name, count in swept.shapes.most_common())
+    shapes = _counted(swept.shapes)
+    faults = "\n".join(f"| {name} | {count:,} |" for name, count in swept.faults.most_common())
     never = "".join(f"\n- {one}" for one in swept.coverage.never_taken) or " none"
     return f"""# Simulation
 
@@ -154,6 +189,13 @@ def page(summary: dict[str, Any], swept: Swept) -> str:
   taken. Never taken:{never}
 
 Schedules: {shapes}.
+
+| failure | how often it hit somebody |
+|---|---|
+{faults}
+
+Fragments by protection: {_counted(swept.protections)}; by how their state is kept:
+{_counted(swept.checkpoints)}.
 
 ![share of transitions taken after so many seeds](simulation.png)
 """
@@ -178,6 +220,10 @@ def main() -> None:
         "simulated_seconds_per_cpu_second": round(per_cpu, 1),
         "seeds": swept.seeds,
         "violations": swept.violations,
+        "faults": dict(swept.faults.most_common()),
+        "protections": dict(swept.protections.most_common()),
+        "checkpoints": dict(swept.checkpoints.most_common()),
+        "events_never_produced": swept.never_happened,
         "transitions": sum(len(table) for table in TABLES.values()),
         "transitions_covered": round(swept.coverage.share, 4),
         "simulated_hours": round(swept.simulated_s / 3600, 2),

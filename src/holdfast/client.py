@@ -271,7 +271,8 @@ class Client:
     def _post(self, event: Event) -> None:
         if isinstance(event, MessageArrived) and isinstance(event.message, SubscribeRefused):
             reason = event.message.reason
-            lost = reason.startswith("trimmed") and self._driver.consumer.needs(event.message.feed)
+            gone = reason.startswith(("trimmed", "lost"))
+            lost = gone and self._driver.consumer.needs(event.message.feed)
             if lost or "not served" in reason:
                 self._fail(ClientError(f"{self.stream} from {event.sender}: {reason}"))
         if isinstance(event, MessageArrived) and isinstance(event.message, HeartbeatReply):

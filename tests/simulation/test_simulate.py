@@ -54,7 +54,7 @@ def test_the_exit_codes_are_the_documented_ones() -> None:
 
 
 def test_there_are_enough_mutations_and_each_has_a_name_of_its_own() -> None:
-    assert len(MUTATIONS) >= 25
+    assert len(MUTATIONS) >= 60
     assert len({one.name for one in MUTATIONS}) == len(MUTATIONS)
 
 

@@ -100,7 +100,9 @@ class EntryPoint(Machine[EntryState, Trigger]):
         super().__init__(f"{settings.address} entry point", EntryState.IDLE)
         self.settings = settings
         log = whole_frames(logged or LoggedStream(settings.stream, 0, ()))
-        served = ServedStream(settings.stream, settings.consumers, log.first_id, log.frames)
+        served = ServedStream(
+            settings.stream, settings.consumers, log.first_id, log.frames, durable=True
+        )
         self.served = served
         self.provider = Provider({settings.stream: served}, lambda stream: StreamState.STABLE)
         self._promised = served.boundary

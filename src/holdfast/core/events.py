@@ -38,7 +38,7 @@ class PeerUnreachable:
 
 @dataclass(frozen=True, slots=True)
 class FeedLost:
-    """The connection of a feed broke and the runtime noticed; the same as never noticing."""
+    """The connection of a feed broke: nothing more comes on it. Noticed sooner or later."""
 
     feed: int
 

@@ -13,6 +13,10 @@ each is sent what it has not acknowledged, and the stream flows. Meanwhile the s
 extended by what the other copy's checkpoints bring. Two copies cut a stream into frames
 differently, so frames may then overlap; subscribers take each tuple once, by its id.
 
+A stream that is *durable* before it is published, as that of an entry point is, can have no reader
+who is ahead of it. Whoever asks for more than is here is refused: the log was lost, what lies
+between is nowhere, and going on without it would be wrong unnoticed.
+
 When tentative frames exceed their limit the oldest go first. Stable frames never go except by
 acknowledgement.
 """
@@ -47,8 +51,10 @@ class ServedStream:
         first_id: int = 0,
         frames: tuple[StreamFrame, ...] = (),
         tentative_frames_max: int = 10_000,
+        durable: bool = False,
     ) -> None:
         self.stream = stream
+        self._durable = durable
         self.open = True
         self.suspended = False
         self.next_id = first_id
@@ -88,6 +94,9 @@ class ServedStream:
             return []
         if not self.open:
             return [Send(consumer, SubscribeRefused(request.feed, "recovering"))]
+        if self._durable and request.next_id > self.next_id:
+            reason = f"lost: asked for {request.next_id}, but the log ends at {self.next_id}"
+            return [Send(consumer, SubscribeRefused(request.feed, reason))]
         if request.next_id < self.first_id:
             reason = f"trimmed below {self.first_id}, asked for {request.next_id}"
             return [Send(consumer, SubscribeRefused(request.feed, reason))]

@@ -337,7 +337,7 @@ class Node:
             )
         if self._refusals.get(peer) != reason:
             self._refusals[peer] = reason
-            is_lasting = message.reason.startswith("trimmed")
+            is_lasting = message.reason.startswith(("trimmed", "lost"))
             level = "error" if is_lasting else "warning"
             self.journal.write("refused", level=level, peer=peer, reason=reason)
 

@@ -1,7 +1,7 @@
 """Deliberate bugs: proof that the checkers can find what they are for.
 
-Those of standby are in ``standby_mutations``, those of what is kept in ``keeping_mutations``;
-``MUTATIONS`` has them all.
+Those of standby are in ``standby_mutations``, those of what is kept in ``keeping_mutations``,
+those of what is read in ``stream_mutations``; ``MUTATIONS`` has them all.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from holdfast.core.upstream import Upstream
 from holdfast.core.versions import Begin, Line, Versions
 from holdfast.simulation import keeping_mutations as keeping_mutations
 from holdfast.simulation import standby_mutations as standby_mutations
+from holdfast.simulation import stream_mutations as stream_mutations
 from holdfast.simulation.planting import MUTATIONS as MUTATIONS
 from holdfast.simulation.planting import Mutation as Mutation
 from holdfast.simulation.planting import mutation
@@ -103,7 +104,7 @@ def never_notice_a_lost_subscription(original: Any) -> Any:
     return broken
 
 
-@mutation(Upstream, "_current", seeds=600, shape="lull")
+@mutation(Upstream, "_current", shape="lull")
 def trust_a_stable_replica_that_is_far_behind(original: Any) -> Any:
     def broken(self: Upstream) -> list[str]:
         return [peer for peer, one in self.reports.items() if one.state is StreamState.STABLE]
@@ -133,7 +134,7 @@ def call_a_bucket_stable_when_one_input_is(original: Any) -> Any:
     return broken
 
 
-@mutation(SUnion, "_overdue_target", seeds=200, shape="gentle")
+@mutation(SUnion, "_overdue_target", shape="gentle")
 def wait_only_half_of_alpha_x(original: Any) -> Any:
     def broken(self: SUnion, now: int) -> int:
         return int(original(self, now + self._timing.alpha_x_us // 2))

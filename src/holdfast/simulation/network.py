@@ -112,6 +112,7 @@ class Network:
         self._failures: Counter[tuple[str, str]] = Counter()
         self.deliver: Callable[[str, str, Message], None] = lambda source, target, message: None
         self.lose_feed: Callable[[str, int], None] = lambda reader, feed: None
+        self.fail_call: Callable[[str, Message], None] = lambda source, message: None
 
     # -- links --------------------------------------------------------------------------
 
@@ -213,7 +214,12 @@ class Network:
         if self._random() < 0.5:
             link.late.append((sent_at, source, target, message))
         else:
-            self.lost += 1
+            self._fail(sent_at, source, message)
+
+    def _fail(self, sent_at: int, source: str, message: Message) -> None:
+        """Nobody took it; the caller knows when its deadline is over."""
+        self.lost += 1
+        self._clock.at(sent_at + CALL_US, self.fail_call, source, message)
 
     def _send_late(self, link: Link) -> None:
         if link.cuts or not link.late:
@@ -223,11 +229,11 @@ class Network:
             if self._clock.now - sent_at < CALL_US:
                 self._call(source, target, message)
             else:
-                self.lost += 1
+                self._fail(sent_at, source, message)
 
     def _arrive(self, link: Link, sent_at: int, source: str, target: str, message: Message) -> None:
         if link.broken_at >= sent_at:
-            self.lost += 1
+            self._fail(sent_at - CALL_US, source, message)
         elif link.cuts:
             self._wait_for(link, sent_at, source, target, message)
         else:

@@ -43,6 +43,12 @@ class Fragment:
     continuous: Continuous | None = None
 
     @property
+    def protection(self) -> Protection:
+        if self.standby is not None:
+            return self.standby.protection
+        return Protection.ACTIVE if len(self.addresses) > 1 else Protection.NONE
+
+    @property
     def standing(self) -> bool:
         """Whether readers keep feeds at both copies."""
         return self.standby is not None and self.standby.protection is Protection.HYBRID
@@ -82,10 +88,14 @@ class NetworkSpec:
     @property
     def redo_us(self) -> int:
         """How long a replica takes to redo a long failure, while new buckets keep coming."""
+        return self.redo_us_after(0)
+
+    def redo_us_after(self, failure_us: int) -> int:
+        """The same of a failure that may be longer than most are."""
         timing = self.timing
         # Between two redo jobs the live version has its turn.
         speed = timing.redo_buckets * timing.bucket_us / self.job_us / 2
-        return int(40 * SECOND_US / (speed - 1))
+        return int(max(failure_us, 40 * SECOND_US) / (speed - 1))
 
     @property
     def calm_us(self) -> int:
@@ -131,6 +141,26 @@ class NetworkSpec:
         return {stream: tuple(names) for stream, names in found.items()}
 
 
+def with_slow_redo(spec: NetworkSpec) -> NetworkSpec:
+    """The same network with an engine that takes seconds to redo minutes, and a short X."""
+    timing = replace(
+        spec.timing,
+        bucket_us=100_000,
+        delay_us=2 * SECOND_US,
+        partner_timeout_us=100_000,
+        redo_buckets=2,
+    )
+    policies = {"while_failed": Policy.PROCESS, "while_stabilizing": Policy.PROCESS}
+    fragments = tuple(replace(one, **policies) for one in spec.fragments)  # type: ignore[arg-type]
+    return build(
+        timing,
+        tuple(one.stream for one in spec.entries),
+        fragments,
+        tuple(one.input.stream for one in spec.clients),
+        job_us=35_000,
+    )
+
+
 def rotate(names: tuple[str, ...], by: int) -> tuple[str, ...]:
     by %= len(names)
     return names[by:] + names[:by]
@@ -142,6 +172,7 @@ def build(
     fragments: tuple[Fragment, ...],
     client_streams: tuple[str, ...],
     job_us: int = 20_000,
+    own_time: frozenset[str] = frozenset(),
 ) -> NetworkSpec:
     """Connect sources (s0, s1, ...), fragments and one client per watched stream."""
     bare = NetworkSpec(timing, (), fragments, (), job_us)
@@ -168,6 +199,7 @@ def build(
             entry.stream,
             consumers[entry.stream],
             boundary_interval_us=max(timing.bucket_us // 2, 50_000),
+            own_time=entry.stream in own_time,
             retry_us=timing.retry_us,
         )
         for entry in unconnected.entries
@@ -216,7 +248,8 @@ def generate(random: Random) -> NetworkSpec:
     # A slow engine makes reconciliation long, which is when most can go wrong.
     job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35, 0.35]))
     read = tuple(f"s{index}" for index in range(sources) if f"s{index}" in used)
-    return build(timing, read, tuple(fragments), tuple(watched), job_us)
+    own_time = frozenset(stream for stream in read if random.random() < 0.2)
+    return build(timing, read, tuple(fragments), tuple(watched), job_us, own_time)
 
 
 def _generate_fragment(random: Random, name: str, inputs: list[str], timing: Timing) -> Fragment:

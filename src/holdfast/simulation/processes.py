@@ -44,6 +44,7 @@ from holdfast.core.events import (
     JobDone,
     JobFailed,
     SourceBatch,
+    SourceReached,
     Started,
     TimerFired,
     WindowBlock,
@@ -158,6 +159,7 @@ class Process:
             self._waiting.append(event)
             return
         world, orders = self.world, self.orders
+        world.events[type(event)] += 1
         for effect in self.driver.handle(event, world.clock.now + self.ahead_us):
             orders[type(effect)](effect)
             if not self.up:
@@ -389,17 +391,26 @@ class EntryProcess(Process):
         if self.running:
             now = self.world.clock.now
             if not self.silent and now < self.world.source_stop:
-                self.source.produce()
+                self.source.produce(now)
             if self.world.random.random() < 0.01:
                 self.source.offer_from(0)  # it has lost patience, or its connection
-            for batch in self.source.offers(now + self.ahead_us):
+            own_time = self.settings.own_time
+            for batch in self.source.offers(None if own_time else now + self.ahead_us):
                 self.receive(batch)
+            if own_time and self.source.all_taken:
+                self.receive(SourceReached(self.source.reached))
         interval = int(self._interval_us * (0.5 + self.world.random.random()))
         self.world.clock.after(interval, self._produce, life)
 
 
 class Source:
-    """Makes tuples, counts them, and offers them until they are accepted."""
+    """Makes tuples, counts them, and offers them until they are accepted.
+
+    Tuples get their time when they are taken, or bring the time they were made at, which may be
+    up to ``LATENESS_US`` before that of a tuple made earlier.
+    """
+
+    LATENESS_US = 150_000
 
     def __init__(self, random: Random, quiet: bool = False) -> None:
         self._random = random
@@ -408,25 +419,45 @@ class Source:
         self._counts = few if quiet else random.choice([some, some, few])
         self._batches: deque[tuple[int, tuple[tuple[int, int], ...]]] = deque()
         self.made: list[tuple[int, int]] = []
+        # When each batch was made, and the time of its tuples, by the batch's first id.
+        self._times: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self._made_at = 0
         self._offered = 0
 
-    def produce(self) -> None:
+    @property
+    def reached(self) -> int:
+        """No tuple to come is older."""
+        return max(0, self._made_at - self.LATENESS_US)
+
+    @property
+    def all_taken(self) -> bool:
+        return not self._batches
+
+    def produce(self, now: int) -> None:
+        self._made_at = now
         count = self._random.choice(self._counts)
         values = tuple(
             (self._random.randrange(4), self._random.randrange(1 << 30)) for _ in range(count)
         )
         if values:
+            late = [int(self._random.random() * self.LATENESS_US) for _ in values]
+            stimes = tuple(max(0, now - each) for each in late)
+            self._times[len(self.made)] = (now, stimes)
             self._batches.append((len(self.made), values))
             self.made += values
 
-    def offers(self, now: int) -> list[SourceBatch]:
-        """Batches not yet offered; their tuples carry the present time."""
+    def offers(self, now: int | None) -> list[SourceBatch]:
+        """Batches not yet offered; their tuples carry the present time, or else their own."""
         found = []
         for first_id, values in self._batches:
             if first_id >= self._offered:
-                block = tuple((now + index, *value) for index, value in enumerate(values))
-                last = now + len(values) - 1
-                found.append(SourceBatch(first_id, len(values), now, last, block))
+                made_at, stimes = self._times[first_id]
+                reached = max(0, made_at - self.LATENESS_US)
+                if now is not None:
+                    stimes, reached = tuple(now + index for index in range(len(values))), 0
+                block = tuple((at, *value) for at, value in zip(stimes, values, strict=True))
+                times = (min(stimes), max(stimes))
+                found.append(SourceBatch(first_id, len(values), *times, block, reached))
                 self._offered = first_id + len(values)
         return found
 
@@ -435,7 +466,7 @@ class Source:
 
     def accepted(self, next_id: int) -> None:
         while self._batches and self._batches[0][0] + len(self._batches[0][1]) <= next_id:
-            self._batches.popleft()
+            self._times.pop(self._batches.popleft()[0])
         self._offered = max(self._offered, next_id)
 
 

@@ -48,15 +48,28 @@ class Result:
     stable: int = 0
     visits: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     faults: Mapping[str, int] = field(default_factory=dict)
+    events: Mapping[str, int] = field(default_factory=dict)
 
 
 def scenario_of(seed: int) -> Scenario:
     """Everything a seed stands for."""
+    scenario = shaped(seed)
+    assert scenario is not None, "some shape fits every network"
+    return scenario
+
+
+def shaped(seed: int, shape: str | None = None) -> Scenario | None:
+    """The same with a schedule of one shape; None if the seed's network is none for it."""
     random = Random(seed)
     spec = networks.generate(random)
     server_of = place(spec, random)
     layout = layout_of(spec, server_of)
-    schedule = schedules.generate(random, layout, spec.timing.alpha_x_us, spec.calm_us)
+    times = (spec.timing.alpha_x_us, spec.calm_us)
+    schedule = schedules.generate(random, layout, *times, shape)
+    if schedule is None:
+        return None
+    if schedule.slow_redo:
+        spec = networks.with_slow_redo(spec)
     return Scenario(seed, spec, server_of, schedule)
 
 
@@ -83,4 +96,5 @@ def run(scenario: Scenario, tell: Callable[[str], None] | None = None) -> Result
         sum(len(client.stable) for client in world.clients.values()),
         dict(world.coverage.visits),
         dict(world.faults),
+        {one.__name__: count for one, count in world.events.items()},
     )

@@ -97,6 +97,16 @@ class Schedule:
         return self.shape == "lull"
 
     @property
+    def slow_redo(self) -> bool:
+        """Whether redoing what was missed is to take seconds."""
+        return self.shape == "deserted"
+
+    @property
+    def longest_us(self) -> int:
+        """The longest fault."""
+        return max((one.end - one.start for one in self.faults), default=0)
+
+    @property
     def longest_step_us(self) -> int:
         """The longest time for which a clock is set wrong."""
         steps = [one for one in self.faults if one.kind is FaultKind.CLOCK_STEP]
@@ -127,17 +137,26 @@ LONGEST_STEP_US = 60 * SECOND_US
 STEPPED_US = 5 * SECOND_US
 
 
-def generate(random: Random, layout: Layout, alpha_x_us: int, calm_us: int) -> Schedule:
-    """A random schedule of one of several shapes."""
+def generate(
+    random: Random, layout: Layout, alpha_x_us: int, calm_us: int, wanted: str | None = None
+) -> Schedule | None:
+    """A random schedule of one of several shapes; None if there is none of the wanted shape."""
     shapes = SHAPES | {
         shape: weight for shape, weight in SHAPES_OF_PAIRS.items() if _pairs_for(shape, layout)
     }
     shape = random.choices(list(shapes), list(shapes.values()))[0]
+    if wanted is not None:
+        found = [one for one in shapes if one.__name__ == f"_{wanted}"]
+        if not found:
+            return None
+        shape = found[0]
     if shape is _gentle:
         faults = _gentle(random, layout, alpha_x_us)
         calm_us += 10 * SECOND_US
     else:
         faults = shape(random, layout)
+    if shape is _deserted:
+        calm_us += 200 * SECOND_US  # what minutes left to redo takes minutes
     end = max(fault.end for fault in faults) + calm_us
     return Schedule(tuple(faults), end, shape.__name__.removeprefix("_"))
 
@@ -366,6 +385,24 @@ def _overload(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
+def _deserted(random: Random, layout: Layout) -> list[Fault]:
+    """After minutes without its producers one replica has them back, and its partners have not.
+
+    They would agree to go on with new tuples, but they get none.
+    """
+    several = [one for one in layout.groups if len(one) > 1 and one not in layout.pairs]
+    group = list(random.choice(several or layout.groups))
+    random.shuffle(group)
+    start = 5 * SECOND_US
+    heal = start + int(random.uniform(200, 240) * SECOND_US)
+    faults = []
+    for server in group:
+        end = heal if server == group[0] else heal + 140 * SECOND_US
+        for name in layout.producers[server][: 1 if server == group[0] else None]:
+            faults.append(Fault(FaultKind.CUT, start, end, (name, server)))
+    return faults
+
+
 def _ruin(random: Random, layout: Layout) -> list[Fault]:
     """A server comes back with an empty disk, mostly one whose work another can do."""
     time = 5 * SECOND_US
@@ -413,6 +450,7 @@ SHAPES: dict[Shape, float] = {
     _lull: 0.05,
     _ruin: 0.1,
     _wrong_clocks: 0.06,
+    _deserted: 0.01,
 }
 # Shapes that need a pair of copies of a certain kind.
 SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3}

@@ -34,7 +34,7 @@ def wake_with_the_state_before_the_last(original: Any) -> Any:
     return broken
 
 
-@mutation(StandbySwitch, "_caught_up", seeds=400, shape="overtaken")
+@mutation(StandbySwitch, "_caught_up", shape="overtaken")
 def sleep_before_the_primary_has_caught_up(original: Any) -> Any:
     def broken(self: StandbySwitch, report: Any, mine: Any) -> bool:
         return report.state is CopyState.PRIMARY and report.term == self.term

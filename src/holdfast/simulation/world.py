@@ -8,8 +8,19 @@ from dataclasses import dataclass, field
 from random import Random
 
 from holdfast.core.client import Client
-from holdfast.core.events import FeedLost, MessageArrived, PeerUnreachable
-from holdfast.core.messages import CopyRequest, Message, Subscribe, SubscribeRefused
+from holdfast.core.events import (
+    CheckpointNotSent,
+    FeedLost,
+    MessageArrived,
+    PeerUnreachable,
+)
+from holdfast.core.messages import (
+    CheckpointShipped,
+    CopyRequest,
+    Message,
+    Subscribe,
+    SubscribeRefused,
+)
 from holdfast.core.replica import Replica
 from holdfast.core.settings import SECOND_US, Protection
 from holdfast.simulation.checkers import (
@@ -125,6 +136,7 @@ class World:
         self.network = Network(self.clock, random, server_of, conditions.quality)
         self.network.deliver = self._deliver
         self.network.lose_feed = self._lose_feed
+        self.network.fail_call = self._fail_call
         self.job_failure_rate = conditions.job_failure_rate
         self.longest_append_us = conditions.longest_append_us
         self.skew_us = conditions.skew_us
@@ -145,6 +157,8 @@ class World:
         self.skew_us += schedule.longest_step_us // 20
         # Which faults have hit a process in use, or a link.
         self.hits: Counter[str] = Counter()
+        # What processes were told, by the kind of event.
+        self.events: Counter[type] = Counter()
         self._tell = tell
         self._told: dict[str, str] = {}
         self._down: Counter[str] = Counter()
@@ -258,6 +272,13 @@ class World:
             self.clock.after(after_us, self.network.refuse, source, message.feed)
         elif isinstance(message, CopyRequest) and self.server_of[target] not in self._dark:
             self.clock.after(1_000, self._nobody_listens, source, target)
+        elif isinstance(message, CheckpointShipped):
+            self.clock.after(1_000, self._fail_call, source, message)
+
+    def _fail_call(self, source: str, message: Message) -> None:
+        if isinstance(message, CheckpointShipped):
+            number = message.checkpoint.number
+            self.processes[source].receive(CheckpointNotSent(number, "nobody took it"))
 
     def _told_of_loss(self, source: str, target: str, reason: str) -> None:
         """Who has lost its disk is told that it cannot go on; another copy may help it."""

@@ -28,7 +28,7 @@ class StableTree:
         timing = world.spec.timing
         self._hop_us = timing.delay_us + 2 * timing.bucket_us + 4 * world.spec.job_us + 300_000
         self._hop_us += 2 * world.skew_us
-        self._settle_us = max(8 * SECOND_US, world.spec.redo_us)
+        self._settle_us = max(8 * SECOND_US, world.spec.redo_us_after(world.schedule.longest_us))
         self._settle_us += 2 * timing.delay_us + timing.postpone_lease_us
         self._recovered_at: dict[str, int] = {}
         self._changes = -1

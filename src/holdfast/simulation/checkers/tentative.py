@@ -1,7 +1,8 @@
 """Fewest tentative tuples: none at all when no failure lasts as long as αX.
 
 Checked in runs whose schedule is gentle: single short cuts, far apart. A passive fragment takes
-a cut between its copies for a failure, and starting an engine may take longer than αX.
+a cut between its copies for a failure, and starting an engine may take longer than αX. Nor where
+a source brings its own time: nobody knows how late that is.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 def check(world: World) -> None:
     passive = any(copy.pair.protection is Protection.PASSIVE for copy in world.copies.values())
-    if not world.schedule.gentle or passive:
+    # The time of a source that brings its own is behind by what it may still send.
+    behind = any(entry.settings.own_time for entry in world.entries.values())
+    if not world.schedule.gentle or passive or behind:
         return
     taken = world.coverage.visits["SOutput", "STABLE", "TENTATIVE_RESULT"]
     if taken:
