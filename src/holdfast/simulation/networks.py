@@ -6,7 +6,7 @@ operators, replicas, policies and times all vary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 from holdfast.core.client import ClientSettings
@@ -141,26 +141,6 @@ class NetworkSpec:
         return {stream: tuple(names) for stream, names in found.items()}
 
 
-def with_slow_redo(spec: NetworkSpec) -> NetworkSpec:
-    """The same network with an engine that takes seconds to redo minutes, and a short X."""
-    timing = replace(
-        spec.timing,
-        bucket_us=100_000,
-        delay_us=2 * SECOND_US,
-        partner_timeout_us=100_000,
-        redo_buckets=2,
-    )
-    policies = {"while_failed": Policy.PROCESS, "while_stabilizing": Policy.PROCESS}
-    fragments = tuple(replace(one, **policies) for one in spec.fragments)  # type: ignore[arg-type]
-    return build(
-        timing,
-        tuple(one.stream for one in spec.entries),
-        fragments,
-        tuple(one.input.stream for one in spec.clients),
-        job_us=35_000,
-    )
-
-
 def rotate(names: tuple[str, ...], by: int) -> tuple[str, ...]:
     by %= len(names)
     return names[by:] + names[:by]
@@ -250,6 +230,23 @@ def generate(random: Random) -> NetworkSpec:
     read = tuple(f"s{index}" for index in range(sources) if f"s{index}" in used)
     own_time = frozenset(stream for stream in read if random.random() < 0.2)
     return build(timing, read, tuple(fragments), tuple(watched), job_us, own_time)
+
+
+def generate_slow_redo(random: Random) -> NetworkSpec:
+    """One fragment of two or three replicas that take seconds to redo minutes, and a short X."""
+    timing = Timing(
+        bucket_us=250_000, delay_us=2 * SECOND_US, partner_timeout_us=100_000, redo_buckets=2
+    )
+    operator = _generate_operator(random, ("s0", "s1"), timing)
+    fragment = Fragment(
+        "f00",
+        Plan((("f00.0", operator),)),
+        ("f00a", "f00b", "f00c")[: random.choice([2, 3])],
+        Policy.PROCESS,
+        Policy.PROCESS,
+        Reconcile.CHECKPOINT,
+    )
+    return build(timing, ("s0", "s1"), (fragment,), ("f00.0",), job_us=100_000)
 
 
 def _generate_fragment(random: Random, name: str, inputs: list[str], timing: Timing) -> Fragment:

@@ -64,12 +64,15 @@ def shaped(seed: int, shape: str | None = None) -> Scenario | None:
     spec = networks.generate(random)
     server_of = place(spec, random)
     layout = layout_of(spec, server_of)
-    times = (spec.timing.alpha_x_us, spec.calm_us)
-    schedule = schedules.generate(random, layout, *times, shape)
-    if schedule is None:
+    chosen = schedules.choose(random, layout, shape)
+    if chosen is None:
         return None
-    if schedule.slow_redo:
-        spec = networks.with_slow_redo(spec)
+    if schedules.wants_slow_redo(chosen):
+        spec = networks.generate_slow_redo(random)
+        server_of = place(spec, random)
+        layout = layout_of(spec, server_of)
+    times = (spec.timing.alpha_x_us, spec.calm_us)
+    schedule = schedules.generate(random, chosen, layout, *times)
     return Scenario(seed, spec, server_of, schedule)
 
 

@@ -97,11 +97,6 @@ class Schedule:
         return self.shape == "lull"
 
     @property
-    def slow_redo(self) -> bool:
-        """Whether redoing what was missed is to take seconds."""
-        return self.shape == "deserted"
-
-    @property
     def longest_us(self) -> int:
         """The longest fault."""
         return max((one.end - one.start for one in self.faults), default=0)
@@ -137,19 +132,26 @@ LONGEST_STEP_US = 60 * SECOND_US
 STEPPED_US = 5 * SECOND_US
 
 
-def generate(
-    random: Random, layout: Layout, alpha_x_us: int, calm_us: int, wanted: str | None = None
-) -> Schedule | None:
-    """A random schedule of one of several shapes; None if there is none of the wanted shape."""
+def choose(random: Random, layout: Layout, wanted: str | None = None) -> Shape | None:
+    """One of several shapes; None if the one that is wanted needs another network."""
     shapes = SHAPES | {
         shape: weight for shape, weight in SHAPES_OF_PAIRS.items() if _pairs_for(shape, layout)
     }
     shape = random.choices(list(shapes), list(shapes.values()))[0]
     if wanted is not None:
-        found = [one for one in shapes if one.__name__ == f"_{wanted}"]
-        if not found:
-            return None
-        shape = found[0]
+        return next((one for one in shapes if one.__name__ == f"_{wanted}"), None)
+    return shape
+
+
+def wants_slow_redo(shape: Shape) -> bool:
+    """Whether redoing what was missed is to take seconds."""
+    return shape is _deserted
+
+
+def generate(
+    random: Random, shape: Shape, layout: Layout, alpha_x_us: int, calm_us: int
+) -> Schedule:
+    """A random schedule of a shape."""
     if shape is _gentle:
         faults = _gentle(random, layout, alpha_x_us)
         calm_us += 10 * SECOND_US
@@ -390,14 +392,13 @@ def _deserted(random: Random, layout: Layout) -> list[Fault]:
 
     They would agree to go on with new tuples, but they get none.
     """
-    several = [one for one in layout.groups if len(one) > 1 and one not in layout.pairs]
-    group = list(random.choice(several or layout.groups))
+    group = list(random.choice(layout.groups))
     random.shuffle(group)
     start = 5 * SECOND_US
-    heal = start + int(random.uniform(200, 240) * SECOND_US)
+    heal = start + int(random.uniform(220, 250) * SECOND_US)
     faults = []
     for server in group:
-        end = heal if server == group[0] else heal + 140 * SECOND_US
+        end = heal if server == group[0] else heal + 180 * SECOND_US
         for name in layout.producers[server][: 1 if server == group[0] else None]:
             faults.append(Fault(FaultKind.CUT, start, end, (name, server)))
     return faults
@@ -411,9 +412,12 @@ def _ruin(random: Random, layout: Layout) -> list[Fault]:
         pair = random.choice(layout.pairs) if layout.pairs and random.random() < 0.7 else ()
         most = [server for group in layout.groups for server in group if len(group) > 1]
         hit = random.choice(pair or most or [one for one in layout.servers if one[0] != "c"])
-        if random.random() < 0.1:
-            hit = random.choice(layout.entries)
         end = time + int(random.uniform(0.3, 8) * SECOND_US)
+        if random.random() < 0.15:
+            hit = random.choice(layout.entries)
+            # Somebody has not taken everything yet.
+            link = random.choice([one for one in layout.links if hit in one])
+            faults.append(Fault(FaultKind.CUT, time - 3 * SECOND_US, end + SECOND_US, link))
         faults.append(Fault(FaultKind.DISK_LOST, time, end, (hit,)))
         if random.random() < 0.5:
             faults.append(_aftershock(random, faults[-1], layout))

@@ -63,7 +63,7 @@ def serve_on_when_the_log_was_lost(original: Any) -> Any:
     return broken
 
 
-@mutation(ServedStream, "subscribe")
+@mutation(ServedStream, "subscribe", shape="ruin")
 def serve_what_is_left_when_more_was_trimmed(original: Any) -> Any:
     def broken(self: ServedStream, consumer: str, request: Any) -> list[Any]:
         effects: list[Any] = original(self, consumer, request)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.consistency import NodeState
 from holdfast.core.entry import EntrySettings
 from holdfast.core.replica import Replica
-from holdfast.core.settings import Policy
+from holdfast.core.settings import SECOND_US, Policy
 from holdfast.core.sunion import Release
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.executor import Operator
@@ -26,6 +26,9 @@ from holdfast.simulation.processes import ClientProcess, ReplicaProcess
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
+
+
+MINUTE_US = 60 * SECOND_US
 
 
 class Availability:
@@ -75,7 +78,8 @@ class Availability:
         driver = process.replica
         starts = now <= process.starting_until
         self._check_partner(process)
-        if driver is None or process.paused or process.slow or starts or not takes_tuples(driver):
+        away = driver is None or process.paused or process.slow or starts
+        if driver is None or away or not takes_tuples(driver) or self._catches_up(driver):
             self._recovered_at[address] = now
             self._changes = -1
             return
@@ -92,6 +96,11 @@ class Availability:
                 f"{waited / 1e6:.3f} s, X is {self._x_us / 1e6:.3f} s\n"
                 f"{driver.sunion.story()}",
             )
+
+    def _catches_up(self, driver: Replica) -> bool:
+        """Whether it was cut off for minutes while it held nothing: what it missed comes first."""
+        behind = driver.sunion.stable_target() - driver.sunion.stable_position
+        return behind > self._x_us and self._world.schedule.longest_us > MINUTE_US
 
     def _check_partner(self, process: ReplicaProcess) -> None:
         """Who waits for a partner is not left alone."""
