@@ -6,7 +6,7 @@ operators, replicas, policies and times all vary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from holdfast.core.client import ClientSettings

@@ -318,7 +318,7 @@ class World:
 
     def _begin(self, fault: Fault) -> None:
         self._say(f"{fault.kind.value} begins: {', '.join(fault.servers)}")
-        if self._hits(fault):
+        if fault.kind is not FaultKind.DISK_LOST and self._hits(fault):
             self.hits[fault.kind.value] += 1
         self._apply(fault, begins=True)
 
@@ -331,7 +331,7 @@ class World:
             others = [one for one in self.servers if one not in servers]
             return any(self.network.in_use(one, two) for one in servers for two in others)
         found = self._at(servers[0])
-        if fault.kind in (FaultKind.DISK_FULL, FaultKind.DISK_LOST):
+        if fault.kind is FaultKind.DISK_FULL:
             found = [one for one in found if not isinstance(one, ClientProcess)]
         return any(one.up for one in found)
 
@@ -392,8 +392,7 @@ class World:
             elif begins:
                 process.crash(machine)
                 if loses_disk:
-                    process.lose_disk()
-                    self._lost_disk(process)
+                    self._lose_disk(process)
             elif not self._down[server]:
                 process.start()
 
@@ -405,10 +404,25 @@ class World:
         self.changes += 1
         self._crash(server, begins=True)
 
-    def _lost_disk(self, process: Process) -> None:
-        """An entry point's log is nowhere else: what nobody has taken yet is lost."""
+    def _lose_disk(self, process: Process) -> None:
+        """What a disk had is gone; an entry point's log is nowhere else.
+
+        Who has read nothing of that log cannot tell that it is gone: then it stays.
+        """
         if isinstance(process, EntryProcess):
+            stream = process.settings.stream
+            if not all(self._has_read(name, stream) for name in process.settings.consumers):
+                return
             self.give_up(f"{process.address} has lost its log")
+        process.lose_disk()
+        self.hits[FaultKind.DISK_LOST.value] += 1
+
+    def _has_read(self, reader: str, stream: str) -> bool:
+        process = self.processes[reader]
+        if process.up and process.consumer is not None:
+            return process.consumer.upstreams[stream].copy.next_id > 0
+        record = process.disk.record
+        return record is not None and dict(record.inputs).get(stream, 0) > 0
 
     def _apply_to_links(self, fault: Fault, begins: bool) -> None:
         for link in self._links_of(fault):
