@@ -49,6 +49,7 @@ from holdfast.core.events import (
     TimerFired,
     WindowBlock,
     WindowsRead,
+    WindowsTimed,
 )
 from holdfast.core.machine import Machine
 from holdfast.core.records import Found, InLog
@@ -298,6 +299,9 @@ class ReplicaProcess(Process):
             rows = [row for piece in job.slices for row in read_slice(piece)]
             log = self.disk.windows(self.settings.outputs[0].stream)
             replayed = rows if job.line is Line.REBUILD else []
+            # What one took to load: the same in the simulation for few and for many.
+            load = WindowsTimed(20 + 200 * self.world.random.random())
+            self.world.clock.after(1_000, self.receive_in_life, self.life, load)
             state, restored = windows.recover(self.plan, job.state.record, log, replayed)
             if job.line is Line.REBUILD:
                 return JobDone(job.job, state, job.stop, (), restored=restored)
