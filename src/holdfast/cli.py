@@ -119,7 +119,7 @@ def _run(options: argparse.Namespace) -> int:
     outputs = dict(parse_sink(text) for text in options.output)
     microseconds(options.checkpoint_interval)
     bucket = microseconds(options.bucket) if options.bucket else None
-    module = load(options.network, options.spark_master)
+    module = load(options.network, options.spark_master, drivers=1)
     network = network_of(module, options.network)
     if bucket is not None:
         network.bucket = bucket
@@ -166,7 +166,7 @@ def _demo(options: argparse.Namespace) -> int:
     return run_demo(options.seconds, options.servers, options.picture)
 
 
-def load(path: str, spark_master: str | None) -> ModuleType:
+def load(path: str, spark_master: str | None, drivers: int | None = None) -> ModuleType:
     """Run a network's file, on a Spark session made for it."""
     file = Path(path).resolve()
     if not file.is_file():
@@ -177,7 +177,7 @@ def load(path: str, spark_master: str | None) -> ModuleType:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(file.parent), *([known] if known else [])])
     from pyspark import cloudpickle
 
-    start_spark(spark_master)
+    start_spark(spark_master, drivers)
     spec = importlib.util.spec_from_file_location(f"holdfast_network_{file.stem}", file)
     if spec is None or spec.loader is None:
         raise InputError(f"{path!r} is not a Python file")
@@ -188,7 +188,7 @@ def load(path: str, spark_master: str | None) -> ModuleType:
     return module
 
 
-def start_spark(master: str | None) -> None:
+def start_spark(master: str | None, drivers: int | None = None) -> None:
     """Make the Spark session, without the dozen lines the JVM greets with.
 
     The JVM keeps the standard error it is born with; it goes to a file of which the end is
@@ -201,7 +201,7 @@ def start_spark(master: str | None) -> None:
     with tempfile.TemporaryFile() as log:
         os.dup2(log.fileno(), 2)
         try:
-            get_session(master)
+            get_session(master, drivers=drivers)
         except Exception as error:
             log.seek(0)
             tail = log.read().decode(errors="replace").splitlines()[-20:]

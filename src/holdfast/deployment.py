@@ -222,6 +222,12 @@ class Deployment:
         }
         return found | dict.fromkeys(self.spares, frozenset(self.endpoints))
 
+    def drivers_beside(self, process: str) -> int:
+        """How many processes with replicas, each a Spark driver, share a machine with this one."""
+        replicas = {name for spec in self.fragments.values() for name in spec.processes}
+        beside = self.hosted_by(self.server_of(process))
+        return sum(not replicas.isdisjoint(self.processes[each]) for each in beside)
+
     def server_of(self, process: str) -> str | None:
         """Who runs a process; None for the machine the deployment was started on."""
         return self.endpoints[self.processes[process][0]].server

@@ -16,14 +16,18 @@ from holdfast.spark.session import get_session
 
 
 def load_network(
-    path: Path, master: str, config: Mapping[str, str], directory: Path | None = None
+    path: Path,
+    master: str,
+    config: Mapping[str, str],
+    directory: Path | None = None,
+    drivers: int | None = None,
 ) -> Network:
     """The variable ``network`` of a Python file; ``directory`` is for what Spark needs."""
     # Spark's Python workers must find what stands beside the file, too.
     sys.path.insert(0, str(path.parent))
     known = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(path.parent), *([known] if known else [])])
-    get_session(master, config, directory)
+    get_session(master, config, directory, drivers)
     spec = importlib.util.spec_from_file_location(f"holdfast_network_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"{str(path)!r} is not a Python file")

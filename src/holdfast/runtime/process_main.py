@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from holdfast.network import Network
     from holdfast.runtime.engine_watch import EngineWatch
 
+# A process says that it is ready after so many seconds, although its replicas are not warm yet.
+WARM_SECONDS = 60.0
+
 
 # How long stopping may take.
 STOP_SECONDS = 12.0
@@ -74,6 +77,7 @@ class ProcessHost:
         self._book = Book(deployment, self._security)
         self.stopping = threading.Event()
         self.nodes: list[Hosted] = []
+        self._warm: list[threading.Event] = []
         self._loading = threading.Lock()
         self._loaded: Network | None = None
         self._engine_watch: EngineWatch | None = None
@@ -92,7 +96,15 @@ class ProcessHost:
         for each in self.nodes:
             each.start()
         host, port = self._addresses.metrics(self._name)
-        self.journal.write("ready", metrics_port=serve_http(host, port, self._health))
+        served = serve_http(host, port, self._health)
+        # Not in this thread, which must hear that it is to end.
+        threading.Thread(target=self._say_ready, args=(served,), daemon=True).start()
+
+    def _say_ready(self, port: int) -> None:
+        """When every replica has run a job: the first tuples are not to wait for a first job."""
+        for warm in self._warm:
+            warm.wait(WARM_SECONDS)
+        self.journal.write("ready", metrics_port=port)
 
     def _health(self) -> dict[str, list[str]]:
         """What is wrong with each node."""
@@ -177,7 +189,7 @@ class ProcessHost:
     def _replica(self, node: str, pair: StandbySettings | None) -> Hosted:
         from holdfast.runtime.replica_node import ReplicaNode
 
-        return ReplicaNode(
+        replica = ReplicaNode(
             self._topology.replica(node),
             pair,
             self._topology.fragment_plan(node),
@@ -187,6 +199,8 @@ class ProcessHost:
             self.fatal,
             on_error=self._deployment.fragments[self._topology.fragment_of(node)].on_error,
         )
+        self._warm.append(replica.warm)
+        return replica
 
     def _part(self, node: str) -> Network:
         """The network of a node's fragment."""
@@ -207,6 +221,7 @@ class ProcessHost:
                     deployment.spark_master,
                     deployment.spark_config,
                     self._directory(deployment.processes[self._name][0]),
+                    deployment.drivers_beside(self._name),
                 )
                 self._watch_engine(self._loaded.spark)
                 self.journal.write("Spark is up")

@@ -13,6 +13,7 @@ of the state as ``kept_state`` keeps. A copy whose checkpoints are not persisted
 from __future__ import annotations
 
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -117,6 +118,10 @@ class ReplicaNode(Node):
         self.listen_to(settings.partners, partner)
         self._settings = settings
         self._pace = Pace(settings.timing.alpha_x_us)
+        # Set when a job has run, or when there will be none before it is needed.
+        self.warm = threading.Event()
+        if pair is not None:
+            self.warm.set()
         self._pair = pair
         self._partner = partner
         self.spill = Spill(directory / "received")
@@ -225,9 +230,8 @@ class ReplicaNode(Node):
     def start(self) -> None:
         if self._pair is None:
             self.workshop.engine()
-            if self._found.record is not None and self._settings.keeping is Keeping.WINDOWS:
-                # While the input comes that has to be computed again: Spark's first job is slow.
-                self.jobs.call(self.jobs.warm)
+            # While the first input comes: Spark's first job is slow.
+            self.jobs.call(self._warm_up)
         elif self.hybrid:
             self.jobs.warm()
             held: Handle = self._found.state  # type: ignore[assignment]
@@ -243,6 +247,10 @@ class ReplicaNode(Node):
             self.jobs.call(self.jobs.warm)  # the benchmark is not what planning takes
             self._time_set()
             self._watch.start()
+
+    def _warm_up(self) -> None:
+        self.jobs.warm()
+        self.warm.set()
 
     def stop(self) -> None:
         if self._watch is not None:

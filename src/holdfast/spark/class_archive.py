@@ -109,9 +109,10 @@ def run_query() -> None:
     from holdfast import Network, window
     from holdfast.runtime.warming import warm_up
     from holdfast.spark.engine import Engine
-    from holdfast.spark.session import JAVA_OPTIONS, get_session
+    from holdfast.spark.jvm import FIRST
+    from holdfast.spark.session import get_session
 
-    options = f"{JAVA_OPTIONS} {sys.argv[1]}"
+    options = f"{FIRST} {sys.argv[1]}"
     spark = get_session("local[2]", {"spark.driver.extraJavaOptions": options})
     network = Network("classes", bucket="1 second", partitions=2, spark=spark)
     left = network.source("left", "key string, value double")

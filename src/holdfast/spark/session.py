@@ -11,7 +11,7 @@ The settings that matter, each measured on two cores with PySpark 4.3:
   network, not to the data.
 - Little history: Spark keeps 1,000 jobs and stages for a UI that is off, which looks like a
   leak to whoever watches the process.
-- A serial collector and the first JIT tier by default: several drivers share a small machine.
+- The compiler and the collector a driver deserves (``jvm``).
 - An archive of Spark's classes, if there is one (``class_archive``): half the time to start.
 """
 
@@ -27,10 +27,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from holdfast.spark.class_archive import java_options
+from holdfast.spark.jvm import SETTING, jvm_options
 from holdfast.spark.scratch import java_option, scratch_in
 from holdfast.spark.sockets import socket_directory
 
-JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -63,12 +63,14 @@ def get_session(
     master: str | None = None,
     config: Mapping[str, str] | None = None,
     directory: Path | None = None,
+    drivers: int | None = None,
 ) -> SparkSession:
     """The process's SparkSession: the active one when there is one, else a new local one.
 
     ``config`` adds to or replaces the defaults when a session is made; the settings that
     results depend on are applied in any case. ``directory`` is the process's own, for sockets and
-    temporary files.
+    temporary files. ``drivers``: this one lives long, beside so many on its machine, itself
+    included (``jvm``).
     """
     with _lock:
         session = SparkSession.getActiveSession()
@@ -78,8 +80,10 @@ def get_session(
             master = master or "local[*]"
             builder = SparkSession.Builder().appName("holdfast").master(master)
             # The sockets first: below a temporary directory of its own their names may not fit.
-            given = {**_DEFAULTS, **_private(master, directory), **_places(directory)}
+            options = jvm_options(config or {}, drivers) + java_options()
+            given = {**_DEFAULTS, **_private(master, directory), **_places(directory, options)}
             given |= config or {}
+            given.pop(SETTING, None)
             for key, value in given.items():
                 builder = builder.config(key, value)
             session = builder.getOrCreate()
@@ -88,9 +92,8 @@ def get_session(
         return session
 
 
-def _places(directory: Path | None) -> dict[str, str]:
+def _places(directory: Path | None, options: str) -> dict[str, str]:
     """What the JVM is told, and where it and its workers put temporary files."""
-    options = JAVA_OPTIONS + java_options()
     if directory is None:
         return {"spark.driver.extraJavaOptions": options}
     scratch = scratch_in(directory)
