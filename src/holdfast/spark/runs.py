@@ -60,14 +60,17 @@ def numbers(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
 
 
 def read_run(path: str) -> pa.Table:
-    """A run's rows, mapped into memory rather than read."""
+    """A run's rows, mapped into memory rather than read.
+
+    Arrow's file format would do as well, but opening it waits for another thread, each time.
+    """
     with pa.memory_map(path) as source:
-        return pa.ipc.open_file(source).read_all()
+        return pa.ipc.open_stream(source).read_all()
 
 
 def write_run(path: str, rows: pa.Table) -> None:
     """Write a run; the name appears only when the file is complete."""
-    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+    with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, rows.schema) as writer:
         for batch in rows.combine_chunks().to_batches():
             writer.write_batch(batch)
 
