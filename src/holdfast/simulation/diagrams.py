@@ -30,8 +30,7 @@ WHAT = {
     "Lane": "Does a producer, or a source, hold the others up? (`core/source_time.py`)",
     "Checkpointer": "Which window states are written, and when? (`core/cec.py`)",
 }
-# Machines that the simulation does not run: its executor has no windows, and its sources take the
-# time of arrival.
+# Machines that not every simulated network runs.
 MORE = {"Checkpointer": cec.TABLE, "Lane": source_time.TABLE}
 
 

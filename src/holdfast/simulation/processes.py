@@ -58,6 +58,7 @@ from holdfast.core.settings import SECOND_US, Keeping, ReplicaSettings
 from holdfast.simulation import windows
 from holdfast.simulation.disk import Disk, Write
 from holdfast.simulation.executor import Plan, Row, read_slice, run_job
+from holdfast.simulation.own_time import OwnTimeSource
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
@@ -362,7 +363,11 @@ class EntryProcess(Process):
         super().__init__(world, settings.address)
         self.settings = settings
         self.silent = 0
-        self.source = Source(world.random, world.schedule.quiet)
+        self.source: Source | OwnTimeSource = (
+            OwnTimeSource(world.random, world.spec.timing)
+            if settings.lane_idle_us is not None
+            else Source(world.random, world.schedule.quiet)
+        )
         self._interval_us = interval_us
         self.orders |= {
             AcceptTuples: self._accepted,
@@ -383,6 +388,8 @@ class EntryProcess(Process):
         self.world.truth.learn(self.settings.stream, self.driver.served.stable)
         # The source knows only what it was told: it may offer what is on disk already.
         self.source.offer_from(0)
+        if isinstance(self.source, OwnTimeSource):
+            self.source.start(self.driver.served.boundary, self.world.clock.now)
         self._produce(self.life)
 
     def _accepted(self, order: AcceptTuples) -> None:
@@ -396,6 +403,8 @@ class EntryProcess(Process):
             now = self.world.clock.now
             if not self.silent and now < self.world.source_stop:
                 self.source.produce(now)
+            if isinstance(self.source, OwnTimeSource):
+                self.source.look_for_idle(now)
             if self.world.random.random() < 0.01:
                 self.source.offer_from(0)  # it has lost patience, or its connection
             own_time = self.settings.own_time
@@ -436,6 +445,11 @@ class Source:
     @property
     def all_taken(self) -> bool:
         return not self._batches
+
+    @property
+    def waiting_since(self) -> int | None:
+        """When the oldest tuple was made that its entry point has not accepted."""
+        return self._times[self._batches[0][0]][0] if self._batches else None
 
     def produce(self, now: int) -> None:
         self._made_at = now

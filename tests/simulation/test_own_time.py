@@ -1,0 +1,55 @@
+"""Sources with their own time in a world full of failures: every promise holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from holdfast.core.source_time import Verdict
+from holdfast.simulation.checkers import Violation
+from holdfast.simulation.own_time import OwnTimeSource, with_own_time
+from holdfast.simulation.run import scenario_of
+from holdfast.simulation.world import World
+
+SEEDS = range(6)
+
+
+def world_of(seed: int) -> World:
+    scenario = scenario_of(seed)
+    spec = with_own_time(scenario.spec)
+    return World(spec, scenario.schedule, Random(seed), scenario.server_of, None)
+
+
+def sources(world: World) -> list[OwnTimeSource]:
+    found = (entry.source for entry in world.entries.values())
+    return [source for source in found if isinstance(source, OwnTimeSource)]
+
+
+def test_out_of_order_idle_and_wrong_stamps_break_no_promise() -> None:
+    verdicts: Counter[Verdict] = Counter()
+    most_idle = 0
+    for seed in SEEDS:
+        world = world_of(seed)
+        world.run()  # raises if a promise is broken
+        for source in sources(world):
+            verdicts += source.verdicts
+            most_idle = max(most_idle, source.most_idle)
+            assert source.time.boundary > 0
+    assert min(verdicts[each] for each in Verdict) > 0
+    assert most_idle == 2
+
+
+def test_a_boundary_that_overtakes_its_tuples_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake planted: the boundary is the newest tuple, whatever may still come."""
+    monkeypatch.setattr(OwnTimeSource, "reached", property(lambda self: self.time.newest + 1))
+    assert any(is_noticed(world_of(seed)) for seed in range(20))
+
+
+def is_noticed(world: World) -> bool:
+    try:
+        world.run()
+    except Violation as violation:
+        return "a tuple has been offered for" in str(violation)
+    return False
