@@ -65,10 +65,13 @@ def cases(quick: bool) -> list[Case]:
 def sweep(quick: bool) -> list[Case]:
     """Buckets so short that all of them fall into the windows opened first."""
     buckets, short = (15, 1000) if quick else (60, 1000)
-    return [
-        Case(f"sweep-{size}", 3_000, size, buckets, short, size)
-        for size in (10_000, 100_000, 1_000_000)
-    ]
+    sizes = (10_000, 100_000, 1_000_000, *(() if quick else (10_000_000,)))
+    return [Case(f"sweep-{size}", 3_000, size, buckets, short, size) for size in sizes]
+
+
+def many_queries(quick: bool) -> Case:
+    """Ten queries over three sources, and one of them; so many tuples of each source a bucket."""
+    return Case("queries", 1_000, 1_000, 30 if quick else 90)
 
 
 def write_input(case: Case, root: Path) -> None:
@@ -173,14 +176,15 @@ def main() -> None:
                 write_input(case, root)
             check(first, root, children)
             results = {case.name: compare(case, root, children, rounds) for case in timed}
+            queries = children["holdfast"].run(many_queries(options.quick), root, queries=True)
             swept = {}
             for case in sweep(options.quick):
                 write_input(case, root)
-                swept[str(case.open_windows)] = children["holdfast"].run(case, root)["median_ms"]
+                swept[str(case.open_windows)] = children["holdfast"].run(case, root)
         finally:
             for child in children.values():
                 child.close()
-    told = summary(results, swept)
+    told = summary(results, swept, queries)
     if options.record:
         record(
             told,
@@ -190,16 +194,23 @@ def main() -> None:
     print(json.dumps(told))
 
 
-def summary(results: dict[str, Any], swept: dict[str, float]) -> dict[str, Any]:
+def summary(
+    results: dict[str, Any], swept: dict[str, dict[str, float]], queries: dict[str, float]
+) -> dict[str, Any]:
     return {
         "bench": "engine",
         "latency_ratio": round(results["latency"]["latency_ratio"], 3),
         "throughput_ratio_100k": round(results["100k"]["throughput_ratio"], 2),
         "throughput_ratio_1m": round(results["1m"]["throughput_ratio"], 2),
-        "state_sweep": {size: round(value, 1) for size, value in swept.items()},
+        "state_sweep": {size: round(each["median_ms"], 1) for size, each in swept.items()},
+        "bytes_per_window": round(list(swept.values())[-1]["bytes_per_window"], 1),
+        "ten_queries_over_one": round(queries["ten_queries_over_one"], 2),
         "details": {
-            name: {key: round(value, 3) for key, value in each.items()}
-            for name, each in results.items()
+            "queries": {key: round(value, 3) for key, value in queries.items()},
+            **{
+                name: {key: round(value, 3) for key, value in each.items()}
+                for name, each in results.items()
+            },
         },
         "machine": describe_machine(),
     }
