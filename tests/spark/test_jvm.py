@@ -18,9 +18,9 @@ def _no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("drivers", "cores", "options"),
-    [(None, 64, FIRST), (1, 2, FULL), (1, 1, FIRST), (2, 2, FIRST), (4, 8, FULL), (5, 8, FIRST)],
+    [(None, 64, FIRST), (1, 4, FULL), (1, 2, FIRST), (2, 4, FIRST), (2, 8, FULL), (3, 8, FIRST)],
 )
-def test_whoever_lives_long_with_two_cores_gets_the_whole_compiler(
+def test_whoever_lives_long_with_four_cores_gets_the_whole_compiler(
     drivers: int | None, cores: int, options: str
 ) -> None:
     assert jvm_options({}, drivers, cores) == options
