@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from holdfast.core.frame import Kind, StreamFrame
-from holdfast.core.records import RecoveryRecord
+from holdfast.core.records import LoggedStream, RecoveryRecord
 
 WINDOWS = (Kind.WINDOW_OPEN, Kind.WINDOW_CHECK)
 
@@ -39,6 +39,15 @@ def lacking(frames: Iterable[StreamFrame], next_id: int) -> Iterator[tuple[Strea
                 next_id = header.next_id
         elif header.kind in WINDOWS or header.first_id == next_id:
             yield frame, 0
+
+
+def in_order(queues: Iterable[LoggedStream]) -> list[LoggedStream]:
+    """The pieces of streams that a checkpoint brings, as they are to be written.
+
+    A piece of the other copy's log begins where its window states do, its output queue where
+    somebody still needs tuples: of one stream, what begins first comes first.
+    """
+    return sorted(queues, key=lambda queue: queue.first_id)
 
 
 def replaces(new: RecoveryRecord, kept: RecoveryRecord | None) -> bool:

@@ -397,6 +397,9 @@ class ProtectedReplica(Copy):
         yield from super()._usable_records()
         if self._sent is not None:
             yield self._sent
+        if self._applying is not None:
+            # The other copy's may reach further back than this one's own.
+            yield self._applying.record
 
     def _resume(self, now: int, effects: list[Effect]) -> None:
         """A synchronous checkpoint is over: go on processing."""

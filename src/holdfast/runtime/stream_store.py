@@ -38,7 +38,7 @@ from holdfast.core.events import (
     RecoveryRecord,
 )
 from holdfast.core.frame import Header, Kind
-from holdfast.core.keeping import lacking
+from holdfast.core.keeping import in_order, lacking
 from holdfast.core.messages import StreamFrame
 from holdfast.errors import StateError
 from holdfast.frames import Frame, data_frame
@@ -222,7 +222,7 @@ class StreamStore:
             queues = list(checkpoint.queues)
             if isinstance(checkpoint.state, LoggedStream):
                 queues.insert(0, checkpoint.state)
-            for queue in queues:
+            for queue in in_order(queues):
                 self._write([(queue.stream, queue.frames)], {queue.stream: queue.first_id})
             self._kept.save_taken(checkpoint, held)
         except Exception as error:

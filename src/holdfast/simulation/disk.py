@@ -17,7 +17,7 @@ from random import Random
 from holdfast.core.effects import Append, ApplyCheckpoint
 from holdfast.core.events import LoggedStream, RecoveryRecord
 from holdfast.core.frame import Header, Kind, StreamFrame
-from holdfast.core.keeping import WINDOWS, LogGap, lacking, replaces
+from holdfast.core.keeping import WINDOWS, LogGap, in_order, lacking, replaces
 
 MARKS = (Kind.BOUNDARY, Kind.SKIP)
 
@@ -40,6 +40,7 @@ class Write:
         if isinstance(order.checkpoint.state, LoggedStream):
             # A piece of the other copy's log, with the window states.
             queues = (order.checkpoint.state, *queues)
+        queues = tuple(in_order(queues))
         return cls(
             tuple((queue.stream, queue.frames) for queue in queues),
             tuple((queue.stream, queue.first_id) for queue in queues),

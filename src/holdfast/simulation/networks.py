@@ -267,6 +267,9 @@ def _generate_fragment(random: Random, name: str, inputs: list[str], timing: Tim
     continuous = _generate_continuous(random, standby, timing) if reconcile is _KEEP else None
     if continuous is not None and continuous.replay is not None:
         outputs = [(stream, _lengthened(one, timing)) for stream, one in outputs]
+        joined = Join(tuple(inputs), 3 * timing.bucket_us)
+        long = Window(tuple(inputs), 120 * timing.bucket_us)
+        outputs += [(f"{name}.{len(outputs)}", joined), (f"{name}.{len(outputs) + 1}", long)]
     return Fragment(
         name,
         Plan(tuple(outputs)),

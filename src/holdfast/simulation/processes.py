@@ -205,7 +205,9 @@ class Process:
         self._disk_orders.popleft()
         outcome = self.done(order) if self.disk.finish(write) else self.not_done(order)
         self._next_on_disk()
-        self.receive(outcome)
+        # The disk has a thread of its own: it may be further than the driver knows.
+        delay = int(self.world.random.random() * 3_000)
+        self.world.clock.after(delay, self.receive_in_life, self.life, outcome)
 
     def state_kept(self, order: Append | ApplyCheckpoint) -> object:
         """The state that is kept with an order's record, as jobs take it."""

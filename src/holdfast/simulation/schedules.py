@@ -376,6 +376,29 @@ def _overtaken(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
+def _relay(random: Random, layout: Layout) -> list[Fault]:
+    """Two copies are lost in turn, each soon after the other is back, some in a full disk."""
+    first, second = random.choice(layout.pairs)
+    time = 5 * SECOND_US
+    faults = []
+    for _ in range(random.randint(2, 4)):
+        back = time + int(random.choice([1, 8]) * random.uniform(0.3, 1) * SECOND_US)
+        faults.append(Fault(FaultKind.CRASH, time, back, (first,)))
+        if random.random() < 0.5:
+            again = back + int(random.uniform(0.01, 1.5) * SECOND_US)
+            ends = again + int(random.uniform(0.1, 1) * SECOND_US)
+            faults.append(Fault(FaultKind.CRASH, again, ends, (first,)))
+        if random.random() < 0.3:
+            room = back + int(random.uniform(0.3, 2) * SECOND_US)
+            faults.append(Fault(FaultKind.DISK_FULL, back, room, (first,)))
+        lost = back + int(random.uniform(0.05, 3) * SECOND_US)
+        time = lost + int(random.uniform(0.5, 7) * SECOND_US)
+        faults.append(Fault(FaultKind.CRASH, lost, time, (second,)))
+        first, second = second, first
+        time += int(random.uniform(0.2, 3) * SECOND_US)
+    return faults
+
+
 def _overload(random: Random, layout: Layout) -> list[Fault]:
     """Copies that time themselves are slow in turn."""
     time = 5 * SECOND_US
@@ -457,8 +480,8 @@ SHAPES: dict[Shape, float] = {
     _deserted: 0.01,
 }
 # Shapes that need a pair of copies of a certain kind.
-SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3}
+SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3, _relay: 0.25}
 
 
 def _pairs_for(shape: Shape, layout: Layout) -> list[tuple[str, ...]]:
-    return layout.pairs if shape is _overtaken else layout.judged
+    return layout.judged if shape is _overload else layout.pairs

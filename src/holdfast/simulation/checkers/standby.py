@@ -150,7 +150,8 @@ class StandbyChecks:
             self._gone_since[process.address] = now
             return
         pair = process.pair
-        since = max(self._gone_since.get(process.address, now), process.disturbed_at)
+        disturbed_at = max(process.disturbed_at, other.disturbed_at)
+        since = max(self._gone_since.get(process.address, now), disturbed_at)
         allowed = (pair.misses_until_awake + 4) * pair.heartbeat_interval_us + SECOND_US
         if now - since > allowed and process.copy.detector.state is PeerState.UP:
             raise Violation(
