@@ -17,6 +17,7 @@ from holdfast.core.cec import (
     LookAtWindows,
     Looked,
     Measured,
+    RoundFailed,
     StateReached,
 )
 from holdfast.core.settings import Continuous
@@ -222,3 +223,18 @@ def test_a_generation_that_cannot_be_written_does_not_hold_up_the_others() -> No
             machine.validate()
         longest = max(longest, machine.replay)
     assert longest <= 500
+
+
+def test_windows_that_could_not_be_written_are_of_their_generation_still() -> None:
+    machine = Checkpointer("test", Continuous(extent=1, interval_us=1, period_us=1), 0)
+    machine.handle(StateReached(100, 1, 0, 2, 0, 2, 2, 100, ("a", "b")), 0)
+    (look,) = machine.handle(StateReached(200, 1, 0, 0, 0, 0, 2, 200), 10)
+    assert isinstance(look, LookAtWindows)
+    (check,) = machine.handle(Looked(1, 2, 0, 1, ("a",), ("b",)), 11)
+    assert check == CheckWindows(100, ("a",))
+    assert machine.handle(RoundFailed("the disk hangs"), 12) == []
+    (again,) = machine.handle(StateReached(300, 1, 0, 0, 0, 0, 2, 300), 20)
+    assert again == LookAtWindows(100, 2, ("a", "b"))
+    machine.handle(Looked(2, 2, 0, 0, ("a", "b"), ()), 21)
+    machine.handle(Checked(2, 0, ("a", "b")), 22)
+    assert machine.extent_from == 300

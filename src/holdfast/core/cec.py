@@ -233,8 +233,10 @@ class Checkpointer(Machine[CecState, Trigger]):
         self._ordered = 0
         self._grown = (0, 0)
         self._growth = (0.0, 0.0)
-        # The generation that the round is at.
+        # The generation that the round is at, and what is left of it once those looked at are
+        # written: if that fails, they are of it still.
         self._at = 0
+        self._rest: tuple[object, ...] = ()
 
     # -- what a recovery would cost now -------------------------------------------------
 
@@ -354,12 +356,12 @@ class Checkpointer(Machine[CecState, Trigger]):
             f"a generation does not grow: {event} of {at}",
         )
         at.replayed, at.exact = event.replayed, event.exact
+        at.members = (*event.looked, *event.rest)
         above = self._is_above()
         if event.alive and above and self._helps():
-            at.members = event.rest
+            self._rest = event.rest
             self.move(Trigger.WRITE, now)
             return [CheckWindows(at.time, event.looked)]
-        at.members = (*event.looked, *event.rest)
         self._learn(now)
         if not at.windows:
             del self._generations[self._at]
@@ -374,6 +376,7 @@ class Checkpointer(Machine[CecState, Trigger]):
         at = self._generations[self._at]
         at.replayed -= event.replayed
         at.exact -= event.exact
+        at.members = self._rest
         written = event.replayed + event.exact
         self.require(at.replayed >= 0 and at.exact >= 0, f"{event} of {at}")
         if not at.windows:

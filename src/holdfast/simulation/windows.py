@@ -52,7 +52,9 @@ def news(
     """What the log must have of a stable state."""
     known, windows = open_windows(plan, before), open_windows(plan, after)
     opened = tuple((place, *kept) for place, kept in windows.items() if place not in known)
-    blocks = (WindowBlock(Kind.WINDOW_OPEN, len(opened), stop, opened),) if opened else ()
+    blocks: tuple[WindowBlock, ...] = ()
+    if opened:
+        blocks = (WindowBlock(Kind.WINDOW_OPEN, len(opened), stop, opened),)
     members = tuple(place for place, _, _ in opened)
     count = len(opened)
     accumulated = tuple(
@@ -60,13 +62,16 @@ def news(
         for _, one in plan.outputs
         if isinstance(one, Join) and inputs
     )
+    if accumulated:
+        kept = tuple((place, 0, 0) for place in accumulated)
+        blocks += (WindowBlock(Kind.WINDOW_CHECK, len(kept), stop, kept),)
     return blocks, StateReached(
         stop,
         inputs,
         results,
         count,
         len(accumulated),
-        count,
+        count + len(accumulated),
         len(windows),
         reach(plan, stop),
         (*members, *accumulated),
