@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,9 @@ Bools = npt.NDArray[np.bool_]
 SLOT, HASH, VERSION, DEAD = "slot", "hash", "version", "dead"
 # A new run swallows a neighbour of at most this many times its own rows.
 _MERGE_RATIO = 2
+# Runs from this size on stay mapped in the process that has read them.
+_LARGE_BYTES = 1 << 20
+_mapped: dict[str, pa.Table] = {}
 
 
 def mix(left: Int64s, right: Int64s | int) -> Int64s:
@@ -66,6 +70,23 @@ def read_run(path: str) -> pa.Table:
     """
     with pa.memory_map(path) as source:
         return pa.ipc.open_stream(source).read_all()
+
+
+def mapped_run(path: str) -> pa.Table:
+    """``read_run`` for tasks, which come back to a large run bucket after bucket.
+
+    It stays mapped while its file is there: mapped anew, its pages have to be found one by one
+    again, a third of what looking up 1,500 keys in a run of 5 million rows takes. Files never
+    change, and no name is used twice.
+    """
+    for gone in [each for each in _mapped if not Path(each).exists()]:
+        del _mapped[gone]
+    if path in _mapped:
+        return _mapped[path]
+    run = read_run(path)
+    if run.nbytes >= _LARGE_BYTES:
+        _mapped[path] = run
+    return run
 
 
 def write_run(path: str, rows: pa.Table) -> None:

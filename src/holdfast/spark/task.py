@@ -36,9 +36,9 @@ from holdfast.spark.runs import (
     VERSION,
     Bools,
     how_many_to_merge,
+    mapped_run,
     merge,
     numbers,
-    read_run,
     sort_rows,
     write_run,
 )
@@ -74,7 +74,7 @@ class Step:
     def read(self, family: str) -> list[pa.Table]:
         """The runs of one of the operator's state families, oldest first."""
         if family not in self._open:
-            self._open[family] = [read_run(path) for path in self.runs.get(family, [])]
+            self._open[family] = [mapped_run(path) for path in self.runs.get(family, [])]
         return self._open[family]
 
     def write(
