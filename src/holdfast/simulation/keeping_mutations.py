@@ -16,7 +16,7 @@ from holdfast.simulation.disk import Disk
 from holdfast.simulation.planting import mutation
 
 
-@mutation(disk, "replaces")
+@mutation(disk, "replaces", shape="relay")
 def let_an_older_record_replace_a_newer_one(original: Any) -> Any:
     # The primary has taken newer state back; its own older record was on its way to the disk.
     def broken(new: Any, kept: Any) -> bool:
@@ -25,7 +25,7 @@ def let_an_older_record_replace_a_newer_one(original: Any) -> Any:
     return broken
 
 
-@mutation(Disk, "_skip")
+@mutation(Disk, "_skip", shape="relay")
 def lose_what_the_held_record_needs_at_a_gap(original: Any) -> Any:
     def broken(self: Disk, stream: str, first_id: int) -> None:
         self._log(stream).clear()
@@ -34,7 +34,7 @@ def lose_what_the_held_record_needs_at_a_gap(original: Any) -> Any:
     return broken
 
 
-@mutation(Disk, "piece")
+@mutation(Disk, "piece", shape="relay")
 def send_the_piece_of_another_record(original: Any) -> Any:
     def broken(self: Disk, stream: str, record: Any, after: Any) -> Any:
         newest = record if self.record is None else self.record
@@ -43,7 +43,7 @@ def send_the_piece_of_another_record(original: Any) -> Any:
     return broken
 
 
-@mutation(Copy, "_windows_from")
+@mutation(Copy, "_windows_from", shape="relay")
 def trim_window_states_by_the_newest_state(original: Any) -> Any:
     # Not by the oldest record that somebody may still go on from.
     def broken(self: Copy) -> int:
@@ -97,9 +97,9 @@ def forget_what_a_checkpoint_brought_for_the_queue(original: Any) -> Any:
     return broken
 
 
-@mutation(Copy, "_usable_records")
+@mutation(ProtectedReplica, "_usable_records", shape="relay")
 def keep_window_states_for_nobody(original: Any) -> Any:
-    def broken(self: Copy) -> Iterator[Any]:
+    def broken(self: ProtectedReplica) -> Iterator[Any]:
         for record in original(self):
             yield type(record)(
                 record.boundary, record.marker, record.inputs, record.outputs, record.boundary
