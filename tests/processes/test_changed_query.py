@@ -156,6 +156,6 @@ def test_the_plan_of_another_version_is_refused_when_there_is_state(
     state = place.keep_state()
     code, said = place.plan(capsys)
     assert code == planning.REFUSED
-    assert "its plan has format 1, this version reads 2" in said
+    assert f"its plan has format 1, this version reads {planning.FORMAT}" in said
     state.unlink()
     assert place.plan(capsys) == (0, "")

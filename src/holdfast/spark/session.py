@@ -81,7 +81,11 @@ def get_session(
             builder = SparkSession.Builder().appName("holdfast").master(master)
             # The sockets first: below a temporary directory of its own their names may not fit.
             options = jvm_options(config or {}, drivers) + java_options()
-            given = {**_DEFAULTS, **_private(master, directory), **_places(directory, options)}
+            given = {
+                **_DEFAULTS,
+                **_private(master, directory),
+                **_places(master, directory, options),
+            }
             given |= config or {}
             given.pop(SETTING, None)
             for key, value in given.items():
@@ -92,9 +96,17 @@ def get_session(
         return session
 
 
-def _places(directory: Path | None, options: str) -> dict[str, str]:
-    """What the JVM is told, and where it and its workers put temporary files."""
-    if directory is None:
+def _is_local(master: str) -> bool:
+    return re.match(r"local(\[|$)", master) is not None
+
+
+def _places(master: str, directory: Path | None, options: str) -> dict[str, str]:
+    """What the JVM is told, and where it and its workers put temporary files.
+
+    On a cluster the executors' machines have no directory of this process's, and sockets would
+    lie below the driver's temporary one, where their names may not fit.
+    """
+    if directory is None or not _is_local(master):
         return {"spark.driver.extraJavaOptions": options}
     scratch = scratch_in(directory)
     return {
@@ -105,7 +117,7 @@ def _places(directory: Path | None, options: str) -> dict[str, str]:
 
 def _private(master: str, directory: Path | None) -> dict[str, str]:
     """What keeps others on this machine out; a cluster has its own secret and its own machines."""
-    if not re.match(r"local(\[|$)", master):
+    if not _is_local(master):
         return {}
     return {
         "spark.authenticate": "true",  # Spark makes a secret for a local session by itself
