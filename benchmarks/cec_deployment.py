@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from holdfast.cluster.status import node_status
 from holdfast.deployment import load_deployment
-from holdfast.runtime.status import node_status
 from holdfast.testing.deployed import Load, supervised
 
 ITEMS = 100_000

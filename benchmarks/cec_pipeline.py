@@ -22,13 +22,13 @@ from holdfast.core.events import RecoveryRecord
 from holdfast.core.frame import Kind
 from holdfast.core.settings import Continuous
 from holdfast.frames import SEQ, TIME, Frame, boundary_frame, data_frame
+from holdfast.kept.continuous_recovery import load, read_extent
 from holdfast.log import Durability, LogOptions, StreamLog
+from holdfast.spark.continuous_states import WindowBatch
 from holdfast.spark.engine import Bucket, Engine
-from holdfast.spark.eventual import load, read_extent
 from holdfast.spark.session import get_session
 from holdfast.spark.state import EMPTY, State
-from holdfast.spark.window_states import WindowBatch
-from holdfast.testing.window_rounds import Rounds
+from holdfast.testing.continuous_rounds import Rounds
 
 TUPLE_BYTES = 100
 PAD = "x" * 56

@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from benchmarks.dpc_setting import FAILED, SOURCES, Setting, build_network, describe_deployment
+from holdfast.cluster.planning import Topology, plan_of
 from holdfast.core.effects import Effect, RunJob, Send
 from holdfast.core.entry import EntrySettings
 from holdfast.core.events import Event, JobDone, MessageArrived
@@ -30,12 +31,11 @@ from holdfast.flight.security import Security
 from holdfast.fragments import fragment_network
 from holdfast.frames import TIME
 from holdfast.network import Network
+from holdfast.nodes.entry_node import EntryNode
+from holdfast.nodes.jobs import JobReport
+from holdfast.nodes.node import Node, Place
+from holdfast.nodes.replica_node import ReplicaNode
 from holdfast.operators import SourceOperator
-from holdfast.runtime.entry_node import EntryNode
-from holdfast.runtime.jobs import JobReport
-from holdfast.runtime.node import Node, Place
-from holdfast.runtime.planning import Topology, plan_of
-from holdfast.runtime.replica_node import ReplicaNode
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.session import get_session
 from holdfast.spark.state import EMPTY

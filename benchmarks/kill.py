@@ -30,8 +30,8 @@ import pyarrow as pa
 from benchmarks.kill_copies import Blows
 from benchmarks.machine import describe_machine
 from benchmarks.record import record
+from holdfast.cluster.networks import load_network
 from holdfast.deployment import load_deployment
-from holdfast.runtime.networks import load_network
 from holdfast.testing.deployed import Killer, Load, expected_file, supervised, wait_for_lines
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.runtime.chaos import ChaosError, heal, partition
-from holdfast.runtime.status import node_status
-from holdfast.runtime.supervisor import Supervisor
+from holdfast.cluster.chaos import ChaosError, heal, partition
+from holdfast.cluster.status import node_status
+from holdfast.cluster.supervisor import Supervisor
 
 PATIENCE_SECONDS = 120.0
 KINDS = ("one", "again", "both", "awake", "still", "apart")

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.standby_chain import Chain, now_us
-from holdfast.runtime.disturbances import Disturbance, carry_out
-from holdfast.runtime.supervisor import send_signal
+from holdfast.cluster.disturbances import Disturbance, carry_out
+from holdfast.cluster.supervisor import send_signal
 
 PERIOD_SECONDS = 2.5
 

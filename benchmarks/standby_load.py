@@ -20,7 +20,7 @@ from collections.abc import Iterable
 
 import psutil
 
-from holdfast.runtime.disturbances import Disturbance, carry_out
+from holdfast.cluster.disturbances import Disturbance, carry_out
 
 _BURNER = """
 import os, sys

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from benchmarks.journals import RUNNING, copy_state_at, recovery_parts_ms
 from benchmarks.standby_chain import Chain, now_us
 from benchmarks.standby_traffic import sent_by_branch
-from holdfast.runtime.supervisor import send_signal
+from holdfast.cluster.supervisor import send_signal
 
 PATIENCE_SECONDS = 60.0
 FRESH_US = 4_000_000

@@ -82,9 +82,9 @@ class Arrivals:
 def measure_holdfast(seconds: float) -> dict[str, float]:
     """Latencies of a deployment."""
     from holdfast.client import Client, Tuples
+    from holdfast.cluster.addresses import Addresses
     from holdfast.deployment import load_deployment
     from holdfast.producer import Producer
-    from holdfast.runtime.addresses import Addresses
     from holdfast.testing.deployed import supervised
 
     directory = Path(tempfile.mkdtemp(prefix="holdfast-streams-"))

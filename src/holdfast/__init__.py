@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from holdfast.flight.security import Security
     from holdfast.network import Network
     from holdfast.producer import Producer
-    from holdfast.runtime.handle import RunHandle, start
-    from holdfast.runtime.reports import RunSummary
-    from holdfast.runtime.run import run
+    from holdfast.single.handle import RunHandle, start
+    from holdfast.single.reports import RunSummary
+    from holdfast.single.run import run
     from holdfast.stream import Stream
     from holdfast.windows import count_window, session_window, window
 
@@ -44,8 +44,8 @@ _HOMES = {
     "Network": "network",
     "NetworkError": "errors",
     "Producer": "producer",
-    "RunHandle": "runtime.handle",
-    "RunSummary": "runtime.reports",
+    "RunHandle": "single.handle",
+    "RunSummary": "single.reports",
     "Security": "flight.security",
     "StateError": "errors",
     "Stream": "stream",
@@ -62,9 +62,9 @@ _HOMES = {
     "read_jsonl": "connect.jsonl_source",
     "read_parquet": "connect.parquet_source",
     "read_socket": "connect.socket_source",
-    "run": "runtime.run",
+    "run": "single.run",
     "session_window": "windows",
-    "start": "runtime.handle",
+    "start": "single.handle",
     "top": "aggregates",
     "window": "windows",
     "write_console": "connect.console_sink",

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from holdfast.commands.log import add_log
+from holdfast.commands.parser import add_commands
 from holdfast.errors import HoldfastError, InputError
-from holdfast.runtime.commands import add_commands
-from holdfast.runtime.log_command import add_log
 from holdfast.saying import said
 
 if TYPE_CHECKING:
@@ -109,9 +109,9 @@ def _add_run(run: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from holdfast.connect.specs import parse_sink, parse_source
-    from holdfast.runtime.progress import Progress
-    from holdfast.runtime.reports import Observer
-    from holdfast.runtime.run import run
+    from holdfast.single.progress import Progress
+    from holdfast.single.reports import Observer
+    from holdfast.single.run import run
     from holdfast.times import microseconds
 
     # What is wrong with the options is said before Spark takes seconds to start.

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from holdfast.connect.jsonl_sink import write_jsonl
 from holdfast.errors import InputError
 from holdfast.network import Network
-from holdfast.runtime.run import run
+from holdfast.single.run import run
 from holdfast.testing import Crash, Pause, SourceCrashed, scripted
 
 SCHEMA = pa.schema([("value", pa.int64())])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.cec import (
+from holdfast.core.continuous import (
     CecEffect,
     CecState,
     Checked,

@@ -12,9 +12,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from holdfast.clock import Clock
 from holdfast.core.entry import EntrySettings
 from holdfast.flight.security import Security
+from holdfast.nodes.entry_node import EntryNode
+from holdfast.nodes.node import Place
 from holdfast.operators import SourceOperator
-from holdfast.runtime.entry_node import EntryNode
-from holdfast.runtime.node import Place
 from holdfast.spark.engine import input_schema
 
 COLUMNS = StructType([StructField("number", LongType()), StructField("text", StringType())])

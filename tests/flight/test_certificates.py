@@ -21,8 +21,8 @@ from holdfast.flight.credentials import SecuritySpec
 from holdfast.flight.roles import Role
 from holdfast.flight.secrets import SecurityError
 from holdfast.flight.security import Security
+from holdfast.nodes.entry_node import EntryNode
 from holdfast.producer import Producer, ProducerError
-from holdfast.runtime.entry_node import EntryNode
 from tests.flight.nodes import entry_point, location, numbers
 
 DEPLOYMENT = """
@@ -52,7 +52,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def node(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EntryNode]:
     """The entry point of that deployment, on loopback for once."""
-    monkeypatch.setattr("holdfast.runtime.listening.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("holdfast.nodes.listening.LOOK_SECONDS", 0.05)
     deployment = load_deployment(path)
     assert deployment.security.machines == NODES
     with entry_point(path.parent / "entry", deployment.security.read()) as made:

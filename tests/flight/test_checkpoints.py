@@ -9,8 +9,8 @@ from holdfast.blocks import Block
 from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import StreamFrame
 from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
-from holdfast.flight.checkpoints import decode_checkpoint, encode_checkpoint
 from holdfast.flight.wire import WireError
+from holdfast.kept.packed_codec import decode_checkpoint, encode_checkpoint
 from holdfast.spark.packing import PackedPart, PackedState
 from tests.network.test_intact import broken
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cluster.server import Server
+from holdfast.cluster.supervisor import Supervisor
 from holdfast.flight.certificates import Authority, check_dates
 from holdfast.flight.credentials import SecuritySpec
 from holdfast.flight.roles import Role
 from holdfast.flight.secrets import SecurityError
-from holdfast.runtime.server import Server
-from holdfast.runtime.supervisor import Supervisor
 from tests.processes.planned import planned
 
 DEPLOYMENT = """

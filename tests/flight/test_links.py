@@ -14,8 +14,8 @@ from holdfast.client import Boundary, Client, Tuples, read_until
 from holdfast.flight import peers
 from holdfast.flight.links import Links
 from holdfast.flight.security import Security
+from holdfast.nodes.entry_node import EntryNode
 from holdfast.producer import Producer, ProducerError
-from holdfast.runtime.entry_node import EntryNode
 from tests.flight.nodes import entry_point, location, numbers
 
 SILENCE_SECONDS = 0.3

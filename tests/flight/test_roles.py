@@ -14,7 +14,6 @@ import pytest
 from holdfast.client import Boundary, Client, ClientError
 from holdfast.core.messages import HeartbeatRequest, Subscribe
 from holdfast.flight import peers
-from holdfast.flight.checkpoints import SCHEMA
 from holdfast.flight.credentials import SecuritySpec
 from holdfast.flight.roles import (
     Role,
@@ -26,8 +25,9 @@ from holdfast.flight.roles import (
 )
 from holdfast.flight.security import Security
 from holdfast.flight.wire import encode_message
+from holdfast.kept.packed_codec import SCHEMA
+from holdfast.nodes.entry_node import EntryNode
 from holdfast.producer import Producer, ProducerError
-from holdfast.runtime.entry_node import EntryNode
 from tests.flight.nodes import entry_point, location, numbers
 
 SECRETS = {role: f"the secret of {role.value}" for role in Role}
@@ -240,7 +240,7 @@ def test_chaos_is_for_deployments_that_allow_it(tmp_path: Path) -> None:
 def test_a_token_that_cannot_be_taken_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("holdfast.runtime.listening.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("holdfast.nodes.listening.LOOK_SECONDS", 0.01)
     spec = SecuritySpec(tokens=tmp_path / "tokens", own_tokens=True)
     spec.make()
     served = spec.read()

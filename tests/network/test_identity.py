@@ -13,11 +13,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from holdfast.cluster.networks import load_network
 from holdfast.description import describe_query
 from holdfast.errors import StateError
 from holdfast.identity import identity_of, refuse_changed
 from holdfast.network import Network
-from holdfast.runtime.networks import load_network
 from holdfast.stream import Stream
 from holdfast.windows import count_window, session_window, window
 
@@ -198,7 +198,7 @@ import sys
 from pathlib import Path
 
 from holdfast.description import describe_query
-from holdfast.runtime.networks import load_network
+from holdfast.cluster.networks import load_network
 
 print("\\n".join(describe_query(load_network(Path(sys.argv[1]), "local[1]", {}))))
 """

@@ -22,18 +22,18 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from holdfast.client import Client, ClientEvent, Tuples, View
+from holdfast.cluster import chaos
+from holdfast.cluster.addresses import Addresses
+from holdfast.cluster.networks import load_network
+from holdfast.cluster.planning import plan_of, write_plan
+from holdfast.cluster.status import node_status
+from holdfast.cluster.supervisor import Supervisor
 from holdfast.core.messages import Subscribe
 from holdfast.deployment import load_deployment
 from holdfast.flight.peers import connect
 from holdfast.flight.wire import decode_metadata, encode_message
 from holdfast.network import Network
 from holdfast.producer import Producer
-from holdfast.runtime import chaos
-from holdfast.runtime.addresses import Addresses
-from holdfast.runtime.networks import load_network
-from holdfast.runtime.planning import plan_of, write_plan
-from holdfast.runtime.status import node_status
-from holdfast.runtime.supervisor import Supervisor
 from holdfast.testing.deployed import supervised
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.cluster import planning
+from holdfast.cluster.planning import is_planned, plan_path, read_plan
+from holdfast.cluster.supervisor import Supervisor
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.errors import StateError
-from holdfast.runtime import planning
-from holdfast.runtime.planning import is_planned, plan_path, read_plan
-from holdfast.runtime.supervisor import Supervisor
 
 NETWORK = """
 from lengths import LENGTH
@@ -104,7 +104,7 @@ def test_another_query_is_refused_before_anything_starts(
         pid = 0
 
         def __init__(self, command: list[str], **_: Any) -> None:
-            assert command[1:] == ["-m", "holdfast.runtime.planning", str(place.deployment.path)]
+            assert command[1:] == ["-m", "holdfast.cluster.planning", str(place.deployment.path)]
             self.returncode, said = place.plan(capsys)
             self._said = f"WARN: a few lines\n{said}".encode()
 
@@ -116,8 +116,8 @@ def test_another_query_is_refused_before_anything_starts(
         def communicate(self, timeout: float) -> tuple[bytes, bytes]:
             return b"", self._said
 
-    monkeypatch.setattr("holdfast.runtime.starting.subprocess.Popen", Planning)
-    monkeypatch.setattr("holdfast.runtime.starting.os.killpg", lambda *_: None)
+    monkeypatch.setattr("holdfast.cluster.starting.subprocess.Popen", Planning)
+    monkeypatch.setattr("holdfast.cluster.starting.os.killpg", lambda *_: None)
     supervisor = Supervisor(place.deployment)
     with pytest.raises(StateError) as caught:
         supervisor.start()

@@ -15,10 +15,10 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.cluster.networks import load_network
+from holdfast.cluster.planning import plan_of, write_plan
 from holdfast.deployment import load_deployment
 from holdfast.producer import Producer
-from holdfast.runtime.networks import load_network
-from holdfast.runtime.planning import plan_of, write_plan
 from holdfast.testing.deployed import expected_file, supervised, wait_for_lines
 from tests.processes.test_kill import EXAMPLE, readings
 

@@ -16,13 +16,13 @@ from holdfast.core.messages import StreamFrame
 from holdfast.core.records import Checkpoint, InLog, LoggedStream, RecoveryRecord
 from holdfast.core.settings import Keeping
 from holdfast.errors import StateError
-from holdfast.flight.checkpoints import decode_checkpoint, encode_checkpoint
 from holdfast.frames import TIME, data_frame, stream_schema
+from holdfast.kept.continuous_recovery import read_extent
+from holdfast.kept.packed_codec import decode_checkpoint, encode_checkpoint
+from holdfast.kept.state import PackedStates, RecordOnly
+from holdfast.kept.stream_store import StreamStore
 from holdfast.log import LogError, LogOptions
-from holdfast.runtime.kept_state import PackedStates, RecordOnly
-from holdfast.runtime.stream_store import StreamStore
 from holdfast.spark.chains import Workshop
-from holdfast.spark.eventual import read_extent
 from holdfast.spark.packing import PackedState
 
 SCHEMA = stream_schema(pa.schema([("number", pa.int64())]))

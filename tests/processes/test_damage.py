@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import main
+from holdfast.cluster.addresses import Addresses
+from holdfast.cluster.children import Children
 from holdfast.deployment import Deployment
 from holdfast.producer import Producer
-from holdfast.runtime.addresses import Addresses
-from holdfast.runtime.children import Children
 from tests.flight.nodes import numbers
 from tests.processes.planned import planned
 

@@ -17,10 +17,10 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from holdfast.cluster.children import log_path
+from holdfast.cluster.status import node_status
+from holdfast.cluster.supervisor import Supervisor
 from holdfast.deployment import load_deployment
-from holdfast.runtime.children import log_path
-from holdfast.runtime.status import node_status
-from holdfast.runtime.supervisor import Supervisor
 from holdfast.testing.deployed import Load, supervised
 
 NETWORK = """

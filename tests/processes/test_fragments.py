@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from holdfast import Network, NetworkError, window
+from holdfast.cluster.networks import load_network
 from holdfast.fragments import fragment_names, fragment_network, plan_fragments, stream_schema_of
 from holdfast.frames import TIME
-from holdfast.runtime.networks import load_network
 from holdfast.testing.undisturbed import undisturbed
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "deployment"

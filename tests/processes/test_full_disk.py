@@ -15,11 +15,11 @@ from holdfast.core.effects import Append, TrimLog
 from holdfast.core.events import Appended, AppendFailed, Event, RecoveryRecord
 from holdfast.core.records import Checkpoint
 from holdfast.disk import Fault
+from holdfast.durable import write_document
+from holdfast.kept.stream_store import StreamStore
 from holdfast.log import Durability, LogOptions
+from holdfast.nodes.entry_node import EntryNode
 from holdfast.producer import Producer
-from holdfast.runtime.durable import write_document
-from holdfast.runtime.entry_node import EntryNode
-from holdfast.runtime.stream_store import StreamStore
 from tests.flight.nodes import entry_point, location, numbers
 from tests.processes.test_store import SCHEMA, mark, stable
 

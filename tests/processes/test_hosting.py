@@ -12,24 +12,24 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.deployment import Deployment, SecuritySpec, load_deployment
-from holdfast.errors import HoldfastError
-from holdfast.flight.security import SecurityError
-from holdfast.producer import Producer
-from holdfast.runtime import server
-from holdfast.runtime.addresses import Addresses, free_ports
-from holdfast.runtime.chaos import ChaosError, disturb
-from holdfast.runtime.children import Children
-from holdfast.runtime.disturbances import Disturbance
-from holdfast.runtime.remote import RemoteServer, ServerError
-from holdfast.runtime.server import Server
-from holdfast.runtime.status import node_status
-from holdfast.runtime.supervisor import (
+from holdfast.cluster import server
+from holdfast.cluster.addresses import Addresses, free_ports
+from holdfast.cluster.chaos import ChaosError, disturb
+from holdfast.cluster.children import Children
+from holdfast.cluster.disturbances import Disturbance
+from holdfast.cluster.remote import RemoteServer, ServerError
+from holdfast.cluster.server import Server
+from holdfast.cluster.status import node_status
+from holdfast.cluster.supervisor import (
     Supervisor,
     SupervisorError,
     read_state,
     send_signal,
 )
+from holdfast.deployment import Deployment, SecuritySpec, load_deployment
+from holdfast.errors import HoldfastError
+from holdfast.flight.security import SecurityError
+from holdfast.producer import Producer
 from tests.flight.nodes import numbers
 from tests.processes.planned import planned
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.cluster.networks import load_network
+from holdfast.cluster.status import node_status
+from holdfast.cluster.supervisor import Supervisor
 from holdfast.deployment import load_deployment
-from holdfast.runtime.networks import load_network
-from holdfast.runtime.status import node_status
-from holdfast.runtime.supervisor import Supervisor
 from holdfast.testing.deployed import Killer, Load, expected_file, supervised, wait_for_lines
 from holdfast.testing.undisturbed import logged_tuples
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime.http_server import serve_http
-from holdfast.runtime.journal import Journal
-from holdfast.runtime.metrics import NodeMetrics
+from holdfast.nodes.http_server import serve_http
+from holdfast.nodes.journal import Journal
+from holdfast.nodes.metrics import NodeMetrics
 from tests.flight.nodes import entry_point
 
 

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from holdfast import Network, window
 from holdfast.client import Client, Tuples, View
+from holdfast.cluster.addresses import free_ports
 from holdfast.core.consistency import NodeState
 from holdfast.core.entry import EntrySettings
 from holdfast.core.replica import Replica
@@ -33,11 +34,10 @@ from holdfast.core.settings import (
 from holdfast.flight.security import Security
 from holdfast.fragments import fragment_network, plan_fragments
 from holdfast.frames import TIME
+from holdfast.nodes.entry_node import EntryNode
+from holdfast.nodes.node import Place
+from holdfast.nodes.replica_node import ReplicaNode
 from holdfast.producer import Producer
-from holdfast.runtime.addresses import free_ports
-from holdfast.runtime.entry_node import EntryNode
-from holdfast.runtime.node import Place
-from holdfast.runtime.replica_node import ReplicaNode
 from holdfast.spark.engine import Engine, input_schema
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
 

@@ -18,9 +18,9 @@ from holdfast import intact
 from holdfast.errors import InputError
 from holdfast.flight.peers import act
 from holdfast.flight.security import Security
+from holdfast.nodes.entry_node import EntryNode
 from holdfast.operators import SourceOperator
 from holdfast.producer import Producer, ProducerError, ProducerFenced
-from holdfast.runtime.entry_node import EntryNode
 from holdfast.testing.undisturbed import logged_tuples
 from tests.flight.nodes import location, make_entry
 from tests.network.test_intact import broken

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from holdfast.runtime import chaos
+from holdfast.cluster import chaos
 from tests.processes.promises import BUCKET_US, OUTPUTS, REPLICAS, X_US, World, running_world
 
 pytestmark = [

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
+from holdfast.cluster.planning import Plan, SourcePlan, Topology, read_plan
 from holdfast.connect.push_source import PushSource
 from holdfast.connect.source import Source
 from holdfast.core.entry import EntrySettings
@@ -24,11 +25,10 @@ from holdfast.errors import InputError
 from holdfast.flight.security import Security
 from holdfast.frames import TIME
 from holdfast.log import StreamLog
+from holdfast.nodes.entry_node import EntryNode
+from holdfast.nodes.node import Place
 from holdfast.operators import SourceOperator
 from holdfast.producer import Producer
-from holdfast.runtime.entry_node import EntryNode
-from holdfast.runtime.node import Place
-from holdfast.runtime.planning import Plan, SourcePlan, Topology, read_plan
 from holdfast.spark.engine import input_schema
 from holdfast.testing.undisturbed import logged_tuples
 from tests.flight.nodes import LOAD as ARRIVING

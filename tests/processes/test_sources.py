@@ -18,10 +18,10 @@ from holdfast.connect.source import Source
 from holdfast.core.entry import EntrySettings
 from holdfast.flight.security import Security
 from holdfast.log import DiskFull
+from holdfast.nodes.entry_node import EntryNode
+from holdfast.nodes.node import Place
 from holdfast.operators import SourceOperator
 from holdfast.producer import Producer, ProducerError
-from holdfast.runtime.entry_node import EntryNode
-from holdfast.runtime.node import Place
 from holdfast.spark.engine import input_schema
 from holdfast.testing.undisturbed import logged_tuples
 from tests.flight.nodes import location

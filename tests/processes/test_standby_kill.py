@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.cluster.chaos import heal, partition
+from holdfast.cluster.networks import load_network
+from holdfast.cluster.status import node_status
+from holdfast.cluster.supervisor import Supervisor
 from holdfast.deployment import Deployment, load_deployment
-from holdfast.runtime.chaos import heal, partition
-from holdfast.runtime.networks import load_network
-from holdfast.runtime.status import node_status
-from holdfast.runtime.supervisor import Supervisor
 from holdfast.testing.deployed import Killer, Load, expected_file, supervised, wait_for_lines
 from tests.processes.test_kill import EXAMPLE, readings
 

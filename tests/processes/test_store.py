@@ -16,10 +16,10 @@ from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import StreamFrame
 from holdfast.errors import StateError
 from holdfast.frames import TIME, boundary_frame, data_frame, stream_schema
+from holdfast.kept.ledger import Ledger, Line
+from holdfast.kept.stream_store import StreamStore
 from holdfast.log import LogOptions, StreamLog, Trimmed
-from holdfast.runtime.ledger import Ledger, Line
-from holdfast.runtime.spill import Spill
-from holdfast.runtime.stream_store import StreamStore
+from holdfast.nodes.spill import Spill
 
 SCHEMA = stream_schema(pa.schema([("number", pa.int64())]))
 

@@ -17,13 +17,13 @@ import pyarrow as pa
 import pytest
 
 from holdfast.cli import main
+from holdfast.cluster.planning import read_plan
+from holdfast.cluster.starting import check_logs
+from holdfast.cluster.supervisor import Supervisor, supervisor_pid
 from holdfast.deployment import DeploymentError
 from holdfast.frames import stream_schema
 from holdfast.log import StreamLog
 from holdfast.ports import free_port
-from holdfast.runtime.planning import read_plan
-from holdfast.runtime.starting import check_logs
-from holdfast.runtime.supervisor import Supervisor, supervisor_pid
 from tests.processes.planned import planned
 
 DEPLOYMENT = """

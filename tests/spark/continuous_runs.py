@@ -16,13 +16,13 @@ from holdfast import Network
 from holdfast.core.frame import Kind
 from holdfast.core.settings import Continuous
 from holdfast.frames import Frame, boundary_frame, data_frame, stream_schema
+from holdfast.kept.continuous_recovery import load, read_extent
 from holdfast.log import Durability, LogOptions, StreamLog
+from holdfast.spark.continuous_states import WindowBatch
 from holdfast.spark.engine import Bucket, Engine
-from holdfast.spark.eventual import load, read_extent
 from holdfast.spark.state import EMPTY, State
-from holdfast.spark.window_states import WindowBatch
 from holdfast.testing import split
-from holdfast.testing.window_rounds import Rounds
+from holdfast.testing.continuous_rounds import Rounds
 
 OPTIONS = LogOptions(durability=Durability.OS, segment_bytes=1 << 16, preallocate_bytes=0)
 

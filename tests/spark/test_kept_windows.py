@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from holdfast import Network, count_window
 from holdfast.blocks import Block
-from holdfast.core.cec import CecState
+from holdfast.core.continuous import CecState
+from holdfast.core.continuous_rounds import WindowRounds
 from holdfast.core.effects import Line, RunJob
 from holdfast.core.events import (
     Event,
@@ -25,11 +26,10 @@ from holdfast.core.events import (
 from holdfast.core.frame import Header, Kind
 from holdfast.core.settings import Continuous
 from holdfast.core.versions import Running
-from holdfast.core.window_rounds import WindowRounds
 from holdfast.frames import Frame, boundary_frame, data_frame
+from holdfast.kept import continuous_state as kept_windows
+from holdfast.kept.continuous_state import KeptWindows
 from holdfast.log import StreamLog
-from holdfast.runtime import kept_windows
-from holdfast.runtime.kept_windows import KeptWindows
 from holdfast.spark.engine import Engine
 from holdfast.spark.state import EMPTY, State
 from holdfast.testing import run, same_bytes, split, tuples

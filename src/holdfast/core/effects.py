@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from holdfast.core.cec import CheckWindows, LookAtWindows
+from holdfast.core.continuous import CheckWindows, LookAtWindows
 from holdfast.core.frame import Header
 from holdfast.core.messages import Message, StreamFrame
 from holdfast.core.records import Checkpoint, RecoveryRecord

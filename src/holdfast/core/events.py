@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from holdfast.core.cec import Checked, Looked, Restored, RoundFailed, StateReached
+from holdfast.core.continuous import Checked, Looked, Restored, RoundFailed, StateReached
 from holdfast.core.frame import Kind
 from holdfast.core.messages import Message
 from holdfast.core.records import LoggedStream as LoggedStream
@@ -67,7 +67,7 @@ class OutputBlock:
 
 @dataclass(frozen=True, slots=True)
 class WindowBlock:
-    """States of windows as they were at ``time``, for the log (``core.cec``)."""
+    """States of windows as they were at ``time``, for the log (``core.continuous``)."""
 
     kind: Kind
     count: int

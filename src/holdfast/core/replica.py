@@ -29,6 +29,7 @@ from holdfast.core.appender import Appender
 from holdfast.core.beginning import EMPTY_RECORD, Beginning, serve, whole_frames
 from holdfast.core.consistency import ConsistencyManager, NodeState
 from holdfast.core.consumer import Consumer
+from holdfast.core.continuous_rounds import WindowRounds, window_frames
 from holdfast.core.effects import CancelJob, DropState, Effect, RunJob, Send, SetTimer
 from holdfast.core.events import (
     Appended,
@@ -66,7 +67,6 @@ from holdfast.core.stream_copy import FAR_FUTURE, GapFound, StreamCopy
 from holdfast.core.sunion import SUnion
 from holdfast.core.upstream import JudgeSource, TakeFrames
 from holdfast.core.versions import Advanced, Line, Versions
-from holdfast.core.window_rounds import WindowRounds, window_frames
 
 
 class Replica:

@@ -66,7 +66,7 @@ class Keeping(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Continuous:
-    """Continuous checkpoints: what a recovery may cost, and what they may (``core.cec``).
+    """Continuous checkpoints: what a recovery may cost, and what they may (``core.continuous``).
 
     extent, replay     Q and U: the most window states to be read and tuples to be computed
                        again; None for no bound.

@@ -20,6 +20,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from holdfast.client import Client
+from holdfast.cluster.chaos import cut, heal
+from holdfast.cluster.networks import load_network
+from holdfast.cluster.planning import plan_of, write_plan
 from holdfast.demo.batch import batch_latency, difference
 from holdfast.demo.history import History
 from holdfast.demo.picture import draw_history
@@ -27,15 +30,12 @@ from holdfast.demo.readings import PROBES_PER_SECOND, REGIONS, Monitor
 from holdfast.demo.view import LiveView, PlainView, View
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.errors import HoldfastError, InputError
-from holdfast.runtime.chaos import cut, heal
-from holdfast.runtime.networks import load_network
-from holdfast.runtime.planning import plan_of, write_plan
 from holdfast.saying import said
 from holdfast.testing.deployed import Load, supervised
 from holdfast.testing.undisturbed import logged_tuples
 
 if TYPE_CHECKING:
-    from holdfast.runtime.supervisor import Supervisor
+    from holdfast.cluster.supervisor import Supervisor
 
 SHORTEST_SECONDS = 12.0
 _CUT_OFF = "asia"

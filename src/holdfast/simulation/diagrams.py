@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
-from holdfast.core import cec, source_time
+from holdfast.core import continuous, source_time
 from holdfast.simulation.coverage import TABLES
 
 WHAT = {
@@ -28,10 +28,10 @@ WHAT = {
     "EntryPoint": "What the entry point's log is doing. (`core/entry.py`)",
     "Client": "Does a client hold tentative tuples? (`core/client.py`)",
     "Lane": "Does a producer, or a source, hold the others up? (`core/source_time.py`)",
-    "Checkpointer": "Which window states are written, and when? (`core/cec.py`)",
+    "Checkpointer": "Which window states are written, and when? (`core/continuous.py`)",
 }
 # Machines that not every simulated network runs.
-MORE = {"Checkpointer": cec.TABLE, "Lane": source_time.TABLE}
+MORE = {"Checkpointer": continuous.TABLE, "Lane": source_time.TABLE}
 
 
 def diagram(table: Mapping[tuple[Enum, Enum], Enum]) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.core.cec import CecState, Checkpointer
+from holdfast.core.continuous import CecState, Checkpointer
+from holdfast.core.continuous_rounds import WindowRounds
 from holdfast.core.copy import Copy
 from holdfast.core.events import CheckpointNotSent, MessageArrived
 from holdfast.core.messages import CheckpointRefused, Refusal
 from holdfast.core.protected import ProtectedReplica
-from holdfast.core.window_rounds import WindowRounds
 from holdfast.simulation import disk
 from holdfast.simulation.disk import Disk
 from holdfast.simulation.planting import mutation

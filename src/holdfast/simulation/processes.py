@@ -12,9 +12,9 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.cec import Checked, LookAtWindows, Looked, RoundFailed
 from holdfast.core.client import Client, ClientSettings
 from holdfast.core.consumer import Consumer
+from holdfast.core.continuous import Checked, LookAtWindows, Looked, RoundFailed
 from holdfast.core.copy import Copy
 from holdfast.core.effects import (
     AcceptTuples,
@@ -55,7 +55,7 @@ from holdfast.core.machine import Machine
 from holdfast.core.records import Found, InLog
 from holdfast.core.replica import Replica
 from holdfast.core.settings import SECOND_US, Keeping, ReplicaSettings
-from holdfast.simulation import windows
+from holdfast.simulation import continuous as windows
 from holdfast.simulation.disk import Disk, Write
 from holdfast.simulation.executor import Plan, Row, read_slice, run_job
 from holdfast.simulation.own_time import OwnTimeSource

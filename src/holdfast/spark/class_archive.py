@@ -107,10 +107,10 @@ def run_query() -> None:
     from pyspark import SparkContext
 
     from holdfast import Network, window
-    from holdfast.runtime.warming import warm_up
     from holdfast.spark.engine import Engine
     from holdfast.spark.jvm import FIRST
     from holdfast.spark.session import get_session
+    from holdfast.spark.warming import warm_up
 
     options = f"{FIRST} {sys.argv[1]}"
     spark = get_session("local[2]", {"spark.driver.extraJavaOptions": options})

@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 from holdfast.errors import HoldfastError
 from holdfast.operators import Operator, SourceOperator, StatefulOperator, upstream
 from holdfast.spark.columns import ColumnRunner
+from holdfast.spark.continuous_files import FamilyNews, collect_news
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.rejected import STOP, Rejected, collect_rejected
@@ -38,7 +39,6 @@ from holdfast.spark.stages import Wave, full_schema, plan_waves
 from holdfast.spark.state import State, collect_runs, without_times
 from holdfast.spark.stateful import Layout
 from holdfast.spark.task import EAGER, FOREVER, LAZY, PROPERTY
-from holdfast.spark.window_files import FamilyNews, collect_news
 
 if TYPE_CHECKING:
     from holdfast.network import Network

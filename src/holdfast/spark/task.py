@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from holdfast.spark.continuous_files import Told, write_told
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.rejected import STOP, Rejected, write_rejected
 from holdfast.spark.runs import (
@@ -42,7 +43,6 @@ from holdfast.spark.runs import (
     sort_rows,
     write_run,
 )
-from holdfast.spark.window_files import Told, write_told
 
 PROPERTY = "holdfast.step"
 FOREVER = 2**62

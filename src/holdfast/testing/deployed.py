@@ -23,14 +23,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from holdfast.cluster.addresses import Addresses
+from holdfast.cluster.status import node_status
+from holdfast.cluster.supervisor import Supervisor
 from holdfast.connect.json_values import json_lines
 from holdfast.deployment import Deployment
 from holdfast.frames import SEQ, STIME
 from holdfast.network import Network
 from holdfast.producer import Producer
-from holdfast.runtime.addresses import Addresses
-from holdfast.runtime.status import node_status
-from holdfast.runtime.supervisor import Supervisor
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
 
 READY_SECONDS = 120.0

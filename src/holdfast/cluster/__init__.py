@@ -1,0 +1,1 @@
+"""Deployments: who runs where, and who starts, watches and stops them."""

@@ -1,0 +1,316 @@
+"""``holdfast server``: runs processes of deployments that were started on other machines.
+
+    holdfast server --listen 10.0.0.2:4700 --data /var/lib/holdfast --security east
+
+    DATA/DEPLOYMENT/
+      deployment.json      the deployment's tables, with this machine's own [security]
+      network.py, ...      the files it sent
+      hosted.json          the processes this server runs
+      data/                plan, addresses, logs, states: as on any machine
+
+Whoever may operate it may have Python code run here: a network is code, and it is sent. So a
+server needs a token or certificates even on loopback. With ``--networks DIR`` no code is taken:
+what is sent must be one of the files in DIR, byte for byte (trusted.py).
+
+What a server runs goes on when the machine that started the deployment is gone, and starts
+again when the server itself does; ``holdfast down`` ends it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from holdfast.cluster.addresses import free_ports
+from holdfast.cluster.children import Children, last_lines, lines_after, log_path
+from holdfast.cluster.disturbances import start_disturbance
+from holdfast.cluster.starting import check_certificates
+from holdfast.cluster.trusted import Trusted
+from holdfast.core.messages import Message
+from holdfast.deployment import Deployment, SecuritySpec, load_deployment
+from holdfast.deployment_file import Reader
+from holdfast.durable import make_private, write_whole
+from holdfast.errors import HoldfastError
+from holdfast.flight.security import SecurityError
+from holdfast.flight.server import Control, PutBatch, StreamServer
+from holdfast.nodes.journal import Journal
+from holdfast.nodes.links import NO_CHAOS
+from holdfast.nodes.listening import Listener
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_START_AGAIN_SECONDS = 1.0
+_SIGNALS = {each.name: each for each in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)}
+
+
+class Server:
+    """Hosts processes; its Flight server has nothing but control."""
+
+    name = "the server"
+    schemas: Mapping[str, pa.Schema] = {}
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        data: Path,
+        security: SecuritySpec,
+        networks: Path | None = None,
+    ) -> None:
+        """``networks``: run only the network files in this directory."""
+        self.journal = Journal("server")
+        self._data = data.resolve()
+        self._security = security
+        self._trusted = None if networks is None else Trusted(networks)
+        self._hosted: dict[str, Children] = {}
+        # Deployments that were hosted before and cannot be started, and when to try again.
+        self._waiting: dict[str, str] = {}
+        self._again = 0.0
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        secrets = security.read()
+        if not secrets.has_token and not secrets.is_mutual:
+            raise SecurityError(
+                "a server runs the code it is sent and needs a token, on loopback, too; write "
+                "one into a file and name it, --token-file, or have callers show certificates: "
+                "--certificate, --key and --authority (holdfast security init makes all of them)"
+            )
+        for warning in check_certificates(security):
+            self.journal.write("certificate", level="warning", problem=warning)
+        make_private(self._data)
+        self._listener = Listener(
+            lambda port: StreamServer(
+                self, host, port, secrets, self._controls(), on_refused=self.journal.refused_call
+            ),
+            port,
+            secrets,
+            self.journal,
+        )
+
+    @property
+    def port(self) -> int:
+        return self._listener.port
+
+    def run(self) -> None:
+        """Start what was hosted before; look after everything until told to stop."""
+        self._start_hosted()
+        self.journal.write("listening", port=self.port, data=str(self._data))
+        while not self._stopping.wait(0.05):
+            if self._waiting and time.monotonic() >= self._again:
+                self._start_hosted()
+            for children in list(self._hosted.values()):
+                children.watch()
+        self._listener.close()
+        for children in self._hosted.values():
+            children.stop()
+        self.journal.write("stopped")
+
+    def _start_hosted(self) -> None:
+        """Start what was hosted before; what cannot be started now is tried again."""
+        waiting: dict[str, str] = {}
+        for path in sorted(self._data.glob("*/hosted.json")):
+            name = path.parent.name
+            with self._lock:
+                if name in self._hosted or not path.exists():
+                    continue
+                try:
+                    self._start(name)
+                except (HoldfastError, OSError, ValueError) as error:
+                    waiting[name] = str(error)
+                    if self._waiting.get(name) != str(error):
+                        self.journal.write(
+                            "cannot start", level="error", deployment=name, problem=str(error)
+                        )
+        self._waiting = waiting
+        self._again = time.monotonic() + _START_AGAIN_SECONDS
+
+    def request_stop(self) -> None:
+        """Make ``run`` return; what it hosts starts again with the next server."""
+        self._stopping.set()
+
+    # -- control ------------------------------------------------------------------------
+
+    def _controls(self) -> dict[str, Control]:
+        controls: dict[str, Control] = {
+            "ports": self._ports,
+            "deploy": self._deploy,
+            "processes": lambda options: self._found(options).states(),
+            "signal": self._signal,
+            "logs": self._logs,
+            "disturb": self._disturb,
+            "stop": self._stop,
+        }
+        return {name: _answering(control) for name, control in controls.items()}
+
+    def _ports(self, options: dict[str, Any]) -> dict[str, Any]:
+        host = str(options["host"])
+        return free_ports(dict.fromkeys(options["nodes"], host), list(options["metrics"]))
+
+    def _deploy(self, options: dict[str, Any]) -> dict[str, Any]:
+        name = _checked_name(options)
+        with self._lock:
+            changed = self._write(self._data / name, options)
+            if changed and options.get("restart", True) and name in self._hosted:
+                self._hosted.pop(name).stop()
+            if name not in self._hosted:
+                self._start(name)
+        self.journal.write("deployed", deployment=name, changed=changed)
+        return {"changed": changed}
+
+    def _write(self, directory: Path, options: dict[str, Any]) -> bool:
+        """Write the files of a deployment; whether any is new."""
+        network = _checked_path(options["network"])
+        files = {
+            _checked_path(path): base64.b64decode(text) for path, text in options["files"].items()
+        }
+        if network not in files:
+            raise HoldfastError(f"the network's file {network!r} was not sent")
+        if self._trusted is not None:
+            self._trusted.check_files(files)
+        tables = {
+            **options["tables"],
+            "name": options["deployment"],
+            "network": network,
+            "data": "data",
+            "security": self._security.table(),
+        }
+        changed = _write_files(directory, files)
+        # What cannot be started is not kept: the tables are read before they are written.
+        deployment = Reader(directory / "deployment.json").deployment(tables)
+        self._check(deployment, options["processes"])
+        rest = {
+            "deployment.json": json.dumps(tables, indent=1).encode(),
+            "data/plan.json": str(options["plan"]).encode(),
+            "data/addresses.json": str(options["addresses"]).encode(),
+            "hosted.json": json.dumps(options["processes"]).encode(),
+        }
+        return _write_files(directory, rest) or changed
+
+    def _check(self, deployment: Deployment, processes: Any) -> None:
+        """Raise unless a deployment may run here, from what lies in its directory."""
+        for process in processes:
+            if process not in deployment.processes:
+                raise HoldfastError(f"{deployment.name} has no process {process!r}")
+        if self._trusted is not None:
+            self._trusted.check_directory(deployment.path.parent)
+            self._trusted.check_deployment(deployment)
+
+    def _start(self, name: str) -> None:
+        directory = self._data / name
+        deployment = load_deployment(directory / "deployment.json")
+        processes = json.loads((directory / "hosted.json").read_text())
+        self._check(deployment, processes)
+
+        def tell(text: str) -> None:
+            self.journal.write("process", deployment=name, said=text)
+
+        # What stands beside the deployment's file is no place to look for Holdfast itself.
+        children = Children(deployment, processes, tell, environment={"PYTHONSAFEPATH": "1"})
+        children.start()
+        self._hosted[name] = children
+
+    def _stop(self, options: dict[str, Any]) -> dict[str, Any]:
+        name = _checked_name(options)
+        with self._lock:
+            children = self._hosted.pop(name, None)
+            if children is not None:
+                children.stop()
+            (self._data / name / "hosted.json").unlink(missing_ok=True)
+        self.journal.write("stopped", deployment=name)
+        return {}
+
+    def _signal(self, options: dict[str, Any]) -> dict[str, Any]:
+        number = _SIGNALS[str(options["signal"])]
+        return {"pid": self._to_disturb(options).signal(str(options["process"]), number)}
+
+    def _logs(self, options: dict[str, Any]) -> dict[str, Any]:
+        children = self._found(options)
+        path = log_path(children.deployment, children[str(options["process"])].name)
+        offset = options.get("offset")
+        lines, end = (
+            last_lines(path, int(options["lines"])) if offset is None else lines_after(path, offset)
+        )
+        return {"lines": lines, "offset": end}
+
+    def _disturb(self, options: dict[str, Any]) -> dict[str, Any]:
+        start_disturbance(options, self._to_disturb(options))
+        return {}
+
+    def _to_disturb(self, options: dict[str, Any]) -> Children:
+        """What may be made to fail on purpose."""
+        children = self._found(options)
+        if not children.deployment.chaos:
+            raise HoldfastError(NO_CHAOS)
+        return children
+
+    def _found(self, options: dict[str, Any]) -> Children:
+        name = _checked_name(options)
+        children = self._hosted.get(name)
+        if children is None:
+            raise HoldfastError(f"nothing of the deployment {name!r} runs here")
+        process = options.get("process")
+        if process is not None and process not in children:
+            raise HoldfastError(f"no process {process!r} of {name} runs here")
+        return children
+
+    # -- no streams ---------------------------------------------------------------------
+
+    def receive(self, sender: str, message: Message) -> Future[Message]:
+        raise flight.FlightServerError("a server takes no messages; its processes do")
+
+    def put(
+        self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
+    ) -> None:
+        raise flight.FlightServerError("a server takes no tuples; entry points do")
+
+
+def _write_files(directory: Path, files: Mapping[str, bytes]) -> bool:
+    """Write files; whether any is new."""
+    changed = False
+    for path, data in files.items():
+        file = directory / path
+        if not file.is_file() or file.read_bytes() != data:
+            make_private(file.parent)
+            write_whole(file, data)
+            changed = True
+    return changed
+
+
+def _answering(control: Control) -> Control:
+    """What is wrong goes to the asker."""
+
+    def answer(options: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return control(options)
+        except (HoldfastError, OSError) as error:
+            raise flight.FlightServerError(str(error)) from None
+        except (KeyError, ValueError, TypeError) as error:
+            raise flight.FlightServerError(f"not a request of this version: {error!r}") from None
+
+    return answer
+
+
+def _checked_name(options: dict[str, Any]) -> str:
+    name = str(options["deployment"])
+    if not _NAME.fullmatch(name):
+        raise HoldfastError(f"a deployment on servers needs a plain name, got {name!r}")
+    return name
+
+
+def _checked_path(text: object) -> str:
+    """A path below the deployment's directory that is none of the server's own."""
+    path = PurePosixPath(str(text))
+    own = path.parts[:1] in (("data",), ("deployment.json",), ("hosted.json",))
+    if path.is_absolute() or ".." in path.parts or not path.parts or own:
+        raise HoldfastError(f"the file {str(text)!r} has no place on a server; rename it")
+    return str(path)

@@ -1,0 +1,116 @@
+"""The commands for deployments: up, status, top, logs, down, server, chaos."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from holdfast.commands.chaos import add_chaos
+from holdfast.commands.security import add_security
+from holdfast.commands.server import add_server
+from holdfast.commands.up import add_up
+
+if TYPE_CHECKING:
+    from holdfast.deployment import Deployment
+
+
+def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add the commands to the parser of ``holdfast``."""
+    add_up(_command(commands, "up", "start a deployment and look after it", None))
+    status = _command(commands, "status", "what the processes of a deployment say", _status)
+    status.add_argument("--json", action="store_true", help="for programs; nothing is left out")
+    top = _command(commands, "top", "the same, live", _top)
+    top.add_argument("--seconds", type=float, default=None, help="how long (default: until ctrl-c)")
+    logs = _command(commands, "logs", "what the processes of a deployment have written", _logs)
+    logs.add_argument("process", nargs="?", help="one process; default: all")
+    logs.add_argument("-n", type=int, default=20, metavar="LINES", help="last lines of each")
+    logs.add_argument("--follow", action="store_true", help="go on as they write")
+    _command(commands, "down", "stop a deployment", _down)
+    add_server(commands)
+    add_security(commands)
+    add_chaos(_command(commands, "chaos", "make a part of a deployment fail", None))
+
+
+def _command(commands: Any, name: str, text: str, function: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
+    parser.add_argument("deployment", metavar="DEPLOYMENT.toml")
+    if function is not None:
+        parser.set_defaults(command=function)
+    return parser
+
+
+def _status(options: argparse.Namespace) -> int:
+    from holdfast.commands.status_table import show_status
+
+    return show_status(options)
+
+
+def _top(options: argparse.Namespace) -> int:
+    from holdfast.commands.status_table import show_top
+
+    return show_top(options)
+
+
+def _logs(options: argparse.Namespace) -> int:
+    from holdfast.deployment import load_deployment
+    from holdfast.errors import InputError
+
+    deployment = load_deployment(options.deployment)
+    names = [options.process] if options.process else sorted(deployment.processes)
+    if names[0] not in deployment.processes:
+        raise InputError(f"there is no process {names[0]!r}; there are {[*deployment.processes]}")
+    offsets: dict[str, int] = {}
+    for name in names:
+        lines, offsets[name] = _log_lines(deployment, name, None, options.n)
+        sys.stdout.writelines(lines)
+        if not offsets[name]:
+            print(f"{name} has written nothing yet", file=sys.stderr)
+    while options.follow:
+        for name in names:
+            lines, offsets[name] = _log_lines(deployment, name, offsets[name], 0)
+            sys.stdout.writelines(lines)
+        sys.stdout.flush()
+        time.sleep(0.2)
+    return 0
+
+
+def _log_lines(
+    deployment: Deployment, process: str, offset: int | None, count: int
+) -> tuple[list[str], int]:
+    """The last lines of a process, or those after ``offset``; and where they end."""
+    from holdfast.cluster.children import last_lines, lines_after, log_path
+    from holdfast.cluster.remote import RemoteServer
+
+    server = deployment.server_of(process)
+    if server is not None:
+        return RemoteServer(deployment, server).logs(process, offset, count)
+    path = log_path(deployment, process)
+    return last_lines(path, count) if offset is None else lines_after(path, offset)
+
+
+def _down(options: argparse.Namespace) -> int:
+    from holdfast.cluster.remote import RemoteServer
+    from holdfast.cluster.supervisor import SupervisorError, supervisor_pid
+    from holdfast.deployment import load_deployment
+
+    deployment = load_deployment(options.deployment)
+    pid = supervisor_pid(deployment)
+    if pid is None and not deployment.servers:
+        raise SupervisorError(f"{deployment.name} is not running here")
+    if pid is None:
+        # What runs on servers outlives whoever started it.
+        for name in deployment.servers:
+            RemoteServer(deployment, name).stop()
+    else:
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + 60.0
+        while supervisor_pid(deployment) is not None:
+            if time.monotonic() > deadline:
+                raise SupervisorError(f"process {pid} did not stop within 60 s")
+            time.sleep(0.1)
+    print(f"{deployment.name} is stopped")
+    return 0

@@ -1,0 +1,1 @@
+"""What processes keep on disk, and how: logs of streams, states, ledgers."""

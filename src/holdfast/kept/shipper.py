@@ -1,0 +1,196 @@
+"""Sends the checkpoints of one copy to the other, on a connection and a thread of their own.
+
+Packing and sending take time that neither the driver nor the heartbeats may wait for. What
+cannot be sent comes back as CheckpointNotSent; the driver then tries again when it likes.
+
+What is sent of the state depends on how it is kept: packed, or the piece of the log that has it.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from holdfast.core.events import CheckpointNotSent, Event
+from holdfast.core.records import Checkpoint
+from holdfast.flight.links import Links
+from holdfast.flight.peers import connect, explain
+from holdfast.flight.roles import Role
+from holdfast.flight.security import Security
+from holdfast.kept.packed_codec import SCHEMA, encode_checkpoint
+from holdfast.kept.stream_store import StreamStore
+from holdfast.log.payload import is_window
+from holdfast.spark.chains import Chain, Handle, Workshop, chain_bytes, chain_rows
+
+SHIP_SECONDS = 30.0
+# A copy without an engine cannot make one state of many changes; it is sent a whole one then.
+LONGEST_CHAIN = 64
+_SMALL_BYTES = 1 << 20
+
+Encoded = tuple[pa.RecordBatch, dict[str, Any]]
+
+
+@dataclass
+class Shipped:
+    """What has been sent so far. Elements are state rows and tuples of output queues."""
+
+    checkpoints: int = 0
+    whole: int = 0
+    elements: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+class Sent(Protocol):
+    """How a checkpoint's state is put for the wire."""
+
+    def encode(self, checkpoint: Checkpoint, total: Shipped) -> tuple[Iterable[Encoded], int]:
+        """What goes over the wire, and how many rows of state that are."""
+
+
+class Shipper:
+    """Checkpoints on their way to one partner."""
+
+    def __init__(
+        self,
+        name: str,
+        partner: str,
+        sent: Sent,
+        locate: Callable[[], str],
+        security: Security,
+        links: Links,
+        post: Callable[[Event], None],
+        on_problem: Callable[[str, str], None],
+    ) -> None:
+        self.total = Shipped()
+        self._partner = partner
+        self._sent = sent
+        self._locate = locate
+        self._security = security
+        self._name = name
+        self._links = links
+        self._post = post
+        self._on_problem = on_problem
+        self._client: flight.FlightClient | None = None
+        self._queue: queue.SimpleQueue[Checkpoint | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=f"{name} shipper", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def ship(self, checkpoint: Checkpoint) -> None:
+        self._queue.put(checkpoint)
+
+    def close(self) -> None:
+        self._queue.put(None)
+        if self._thread.is_alive():
+            self._thread.join(2.0)
+
+    def _run(self) -> None:
+        while True:
+            checkpoint = self._queue.get()
+            if checkpoint is None:
+                return
+            started = time.monotonic()
+            try:
+                self._ship(checkpoint)
+            except Exception as error:
+                self._client = None
+                self._on_problem(self._partner, f"checkpoint not sent: {explain(error)}")
+                self._post(CheckpointNotSent(checkpoint.number, explain(error)))
+            self.total.seconds += time.monotonic() - started
+
+    def _ship(self, checkpoint: Checkpoint) -> None:
+        encoded, elements = self._sent.encode(checkpoint, self.total)
+        if not self._links.wait_to_reach(self._partner, 2.0):
+            raise TimeoutError("the link is cut")
+        if self._client is None:
+            self._client = connect(self._locate(), self._security)
+        headers = self._security.headers(self._name, Role.REPLICATE)
+        options = flight.FlightCallOptions(timeout=SHIP_SECONDS, headers=headers)
+        descriptor = flight.FlightDescriptor.for_command(json.dumps({"checkpoint": True}))
+        writer, _ = self._client.do_put(descriptor, SCHEMA, options)
+        with writer:
+            for batch, about in encoded:
+                metadata = json.dumps(about).encode()
+                writer.write_with_metadata(batch, metadata)
+                self.total.bytes += batch.nbytes + len(metadata)
+        self.total.checkpoints += 1
+        self.total.elements += elements + sum(
+            frame.header.count for queue in checkpoint.queues for frame in queue.frames
+        )
+
+
+class SentStates:
+    """Packed states: whole, or what has changed since one that the other copy has."""
+
+    def __init__(self, workshop: Workshop, receiver_merges: bool) -> None:
+        """``receiver_merges``: the other copy has an engine, and makes one state of changes."""
+        self._workshop = workshop
+        self._receiver_merges = receiver_merges
+        self._states: dict[int, Handle] = {}
+        self._whole_bytes = 0
+        self._changed_bytes = 0
+        self._changes = 0
+
+    def encode(self, checkpoint: Checkpoint, total: Shipped) -> tuple[Iterable[Encoded], int]:
+        handle: Handle = checkpoint.state  # type: ignore[assignment]
+        base = checkpoint.base
+        whole = base is None or base not in self._states or self._is_long()
+        since = None if base is None else self._states.get(base)
+        chain = self._workshop.pack(handle, since, whole)
+        total.whole += whole
+        self._count(chain, whole)
+        kept = {} if base is None or base not in self._states else {base: self._states[base]}
+        newest = dict(sorted(self._states.items())[-2:])
+        self._states = {**newest, **kept, checkpoint.number: handle}
+        return encode_checkpoint(checkpoint, chain), chain_rows(chain)
+
+    def _count(self, chain: Chain, whole: bool) -> None:
+        size = chain_bytes(chain)
+        if whole:
+            self._whole_bytes, self._changed_bytes, self._changes = size, 0, 0
+        else:
+            self._changed_bytes += size
+            self._changes += 1
+
+    def _is_long(self) -> bool:
+        """Whether a whole state costs its receiver less than one more set of changes."""
+        if self._receiver_merges:
+            return False
+        much = self._changed_bytes > max(_SMALL_BYTES, 2 * self._whole_bytes)
+        return much or self._changes >= LONGEST_CHAIN
+
+
+class SentPieces:
+    """Pieces of the log that has the window states: everything since the last time, or from the
+    oldest window state that the record needs.
+
+    The record says which, not the disk: what the disk needs by now may be less.
+    """
+
+    def __init__(self, store: StreamStore, stream: str) -> None:
+        self._store = store
+        self._stream = stream
+        # Where the log ended, by the numbers of checkpoints.
+        self._ends: dict[int, int] = {}
+
+    def encode(self, checkpoint: Checkpoint, total: Shipped) -> tuple[Iterable[Encoded], int]:
+        begin = None if checkpoint.base is None else self._ends.get(checkpoint.base)
+        piece = self._store.piece(self._stream, checkpoint.record, begin)
+        total.whole += begin is None
+        kept = dict(sorted(self._ends.items())[-2:])
+        if checkpoint.base in self._ends:
+            kept[checkpoint.base] = self._ends[checkpoint.base]
+        self._ends = {**kept, checkpoint.number: piece.end_lsn}
+        frames = piece.logged.frames
+        windows = sum(each.header.count for each in frames if is_window(each.header.kind))
+        return encode_checkpoint(checkpoint, (), piece.logged), windows

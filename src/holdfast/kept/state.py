@@ -1,0 +1,213 @@
+"""How a replica's state is kept beside its logs: not at all, packed, or in the log itself.
+
+Three ways, one for each ``Keeping``; the disk's thread (``stream_store``) calls them. Each keeps
+the recovery record in ``state/manifest.json``, with what the query computes, so that no state is
+ever taken for another query's.
+
+- *nothing*: the record alone. A restart computes the state from the input since its marker.
+- *state*: the packed state at the record's boundary, in the steps of ``state_directory``: whole
+  now and then, and what has changed in between. A copy without an engine keeps what the other
+  copy sends as it came; one with an engine lays it on what it has, so that a job could start
+  from it at once.
+- *windows*: the record alone; the states of single windows are in the log (``core.continuous``).
+
+An older record never replaces a newer one (``core.keeping``): an order of a copy that has since
+taken the other's newer state may still come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from holdfast.core.keeping import replaces
+from holdfast.core.records import Checkpoint, InLog, RecoveryRecord
+from holdfast.core.settings import Keeping
+from holdfast.errors import StateError
+from holdfast.identity import refuse_changed
+from holdfast.kept.packed_codec import decode_record, encode_record
+from holdfast.kept.state_directory import StateDirectory
+from holdfast.spark.chains import Chain, Handle, Workshop
+from holdfast.spark.state import State
+
+
+class KeptState(Protocol):
+    """What is on disk beside the logs of one replica."""
+
+    @property
+    def record(self) -> RecoveryRecord | None:
+        """The record on disk."""
+
+    def found(self) -> object:
+        """The state that belongs to the record, as jobs take it."""
+
+    def begin(self, state: object) -> None:
+        """What the replica computes from now on comes out of ``state``."""
+
+    def save(self, record: RecoveryRecord, state: object) -> None:
+        """Keep what the replica itself has computed."""
+
+    def take(self, checkpoint: Checkpoint) -> object:
+        """What a checkpoint of the other copy stands for, as jobs take it."""
+
+    def save_taken(self, checkpoint: Checkpoint, held: object) -> None:
+        """Keep a checkpoint that was taken."""
+
+    def close(self) -> None: ...
+
+
+class _Records:
+    """The record, in a directory or only in memory."""
+
+    def __init__(self, path: Path | None, network: Sequence[str], keeping: Keeping) -> None:
+        self._network = list(network)
+        self._keeping = keeping
+        self.directory = None if path is None else StateDirectory(path)
+        self.record: RecoveryRecord | None = self._read()
+
+    def _read(self) -> RecoveryRecord | None:
+        if self.directory is None or self.directory.manifest is None:
+            return None
+        manifest, path = self.directory.manifest, self.directory.path
+        refuse_changed(manifest["network"], self._network, str(path))
+        if manifest["kept"] != self._keeping.value:
+            raise StateError(
+                f"{path} was written with another way to reconcile or to checkpoint, which kept "
+                f"{manifest['kept']}; this one keeps {self._keeping.value}. Use the one it was "
+                f"written with, or a new data directory"
+            )
+        return decode_record(manifest["record"])
+
+    def write(self, record: RecoveryRecord) -> None:
+        """Make the record, and what was written for it, count."""
+        if self.directory is not None:
+            manifest: dict[str, Any] = {
+                "network": self._network,
+                "kept": self._keeping.value,
+                "record": encode_record(record),
+            }
+            self.directory.write_manifest(manifest)
+        self.record = record
+
+    def close(self) -> None:
+        if self.directory is not None:
+            self.directory.close()
+
+
+class RecordOnly:
+    """Nothing beside the record: the state is computed again, or in the log."""
+
+    def __init__(self, path: Path | None, network: Sequence[str], keeping: Keeping) -> None:
+        self._records = _Records(path, network, keeping)
+        self._in_log = keeping is Keeping.WINDOWS
+
+    @property
+    def record(self) -> RecoveryRecord | None:
+        return self._records.record
+
+    def found(self) -> object:
+        return InLog(self.record) if self._in_log and self.record is not None else None
+
+    def begin(self, state: object) -> None:
+        pass  # nothing here builds on anything
+
+    def save(self, record: RecoveryRecord, state: object) -> None:
+        if replaces(record, self.record):
+            self._records.write(record)
+
+    def take(self, checkpoint: Checkpoint) -> object:
+        return InLog(checkpoint.record)
+
+    def save_taken(self, checkpoint: Checkpoint, held: object) -> None:
+        self.save(checkpoint.record, held)
+
+    def close(self) -> None:
+        self._records.close()
+
+
+class PackedStates:
+    """The packed state at the record's boundary."""
+
+    def __init__(self, path: Path | None, network: Sequence[str], workshop: Workshop) -> None:
+        """Without ``path`` nothing is on disk, and the other copy's checkpoints are in memory."""
+        self._records = _Records(path, network, Keeping.STATE)
+        self._workshop = workshop
+        # The other copy's checkpoints that the next one may build on.
+        self._bases: dict[int, Handle] = {}
+        # What is on disk: which checkpoint of the other copy it is, and the state, if known.
+        self._on_disk: int | None = None
+        self._disk_state: Handle = None
+        # Whether what the replica computes comes out of the state on disk.
+        self._continues = False
+
+    @property
+    def record(self) -> RecoveryRecord | None:
+        return self._records.record
+
+    def found(self) -> object:
+        directory = self._records.directory
+        if directory is None or self.record is None:
+            return None
+        self._disk_state = tuple(directory.read_state()) or None
+        return self._disk_state
+
+    def begin(self, state: object) -> None:
+        self._continues = state is not None and state is self._disk_state
+
+    def save(self, record: RecoveryRecord, state: object) -> None:
+        directory = self._records.directory
+        if directory is None or not replaces(record, self.record):
+            return
+        own: Handle = state  # type: ignore[assignment]
+        # A state that did not come out of the one on disk cannot be told as changes of it.
+        whole = not self._continues or directory.wants_whole()
+        chain = self._workshop.pack(own, self._disk_state, whole)
+        self._write(directory, chain, record)
+        self._disk_state, self._continues = own, True
+
+    def take(self, checkpoint: Checkpoint) -> object:
+        chain = checkpoint.state
+        assert isinstance(chain, tuple)
+        base = None if checkpoint.base is None else self._bases[checkpoint.base]
+        held = self._workshop.lay(chain, base)
+        kept = {} if checkpoint.base is None else {checkpoint.base: base}
+        self._bases = {**kept, checkpoint.number: held}
+        return held
+
+    def save_taken(self, checkpoint: Checkpoint, held: object) -> None:
+        directory = self._records.directory
+        if directory is None or not replaces(checkpoint.record, self.record):
+            return
+        chain = checkpoint.state
+        assert isinstance(chain, tuple)
+        continues = chain[0].since is not None and checkpoint.base == self._on_disk
+        if isinstance(held, State):
+            if not continues or directory.wants_whole():
+                chain = self._workshop.pack(held, None, True)
+        elif not continues:
+            assert isinstance(held, tuple)
+            chain = held
+        self._write(directory, chain, checkpoint.record)
+        self._on_disk, self._disk_state = checkpoint.number, held  # type: ignore[assignment]
+
+    def _write(self, directory: StateDirectory, chain: Chain, record: RecoveryRecord) -> None:
+        # Until it is done, nothing can be laid on what is there.
+        self._on_disk, self._disk_state, self._continues = None, None, False
+        # 1, 2: the state
+        for packed in chain:
+            directory.write_state(packed, {})
+        # 4, 5: the record makes it count
+        self._records.write(record)
+
+    def close(self) -> None:
+        self._records.close()
+
+
+def keep_state(
+    keeping: Keeping, path: Path | None, network: Sequence[str], workshop: Workshop
+) -> KeptState:
+    """The way for a ``Keeping``; without ``path`` in memory only."""
+    if keeping is Keeping.STATE:
+        return PackedStates(path, network, workshop)
+    return RecordOnly(path, network, keeping)

@@ -1,0 +1,210 @@
+"""The state directory of a run: what it needs to go on where it stopped.
+
+    lock                  held while a run uses the directory
+    manifest.json         the last checkpoint: names everything that belongs to it
+    checkpoints/000012/   Arrow files: the engine's state, tuples that wait for their bucket
+    sources/NAME/         what a source must keep itself, e.g. the journal of a socket
+    engine/               the running engine's own files; worthless once it has stopped
+    dead-letters.jsonl    rows that could not become tuples
+
+A checkpoint is complete when the manifest names it, in these steps:
+
+1. Write the changed state and the waiting tuples into ``checkpoints/N.part`` and sync them.
+2. Rename it to ``checkpoints/N`` and sync the directory.
+3. Make the outputs and the dead letters durable and note their positions.
+4. Write the manifest beside the old one, sync it, rename it over the old one.
+5. Remove the checkpoints that the new manifest no longer names.
+
+A crash before step 4 leaves the old checkpoint in force, one after it the new; whatever else
+lies around is removed when the directory is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast import disk
+from holdfast.disk import sync_directory
+from holdfast.durable import (
+    Damaged,
+    make_private,
+    read_document,
+    read_table,
+    write_document,
+    write_table,
+)
+from holdfast.errors import StateError
+from holdfast.spark.packing import PackedPart, PackedState
+
+_FORMAT = 2
+# Changes are laid on the last whole state; after so many of them, it is written anew.
+_LONGEST_CHAIN = 8
+
+Manifest = dict[str, Any]
+
+
+class StateDirectory:
+    """An open state directory; only one run at a time may hold it."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if self.path.exists() and not self.path.is_dir():
+            raise StateError(f"{str(path)!r} is a file; a state directory is needed")
+        self._refuse_foreign()
+        self._checkpoints = self.path / "checkpoints"
+        make_private(self.path)
+        make_private(self._checkpoints)
+        # Who had the lock may have written until a moment ago: only now is it known what there is.
+        self._lock = self._take_lock()
+        try:
+            self.manifest = self._read_manifest()
+        except BaseException:
+            os.close(self._lock)
+            raise
+        shutil.rmtree(self.engine, ignore_errors=True)
+        self._chain: list[Manifest] = list(self.manifest["chain"]) if self.manifest else []
+        self._number = max([link["number"] for link in self._chain], default=0)
+        self._remove_unnamed()
+
+    @property
+    def engine(self) -> Path:
+        return (self.path / "engine").absolute()  # the JVM may have another working directory
+
+    @property
+    def dead_letters(self) -> Path:
+        return self.path / "dead-letters.jsonl"
+
+    def source(self, name: str) -> Path:
+        """The directory a source may keep files in."""
+        return self.path / "sources" / name
+
+    def wants_whole(self) -> bool:
+        """Whether the next checkpoint should have the whole state rather than the changes."""
+        if not self._chain or len(self._chain) >= _LONGEST_CHAIN:
+            return True
+        changes: int = sum(link["bytes"] for link in self._chain[1:])
+        whole: int = self._chain[0]["bytes"]
+        return changes > whole
+
+    def write_state(self, packed: PackedState, waiting: Mapping[str, pa.Table]) -> None:
+        """Steps 1 and 2."""
+        self._number += 1
+        hidden = self._checkpoints / f"{self._number:06}.part"
+        shutil.rmtree(hidden, ignore_errors=True)
+        make_private(hidden)
+        parts = []
+        for index, part in enumerate(packed.parts):
+            write_table(hidden / f"{index}.arrow", part.rows)
+            parts.append([part.operator, part.family, part.partition, f"{index}.arrow"])
+        for name, table in waiting.items():
+            write_table(hidden / f"waiting-{name}.arrow", table)
+        sync_directory(hidden)
+        disk.rename(hidden, self._checkpoints / f"{self._number:06}")
+        sync_directory(self._checkpoints)
+        link = {
+            "number": self._number,
+            "version": packed.version,
+            "boundary": packed.boundary,
+            "since": packed.since,
+            "bytes": packed.nbytes,
+            "parts": parts,
+        }
+        self._chain = [link] if packed.since is None else [*self._chain, link]
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Steps 4 and 5."""
+        self.manifest = {"format": _FORMAT, **manifest, "chain": self._chain}
+        write_document(self.path / "manifest.json", self.manifest)
+        self._remove_unnamed()
+
+    def finish(self, tuples: Mapping[str, int]) -> None:
+        """Note that the input came to its end after the checkpoint, with so many results."""
+        assert self.manifest is not None, "the end comes after a checkpoint"
+        self.write_manifest({**self.manifest, "finished": dict(tuples)})
+
+    def read_state(self) -> list[PackedState]:
+        """The packed states of the last checkpoint, to be unpacked one after the other."""
+        states = []
+        for link in self._chain:
+            directory = self._checkpoints / f"{link['number']:06}"
+            parts = [
+                PackedPart(operator, family, partition, _intact(directory / file))
+                for operator, family, partition, file in link["parts"]
+            ]
+            states.append(PackedState(link["version"], link["boundary"], link["since"], parts))
+        return states
+
+    def read_waiting(self, name: str) -> pa.Table | None:
+        """The tuples of a source that waited for their bucket."""
+        if not self._chain:
+            return None
+        path = self._checkpoints / f"{self._chain[-1]['number']:06}" / f"waiting-{name}.arrow"
+        return _intact(path) if path.exists() else None
+
+    def close(self) -> None:
+        shutil.rmtree(self.engine, ignore_errors=True)
+        os.close(self._lock)
+
+    def _refuse_foreign(self) -> None:
+        """A directory with other things in it is a typing mistake, not a state directory."""
+        if not self.path.is_dir():
+            return
+        names = {each.name for each in self.path.iterdir()}
+        if names and "manifest.json" not in names and "checkpoints" not in names:
+            raise StateError(
+                f"{str(self.path)!r} has other files in it and is no state directory; name an "
+                f"empty or a new one"
+            )
+
+    def _take_lock(self) -> int:
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(descriptor, 32).decode().strip()
+            os.close(descriptor)
+            raise StateError(
+                f"the state directory {str(self.path)!r} is in use by process {holder}; stop "
+                f"that run first, or name another directory"
+            ) from None
+        os.truncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+        return descriptor
+
+    def _read_manifest(self) -> Manifest | None:
+        path = self.path / "manifest.json"
+        if not path.exists():
+            return None
+        try:
+            manifest: Manifest = read_document(path)
+        except Damaged as error:
+            raise StateError(f"{error}; or start over with a new state directory") from None
+        if manifest.get("format") != _FORMAT:
+            raise StateError(
+                f"{path} has format {manifest.get('format')}, this version of Holdfast reads "
+                f"{_FORMAT}; start over with a new state directory"
+            )
+        return manifest
+
+    def _remove_unnamed(self) -> None:
+        named = {f"{link['number']:06}" for link in self._chain}
+        for each in self._checkpoints.iterdir():
+            if each.name not in named:
+                with contextlib.suppress(OSError):
+                    shutil.rmtree(each)
+
+
+def _intact(path: Path) -> pa.Table:
+    """A table of a checkpoint, or StateError."""
+    try:
+        return read_table(path)
+    except (OSError, pa.ArrowInvalid, Damaged) as error:
+        raise StateError(f"{error}; or start over with a new state directory") from None

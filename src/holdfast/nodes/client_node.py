@@ -1,0 +1,191 @@
+"""A client as a process of its own: an output stream into a sink, exactly once.
+
+What the sink has and where the stream goes on are one file, written after the sink has made its
+tuples durable; only then are they acknowledged. A file sink cuts off what a crash left after
+that; an upsert writes it again under the same id.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from holdfast.client import Boundary, Client, Tuples, Undo
+from holdfast.connect.sink import Sink
+from holdfast.core.messages import Message
+from holdfast.core.settings import Timing
+from holdfast.durable import make_private, read_document, write_document
+from holdfast.flight.roles import Role
+from holdfast.flight.server import PutBatch, StreamServer
+from holdfast.frames import SEQ, STIME
+from holdfast.nodes.journal import Journal
+from holdfast.nodes.links import if_allowed, kept_links, links_control
+from holdfast.nodes.listening import Listener
+from holdfast.nodes.metrics import NodeMetrics
+from holdfast.nodes.node import Place
+
+FLUSH_SECONDS = 0.5
+
+
+class ClientNode:
+    """One client with a sink."""
+
+    def __init__(
+        self,
+        name: str,
+        output: str,
+        schema: pa.Schema,
+        sink: Sink,
+        directory: Path,
+        producers: Mapping[str, str],
+        place: Place,
+        timing: Timing,
+        on_fatal: Callable[[BaseException], None],
+        standing: bool = False,
+    ) -> None:
+        self.name = name
+        self.place = place
+        self.schemas: Mapping[str, pa.Schema] = {}
+        self.journal = Journal(name)
+        self.metrics = NodeMetrics(name, "client")
+        self._path = directory / "position.json"
+        make_private(directory)
+        saved: dict[str, Any] = {"next_id": 0}
+        if self._path.exists():
+            saved = read_document(self._path)
+        self._own = pa.schema([field for field in schema if field.name not in ("stime", "tmax")])
+        self._writer = sink.open(output, self._own, saved.get("position"))
+        self._on_fatal = on_fatal
+        self._stopping = threading.Event()
+        self._client = Client(
+            output,
+            producers,
+            name=name,
+            next_id=int(saved["next_id"]),
+            security=place.security,
+            timing=timing,
+            auto_commit=False,
+            standing=standing,
+            links=kept_links(directory) if place.chaos else None,
+            role=Role.REPLICATE,
+        )
+        self._boundary = 0
+        self._tentative = False
+        self._started = time.monotonic()
+        self._listener: Listener | None = None
+        self._thread = threading.Thread(target=self._run, name=f"{name} sink", daemon=True)
+
+    def start(self) -> None:
+        place = self.place
+        self._listener = Listener(self._make_server, place.port, place.security, self.journal)
+        self._thread.start()
+        self.journal.write("started", next_id=self._client.next_id)
+
+    def _make_server(self, port: int) -> StreamServer:
+        controls = {
+            "status": lambda options: self.status(),
+            "links": if_allowed(self.place.chaos, links_control(self._client.links)),
+        }
+        return StreamServer(
+            self,
+            self.place.host,
+            port,
+            self.place.security,
+            controls,
+            self._client.links,
+            self.journal.refused_call,
+        )
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._listener is not None:
+            self._listener.close()
+        self._thread.join(10.0)
+        self._client.close()
+        self._writer.close()
+        self.journal.write("stopped", next_id=self._client.next_id)
+
+    def _run(self) -> None:
+        try:
+            flushed, dirty = time.monotonic(), False
+            while not self._stopping.is_set():
+                event = self._client.read(timeout_s=0.1)
+                if isinstance(event, Tuples) and event.stable:
+                    self._writer.write(self._numbered(event))
+                    self.metrics.tuples_in.inc(event.table.num_rows)
+                    dirty = True
+                elif event is not None:
+                    self._noted(event)
+                if dirty and time.monotonic() - flushed >= FLUSH_SECONDS:
+                    self._flush()
+                    flushed, dirty = time.monotonic(), False
+            if dirty:
+                self._flush()
+        except BaseException as error:
+            self._on_fatal(error)
+
+    def _noted(self, event: Tuples | Undo | Boundary) -> None:
+        """Sinks take stable tuples only; the rest is for whoever asks for the status."""
+        match event:
+            case Boundary(stime):
+                self._boundary = stime
+                self.metrics.boundary.set(stime / 1e6)
+            case Tuples():
+                self._tentative = True
+            case Undo():
+                self._tentative = False
+
+    def status(self) -> dict[str, Any]:
+        """What ``holdfast status`` shows."""
+        return {
+            "name": self.name,
+            "kind": "client",
+            "uptime_s": round(time.monotonic() - self._started, 1),
+            "state": "tentative" if self._tentative else "stable",
+            "from": self._client.following,
+            "next_id": self._client.next_id,
+            "committed": self._client.committed,
+            "boundary": self._boundary,
+            "waiting": self._client.waiting,
+            "cut": self._client.links.listed(),
+        }
+
+    def health(self) -> list[str]:
+        """What keeps this node from making progress."""
+        alive = self._thread.is_alive() or self._stopping.is_set()
+        return [] if alive else ["nobody writes into the sink any more"]
+
+    # -- its server has nothing but control ---------------------------------------------
+
+    def receive(self, sender: str, message: Message) -> Future[Message]:
+        raise flight.FlightServerError(f"{self.name} is a client and serves no stream")
+
+    def put(
+        self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
+    ) -> None:
+        raise flight.FlightServerError(f"{self.name} is a client and takes no tuples")
+
+    def _flush(self) -> None:
+        # 1: the sink
+        position = self._writer.flush()
+        # 2: where it and the stream go on
+        saved = {"next_id": self._client.next_id, "position": position}
+        write_document(self._path, saved)
+        # 3: the producers may forget it
+        self._client.commit()
+
+    def _numbered(self, event: Tuples) -> pa.Table:
+        """The tuples as a sink gets them: tuple id, tuple time, the output's own columns."""
+        table = event.table
+        ids = np.arange(event.first_id, event.first_id + table.num_rows, dtype=np.int64)
+        own = table.select(self._own.names)
+        schema = pa.schema([SEQ, STIME, *self._own])
+        return pa.table([pa.array(ids), table["stime"], *own.columns], schema=schema)

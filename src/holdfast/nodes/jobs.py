@@ -1,0 +1,289 @@
+"""Runs a replica's jobs on Spark, one at a time, in a thread of their own.
+
+A job is the driver's RunJob: a state, slices of received blocks, how far to go. The slices
+become one Arrow table for each input, with ``seq`` from the tuple ids; what the engine gives
+becomes one block for each output. No tuple is ever touched by Python.
+
+A state that was kept is made one that a job can start from when the first job needs it: packed
+states are unpacked, and with continuous checkpoints the log is read (``kept_windows``). Where
+there is no engine yet, the first job makes one, and Spark with it.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from holdfast.blocks import Block, one_batch
+from holdfast.core.effects import InputSlice, Line, ReadWindows, RunJob
+from holdfast.core.events import Event, JobDone, JobFailed, OutputBlock
+from holdfast.core.records import InLog, RecoveryRecord
+from holdfast.core.settings import Keeping
+from holdfast.frames import SEQ
+from holdfast.kept.continuous_state import KeptWindows
+from holdfast.spark.chains import Handle, Workshop
+from holdfast.spark.engine import Bucket, Engine
+from holdfast.spark.faults import explain_job, is_user_code
+from holdfast.spark.rejected import Rejected
+from holdfast.spark.state import EMPTY, State
+from holdfast.spark.warming import warm_up
+
+_Order = RunJob | Callable[[], None] | None
+MakeWindows = Callable[[Engine], KeptWindows]
+
+
+@dataclass(frozen=True)
+class JobReport:
+    """What a job took, for metrics."""
+
+    seconds: float
+    tuples_in: int
+    tuples_out: int
+    start: int
+    stop: int
+    # How long the job stood still for continuous checkpoints.
+    pause_seconds: float = 0.0
+
+
+class Jobs:
+    """The executor of one replica."""
+
+    def __init__(
+        self,
+        workshop: Workshop,
+        keeping: Keeping,
+        post: Callable[[Event], None],
+        on_report: Callable[[JobReport], None] = lambda report: None,
+        on_begin: Callable[[], None] = lambda: None,
+        make_windows: MakeWindows | None = None,
+        on_rejected: Callable[[tuple[Rejected, ...]], None] = lambda rejected: None,
+    ) -> None:
+        """
+        on_rejected   gets the rows that a stable job has left out.
+        on_begin      is called when a job begins, with Spark up and its state unpacked.
+        make_windows  gives continuous checkpoints, for those who have them.
+        """
+        self._workshop = workshop
+        self._keeping = keeping
+        self._post = post
+        self._on_report = on_report
+        self._on_begin = on_begin
+        self._make_windows = make_windows
+        self._on_rejected = on_rejected
+        self._windows: KeptWindows | None = None
+        # What the log gave for the record that this life began from.
+        self._recovered: tuple[RecoveryRecord | None, State] | None = None
+        self._queue: queue.SimpleQueue[_Order] = queue.SimpleQueue()
+        self._cancelled: set[int] = set()
+        self._thread = threading.Thread(target=self._run, name="holdfast-jobs", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, job: RunJob) -> None:
+        self._queue.put(job)
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Run something else between two jobs, in their thread."""
+        self._queue.put(work)
+
+    def begin(self) -> None:
+        """Jobs of another life follow: what the log gave before is not theirs."""
+
+        def forget() -> None:
+            self._recovered = None
+
+        self.call(forget)
+
+    def cancel(self, job: int) -> None:
+        """A job that has not begun is not begun."""
+        self._cancelled.add(job)
+
+    def close(self) -> None:
+        self._queue.put(None)
+        if self._thread.is_alive():
+            self._thread.join(30.0)
+        if self._windows is not None:
+            self._windows.close()
+
+    def read_windows(self, order: ReadWindows) -> None:
+        """Look at windows, or read them for the log, beside the next job."""
+        assert self._windows is not None, "a job of the stable version comes before"
+        self._windows.read(order)
+
+    @property
+    def windows(self) -> KeptWindows | None:
+        """Continuous checkpoints, once a job has begun."""
+        return self._windows
+
+    def warm(self) -> None:
+        """Plan the job and run it on the standard set: some made-up tuples, whose result goes."""
+        warm_up(self._open())
+
+    def time_set(self) -> int:
+        """How long the standard set takes, in microseconds."""
+        started = time.monotonic()
+        self.warm()
+        return int((time.monotonic() - started) * 1e6)
+
+    def _open(self) -> Engine:
+        engine = self._workshop.engine()
+        activate(self._workshop.network().spark)
+        return engine
+
+    def _run(self) -> None:
+        if self._workshop.is_open:
+            self._open()
+        while True:
+            ordered = self._queue.get()
+            if ordered is None:
+                return
+            if not isinstance(ordered, RunJob):
+                ordered()
+                continue
+            if ordered.job in self._cancelled:
+                self._cancelled.discard(ordered.job)
+                continue
+            try:
+                done = self._carry_out(ordered)
+            except Exception as error:
+                failed = JobFailed(ordered.job, explain_job(error), is_user_code(error))
+                self._post(failed)
+            else:
+                self._post(done)
+
+    def _carry_out(self, job: RunJob) -> JobDone:
+        started = time.monotonic()
+        engine = self._open()
+        state = self._state(engine, job.state)
+        tables = input_tables(job.slices, engine.input_schemas)
+        self._on_begin()
+        if self._windows is not None and job.line is Line.REBUILD:
+            return self._windows.rebuild(job, tables)
+        bucket = Bucket(max(job.start, state.boundary), job.stop, tables)
+        keeps = self._windows if job.line is Line.STABLE else None
+        advance = engine.advance(state, [bucket], job.stop, windows=keeps is not None)
+        if advance.rejected and job.line is Line.STABLE:
+            self._on_rejected(advance.rejected)
+        emit_from = dict(job.emit_from)
+        blocks = [
+            output_block(stream, table, emit_from[stream])
+            for stream, table in advance.outputs.items()
+        ]
+        # States that are kept need no input older than themselves.
+        markers = self._keeping is Keeping.NOTHING
+        marker = engine.oldest_contributing(advance.state) if markers else job.stop
+        taken = sum(table.num_rows for table in tables.values())
+        wanted = tuple(block for block in blocks if block.count or block.skipped)
+        done = JobDone(job.job, advance.state, max(0, min(marker, job.stop)), wanted)
+        begun = time.monotonic()
+        if keeps is not None:
+            done = keeps.keep(job, state, done, advance, taken, begun - started)
+        emitted = sum(block.count for block in blocks)
+        now = time.monotonic()
+        self._on_report(JobReport(now - started, taken, emitted, job.start, job.stop, now - begun))
+        return done
+
+    def _state(self, engine: Engine, kept: object) -> State:
+        """What a job starts from."""
+        if self._make_windows is not None and (kept is None or isinstance(kept, InLog)):
+            return self._from_log(engine, None if kept is None else kept.record)
+        handle: Handle = kept  # type: ignore[assignment]
+        return self._workshop.state(handle)
+
+    def _from_log(self, engine: Engine, record: RecoveryRecord | None) -> State:
+        """The state that the log has for a record; what it can be rebuilt from, if that is all."""
+        if self._recovered is None or self._recovered[0] != record:
+            if self._windows is not None:
+                self._windows.close()
+            assert self._make_windows is not None
+            self._windows = self._make_windows(engine)
+            state = EMPTY if record is None else self._windows.restart(record)
+            self._recovered = (record, state)
+        return self._recovered[1]
+
+
+def activate(spark: SparkSession) -> None:
+    """Make ``spark`` the session of this thread: Spark's plans look for it there."""
+    assert spark._jvm is not None
+    SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+
+
+def input_tables(
+    slices: Iterable[InputSlice], schemas: Mapping[str, pa.Schema]
+) -> dict[str, pa.Table]:
+    """The slices of each input as one table in the engine's schema, tuple ids as ``seq``.
+
+    A redo has thousands of slices, so for each of them as little is done as can be.
+    """
+    batches: dict[str, list[pa.RecordBatch]] = {}
+    ids: dict[str, list[npt.NDArray[np.int64]]] = {}
+    for piece in slices:
+        batch, its_ids = read_slice(piece)
+        if batch.num_rows:
+            batches.setdefault(piece.stream, []).append(batch)
+            ids.setdefault(piece.stream, []).append(its_ids)
+    return {
+        stream: _one_table(batches[stream], np.concatenate(ids[stream]), schemas[stream])
+        for stream in batches
+    }
+
+
+def read_slice(piece: InputSlice) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+    """The rows of a slice and their ids; copies only where rows are left out."""
+    assert isinstance(piece.block, Block)
+    batch, header = piece.block.batch(), piece.header
+    ids: npt.NDArray[np.int64] = np.arange(header.first_id, header.first_id + batch.num_rows)
+    if piece.skip:
+        batch, ids = batch.slice(piece.skip), ids[piece.skip :]
+    if header.stime_min < piece.stime_from or header.stime_max >= piece.stime_to:
+        stimes = micros(batch.column("stime"))
+        wanted = (stimes >= piece.stime_from) & (stimes < piece.stime_to)
+        batch, ids = batch.filter(pa.array(wanted)), ids[wanted]
+    return batch, ids
+
+
+def _one_table(
+    batches: list[pa.RecordBatch], ids: npt.NDArray[np.int64], schema: pa.Schema
+) -> pa.Table:
+    columns = []
+    for field in schema:
+        if field.name == SEQ.name:
+            columns.append(pa.chunked_array([ids], field.type))
+            continue
+        at = batches[0].schema.get_field_index(field.name)
+        columns.append(pa.chunked_array([batch.column(at) for batch in batches], field.type))
+    return pa.table(columns, schema=schema)
+
+
+def output_block(stream: str, table: pa.Table, emit_from: int) -> OutputBlock:
+    """The tuples of an output from ``emit_from`` on; they are in the order of their times."""
+    stimes = micros(table["stime"])
+    skipped = int(np.searchsorted(stimes, emit_from, side="left"))
+    count = table.num_rows - skipped
+    if count == 0:
+        return OutputBlock(stream, 0, skipped, 0, 0, 0, None)
+    fresh = table.slice(skipped).drop_columns([SEQ.name])
+    tmax = pc.max(fresh["tmax"].cast(pa.int64())).as_py()
+    low, high = int(stimes[skipped]), int(stimes[-1])
+    return OutputBlock(stream, count, skipped, low, high, tmax, Block(one_batch(fresh)))
+
+
+def micros(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """A column of times as microseconds."""
+    numbers = column.cast(pa.int64())
+    values: npt.NDArray[np.int64] = (
+        numbers.to_numpy()
+        if isinstance(numbers, pa.ChunkedArray)
+        else numbers.to_numpy(zero_copy_only=False)
+    )
+    return values

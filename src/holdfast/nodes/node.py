@@ -1,0 +1,358 @@
+"""A node: one driver with its loop, its server and its peers, ready to run in any process.
+
+Entry points and replicas are nodes. Several can share a process; each has its own address.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from holdfast import disk
+from holdfast.blocks import Block
+from holdfast.clock import Clock
+from holdfast.core.admission import Admission
+from holdfast.core.effects import Append, Effect, EndProcess, Send, SetTimer, TrimLog
+from holdfast.core.events import Appended, AppendFailed, Event, MessageArrived
+from holdfast.core.machine import PeerError
+from holdfast.core.messages import (
+    CopyReply,
+    FeedFrames,
+    HeartbeatReply,
+    HeartbeatRequest,
+    Message,
+    SubscribeRefused,
+    Unsubscribe,
+)
+from holdfast.core.progress import Progress
+from holdfast.disk import Fault
+from holdfast.durable import make_private
+from holdfast.errors import HoldfastError
+from holdfast.flight.links import Links
+from holdfast.flight.peers import Peers
+from holdfast.flight.security import Security
+from holdfast.flight.server import Control, PutBatch, StreamServer
+from holdfast.nodes.journal import Journal
+from holdfast.nodes.links import if_allowed, kept_links, links_control
+from holdfast.nodes.listening import Listener
+from holdfast.nodes.loop import Driver, Loop
+from holdfast.nodes.metrics import NodeMetrics
+from holdfast.nodes.problems import Problems, tell_progress
+
+_LOOK_US = 500_000
+# A loop that takes longer for a turn does not work.
+_LOOP_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node listens, whom it can reach, and its time.
+
+    book   the Flight location of every process of the deployment.
+    chaos  whether it may be made to fail on purpose: links cut, its clock set.
+    """
+
+    host: str
+    port: int
+    book: Mapping[str, str]
+    security: Security
+    clock: Clock = field(default_factory=Clock)
+    chaos: bool = False
+
+
+class GaveUp(HoldfastError):
+    """The driver has work that this process cannot get done."""
+
+
+class Store(Protocol):
+    """The disk of a node."""
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def put(self, order: Append | TrimLog) -> None: ...
+
+    @property
+    def sizes(self) -> Mapping[str, int]: ...
+
+
+def disk_control(options: dict[str, Any]) -> dict[str, Any]:
+    """Have writes of this process fail with ``error`` where ``paths`` match; none heals them."""
+    error = options.get("error")
+    if error is None:
+        disk.plant()
+    else:
+        disk.plant(Fault.named(str(error), str(options.get("paths", "*"))))
+    return {"error": error}
+
+
+class Node:
+    """What entry points and replicas have in common."""
+
+    kind = "node"
+    loop: Loop
+    store: Store
+
+    def __init__(
+        self,
+        name: str,
+        place: Place,
+        schemas: Mapping[str, pa.Schema],
+        consumers: Mapping[str, tuple[str, ...]],
+        directory: Path,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """``consumers`` are those whose acknowledgements count, for each stream served."""
+        place.security.check_binding(place.host)
+        make_private(directory)
+        self.name = name
+        self.place = place
+        self.journal = Journal(name)
+        self.metrics = NodeMetrics(name, self.kind)
+        self._schemas = dict(schemas)
+        self._consumers = {stream: set(names) for stream, names in consumers.items()}
+        self._on_fatal = on_fatal
+        self._admission = Admission(name)
+        self.links = kept_links(directory) if place.chaos else Links()
+        self._started = self._looked_at = time.monotonic()
+        self.problems = Problems(self.journal, self.metrics)
+        self._state = ""
+        # Why producers refuse a stream, by their name.
+        self._refusals: dict[str, str] = {}
+        self.peers = Peers(
+            name,
+            place.book,
+            place.security,
+            self._post,
+            self._peer_problem,
+            on_block=self.took,
+            links=self.links,
+        )
+        self._listener: Listener | None = None
+
+    def listen_to(self, partners: tuple[str, ...], copy: str | None = None) -> None:
+        """Who speaks to this node as another replica, or the other copy, of its fragment."""
+        self._admission = Admission(self.name, partners, copy)
+
+    @property
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        return self._schemas
+
+    @property
+    def port(self) -> int:
+        """The port the node listens on."""
+        assert self._listener is not None
+        return self._listener.port
+
+    @property
+    def server(self) -> StreamServer | None:
+        """What listens; another one after its certificates have changed."""
+        return None if self._listener is None else self._listener.server
+
+    @property
+    def driver(self) -> Driver:
+        return self.loop.driver
+
+    def make_loop(self, driver: Driver) -> Loop:
+        return Loop(
+            self.name,
+            driver,
+            self.carry_out,
+            self._on_fatal,
+            lambda error: self._peer_error(error),
+            self.place.clock,
+        )
+
+    def start(self) -> None:
+        """Listen and run."""
+        self._listener = Listener(
+            self._make_server, self.place.port, self.place.security, self.journal
+        )
+        self.store.start()
+        self.loop.start()
+        self.loop.call(self._look_again)
+        self.journal.write("started", port=self.port)
+
+    def health(self) -> list[str]:
+        """What keeps this node from making progress; nothing if it does, or has nothing to do."""
+        silent_s = time.monotonic() - self._looked_at
+        late = [f"its loop stands still for {silent_s:.0f} s"] if silent_s > _LOOP_SECONDS else []
+        return late + self.problems.blocking
+
+    def _look_again(self) -> None:
+        self._looked_at = time.monotonic()
+        self.look()
+        self.loop.call_later(_LOOK_US, self._look_again)
+
+    def look(self) -> None:
+        """Twice a second, in the loop's thread: see what is wrong, and what no longer is."""
+        tell_progress(self.problems, self.progress, self.name)
+
+    @property
+    def progress(self) -> Progress | None:
+        """The work of the driver, where it watches it."""
+        return None
+
+    def _make_server(self, port: int) -> StreamServer:
+        return StreamServer(
+            self,
+            self.place.host,
+            port,
+            self.place.security,
+            self.controls(),
+            self.links,
+            self.journal.refused_call,
+        )
+
+    def stop(self) -> None:
+        """Stop serving, finish what is being written, close the logs."""
+        if self._listener is not None:
+            self._listener.close()
+        self.peers.close()
+        self.loop.stop()
+        self.store.close()
+        self.journal.write("stopped")
+
+    def controls(self) -> dict[str, Control]:
+        return {
+            "status": lambda options: self.status(),
+            "links": if_allowed(self.place.chaos, links_control(self.links)),
+            "clock": if_allowed(self.place.chaos, self._set_clock),
+            "disk": if_allowed(self.place.chaos, disk_control),
+        }
+
+    def _set_clock(self, options: dict[str, Any]) -> dict[str, Any]:
+        """As if the machine's clock had been set."""
+        self.place.clock.step(int(options.get("step_us", 0)))
+        return {"off_us": self.place.clock.off_us}
+
+    def status(self) -> dict[str, Any]:
+        """What ``holdfast status`` shows."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "uptime_s": round(time.monotonic() - self._started, 1),
+            "events": self.loop.events,
+            "waiting": self.loop.waiting,
+            "clock_off_s": round(self.place.clock.off_us / 1e6, 1),
+            "feeds": len(self.server.feeds) if self.server is not None else 0,
+            "log_bytes": sum(self.store.sizes.values()),
+            "cut": self.links.listed(),
+            "refused": dict(self._refusals),
+            "stalled": self.progress is not None and self.progress.stalled,
+            "problems": self.problems.texts,
+            "refused_calls": 0 if self.server is None else self.server.refusals.total,
+        }
+
+    # -- what comes in ------------------------------------------------------------------
+
+    def receive(self, sender: str, message: Message) -> Future[Message]:
+        """A message from the server's threads."""
+        answer: Future[Message] = Future()
+        refusal = self._admission.refusal(sender, message)
+        if refusal is not None:
+            answer.set_exception(PeerError(refusal))
+            self._peer_error(PeerError(refusal))
+            return answer
+        if isinstance(message, HeartbeatRequest):
+            message = self._counted(sender, message)
+        self.loop.post(MessageArrived(sender, message), answer)
+        return answer
+
+    def _counted(self, sender: str, request: HeartbeatRequest) -> HeartbeatRequest:
+        """Without the acknowledgements of somebody the deployment does not name."""
+        acks = tuple(
+            (stream, first_needed)
+            for stream, first_needed in request.acks
+            if sender in self._consumers.get(stream, ())
+        )
+        return replace(request, acks=acks)
+
+    def put(
+        self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
+    ) -> None:
+        raise flight.FlightServerError(f"{self.name} takes no tuples; it is no entry point")
+
+    def took(self, block: Block) -> None:
+        """A block of an input came, in the thread that reads it."""
+
+    # -- what goes out ------------------------------------------------------------------
+
+    def carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send(to, message):
+                self._send(to, message)
+            case SetTimer(at):
+                self.loop.set_timer(at)
+            case Append() | TrimLog():
+                self.store.put(effect)
+            case EndProcess(reason):
+                self._on_fatal(GaveUp(reason))
+
+    def _send(self, to: str, message: Message) -> None:
+        match message:
+            case HeartbeatReply() | CopyReply():
+                answer = self.loop.answer
+                if answer is not None and not answer.done():
+                    answer.set_result(message)
+            case FeedFrames() | SubscribeRefused():
+                assert self.server is not None
+                if isinstance(message, FeedFrames):
+                    self.metrics.sent(to, message)
+                if not self.server.feeds.deliver(to, message):
+                    # The driver goes on feeding nobody until it is told.
+                    self.loop.post(MessageArrived(to, Unsubscribe(message.feed)))
+            case _:
+                self.peers.send(to, message)
+
+    def _post(self, event: Event) -> None:
+        if isinstance(event, MessageArrived):
+            self._note_refusal(event.sender, event.message)
+        elif isinstance(event, Appended):
+            self.problems.over("disk")
+        elif isinstance(event, AppendFailed):
+            self.problems.tell("disk", f"cannot write: {event.reason}. It is tried again")
+        self.loop.post(event)
+
+    def _note_refusal(self, peer: str, message: Message) -> None:
+        """A producer that has trimmed what is needed here will refuse it for ever: say so."""
+        if isinstance(message, FeedFrames):
+            self._refusals.pop(peer, None)
+        if not isinstance(message, SubscribeRefused):
+            return
+        reason = message.reason
+        if reason.startswith("trimmed"):
+            reason = (
+                f"{peer} has {reason}: this node lacks tuples that it once acknowledged, so its "
+                f"directory is lost or too old. Put back a newer copy of it; without one, start "
+                f"the deployment on a new data directory"
+            )
+        if self._refusals.get(peer) != reason:
+            self._refusals[peer] = reason
+            is_lasting = message.reason.startswith(("trimmed", "lost"))
+            level = "error" if is_lasting else "warning"
+            self.journal.write("refused", level=level, peer=peer, reason=reason)
+
+    def in_state(self, state: str) -> None:
+        """Say so when the driver's state changes."""
+        if state != self._state:
+            self._state = state
+            self.metrics.in_state(state)
+            self.journal.write("state", state=state)
+
+    def _peer_problem(self, peer: str, text: str) -> None:
+        self.journal.write("peer problem", level="warning", peer=peer, problem=text)
+
+    def _peer_error(self, error: PeerError) -> None:
+        problem = str(error)
+        self.journal.write_once(
+            "peer broke the protocol", problem[:200], level="error", problem=problem
+        )

@@ -1,0 +1,92 @@
+"""Whether a replica keeps up: how fast its input comes, and how fast it is processed.
+
+Both are measured in stream time over the last seconds, so that quiet and busy streams count alike.
+A replica that is behind and falls further behind is overloaded, and how much faster its input
+comes than it is processed says by how much. One that is behind and catches up is not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from holdfast.nodes.metrics import NodeMetrics
+from holdfast.nodes.problems import Problems
+
+_WINDOW_US = 10_000_000
+_LEAST_US = 3_000_000
+# Less than this is what a busy moment does.
+_TOO_FAST = 1.1
+
+
+class Pace:
+    """How a replica keeps up with its input; told twice a second."""
+
+    def __init__(self, allowed_us: int) -> None:
+        """``allowed_us`` is how far behind a replica may be."""
+        self._allowed_us = allowed_us
+        self._seen: deque[tuple[int, int, int]] = deque()
+
+    def note(self, now: int, arrived: int, processed: int) -> None:
+        """The input has come up to one time, and is processed up to another."""
+        seen = self._seen
+        if seen and (arrived < seen[-1][1] or processed < seen[-1][2]):
+            seen.clear()  # another life
+        seen.append((now, arrived, processed))
+        while seen[-1][0] - seen[0][0] > _WINDOW_US:
+            seen.popleft()
+
+    def forget(self) -> None:
+        """Nothing runs now."""
+        self._seen.clear()
+
+    @property
+    def behind_us(self) -> int:
+        """How much of the input is not processed."""
+        if not self._seen:
+            return 0
+        _, arrived, processed = self._seen[-1]
+        return max(0, arrived - processed)
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast the input comes as it is processed; 1 where both keep up.
+
+        Infinite if input comes and nothing is processed.
+        """
+        if len(self._seen) < 2 or self._seen[-1][0] - self._seen[0][0] < _LEAST_US:
+            return 1.0
+        _, first_arrived, first_processed = self._seen[0]
+        _, last_arrived, last_processed = self._seen[-1]
+        came, done = last_arrived - first_arrived, last_processed - first_processed
+        if came <= 0:
+            return 1.0 if done <= 0 else 0.0
+        return came / done if done > 0 else float("inf")
+
+    @property
+    def overload(self) -> str | None:
+        """What to say of a replica that cannot keep up."""
+        if self.behind_us <= self._allowed_us or self.ratio < _TOO_FAST:
+            return None
+        ratio = self.ratio
+        how = (
+            "and nothing of it is"
+            if ratio == float("inf")
+            else f"{ratio:.1f} times as fast as it is"
+        )
+        return (
+            f"input comes {how} processed: {self.behind_us / 1e6:.1f} s of it wait. Give the "
+            f"process more cores (spark.master), make the query cheaper, or split it into fragments"
+        )
+
+
+def tell_pace(
+    pace: Pace, metrics: NodeMetrics, problems: Problems, now: int, reach: tuple[int, int] | None
+) -> None:
+    """Note how far a replica is, and say so where anybody looks."""
+    if reach is None or min(reach) <= 0:
+        pace.forget()
+    else:
+        pace.note(now, *reach)
+    metrics.behind.set(pace.behind_us / 1e6)
+    metrics.input_ratio.set(pace.ratio)
+    problems.set("overload", pace.overload)

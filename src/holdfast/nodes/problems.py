@@ -1,0 +1,90 @@
+"""What is wrong with a node now, each said once, with what to do about it.
+
+A problem has a key and a text. It is told when it begins and when it is over, in the log; as long
+as it lasts, ``holdfast status`` and ``top`` show it and a metric names its key.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from holdfast.core.progress import Progress, Trouble
+from holdfast.nodes.journal import Journal
+from holdfast.nodes.metrics import NodeMetrics
+from holdfast.times import show_moment
+
+# With these a node gets something done all the same.
+GETS_ON = frozenset({"overload", "trim", "job"})
+
+
+class Problems:
+    """The present problems of one node; any thread may tell one."""
+
+    def __init__(self, journal: Journal, metrics: NodeMetrics) -> None:
+        self._journal = journal
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._texts: dict[str, str] = {}
+
+    @property
+    def texts(self) -> list[str]:
+        with self._lock:
+            return list(self._texts.values())
+
+    @property
+    def blocking(self) -> list[str]:
+        """Those with which nothing gets done."""
+        with self._lock:
+            return [text for key, text in self._texts.items() if key not in GETS_ON]
+
+    def tell(self, key: str, text: str) -> None:
+        """It is so, or still so."""
+        with self._lock:
+            is_new = key not in self._texts
+            self._texts[key] = text
+        if is_new:
+            self._metrics.in_trouble(key, True)
+            self._journal.write("problem", level="error", key=key, problem=text)
+
+    def over(self, key: str) -> None:
+        """It is so no more."""
+        with self._lock:
+            text = self._texts.pop(key, None)
+        if text is not None:
+            self._metrics.in_trouble(key, False)
+            self._journal.write("problem over", key=key, problem=text)
+
+    def set(self, key: str, text: str | None) -> None:
+        """Tell it, or that it is over."""
+        if text is None:
+            self.over(key)
+        else:
+            self.tell(key, text)
+
+
+def tell_progress(problems: Problems, progress: Progress | None, fragment: str) -> None:
+    """What a replica does not get done."""
+    troubles = () if progress is None else progress.troubles
+    poison = [one for one in troubles if one.user_code]
+    problems.set("poison", _poisoned(poison[0], fragment) if poison else None)
+    failing = [one for one in troubles if not one.user_code]
+    problems.set("job", _failing(failing[0]) if failing else None)
+    late = None if progress is None else progress.late
+    problems.set("stalled", None if late is None else f"{late}; whoever stands by steps in")
+
+
+def _poisoned(trouble: Trouble, fragment: str) -> str:
+    return (
+        f"fragment {fragment}: the query's own code fails on the bucket from "
+        f"{show_moment(trouble.start)} to {show_moment(trouble.stop)}, {trouble.attempts} times so "
+        f"far: {trouble.reason}. Later results wait for it. Correct the code and start the process "
+        f'anew; or, if a function of process raises, set on_error = "dead-letter" for the '
+        f"fragment, which leaves such rows out"
+    )
+
+
+def _failing(trouble: Trouble) -> str:
+    return (
+        f"the {trouble.line.value} job from {show_moment(trouble.start)} to "
+        f"{show_moment(trouble.stop)} failed {trouble.attempts} times: {trouble.reason}"
+    )

@@ -1,0 +1,432 @@
+"""A replica as a process's node: the driver of ``core.copy`` on Spark, whatever its protection.
+
+A replica without a partner runs as long as its process does. One of two copies of a passive or
+hybrid fragment sleeps and wakes as ``core.protected`` says. A hybrid copy has its engine from the
+start: Spark is up, the job is planned and has run once, and is run again now and then so that
+Spark's Python workers stay; checkpoints are unpacked as they come. So waking is a message and a
+job. A passive copy starts Spark with its first job.
+
+On disk are a log for each output (``stream_store``) and, beside the logs, a record with as much
+of the state as ``kept_state`` keeps. A copy whose checkpoints are not persisted has neither.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, assert_never
+
+import pyarrow.flight as flight
+
+from holdfast.blocks import Block
+from holdfast.core.copy import Copy
+from holdfast.core.effects import (
+    AcceptTuples,
+    Append,
+    ApplyCheckpoint,
+    BeginRunning,
+    CancelJob,
+    DeliverBoundary,
+    DeliverTuples,
+    DeliverUndo,
+    DropState,
+    Effect,
+    EndProcess,
+    ReadWindows,
+    RefuseBatch,
+    RunJob,
+    Send,
+    SetTimer,
+    StopRunning,
+    TimeStandardSet,
+    TrimLog,
+)
+from holdfast.core.events import (
+    CheckpointFailed,
+    Event,
+    JobDone,
+    JobFailed,
+    LoadMeasured,
+    MessageArrived,
+    StandardSetTimed,
+)
+from holdfast.core.messages import CheckpointShipped
+from holdfast.core.progress import Progress
+from holdfast.core.protected import LOOK_US, ProtectedReplica
+from holdfast.core.records import Found, RecoveryRecord
+from holdfast.core.settings import Keeping, Protection, ReplicaSettings, StandbySettings
+from holdfast.flight.server import PutBatch
+from holdfast.fragment_plans import FragmentPlan
+from holdfast.kept.continuous_recovery import read_extent
+from holdfast.kept.continuous_state import KeptWindows
+from holdfast.kept.packed_codec import decode_checkpoint
+from holdfast.kept.shipper import Sent, SentPieces, SentStates, Shipper
+from holdfast.kept.state import keep_state
+from holdfast.kept.stream_store import StreamStore
+from holdfast.log import Durability, LogOptions
+from holdfast.network import Network
+from holdfast.nodes.jobs import JobReport, Jobs
+from holdfast.nodes.left_out import LeftOut
+from holdfast.nodes.load import LoadWatch
+from holdfast.nodes.loop import Driver
+from holdfast.nodes.node import Node, Place
+from holdfast.nodes.pace import Pace, tell_pace
+from holdfast.nodes.spill import Spill
+from holdfast.spark.chains import Handle, Workshop
+from holdfast.spark.engine import Engine
+from holdfast.spark.rejected import STOP
+
+WARM_SECONDS = 20.0
+
+LOG_OPTIONS = LogOptions(
+    durability=Durability.INTERVAL,
+    sync_interval_ms=20.0,
+    segment_bytes=16 << 20,
+    preallocate_bytes=1 << 20,
+)
+
+
+class ReplicaNode(Node):
+    """One replica of a fragment, alone or one of two copies."""
+
+    kind = "replica"
+    store: StreamStore
+
+    def __init__(
+        self,
+        settings: ReplicaSettings,
+        pair: StandbySettings | None,
+        plan: FragmentPlan,
+        load: Callable[[], Network],
+        directory: Path,
+        place: Place,
+        on_fatal: Callable[[BaseException], None],
+        log_options: LogOptions = LOG_OPTIONS,
+        on_error: str = STOP,
+    ) -> None:
+        """``load`` gives the fragment's network, and starts Spark if it has to.
+
+        ``on_error``: what happens to rows on which the query's own code raises.
+        """
+        schemas = {output.stream: output.schema for output in plan.outputs}
+        consumers = {one.stream: one.consumers for one in settings.outputs}
+        super().__init__(settings.address, place, schemas, consumers, directory, on_fatal)
+        partner = None if pair is None else pair.partner_of(settings.address)
+        self.listen_to(settings.partners, partner)
+        self._settings = settings
+        self._pace = Pace(settings.timing.alpha_x_us)
+        # Set when a job has run, or when there will be none before it is needed.
+        self.warm = threading.Event()
+        if pair is not None:
+            self.warm.set()
+        self._pair = pair
+        self._partner = partner
+        self.spill = Spill(directory / "received")
+        self._queued = Spill(directory / "queued")
+        engine = (directory / "engine").absolute()  # the JVM may have another working directory
+        shutil.rmtree(engine, ignore_errors=True)  # worthless once the process has ended
+        self.workshop = Workshop(load, engine, on_error)
+        self.left_out = LeftOut(directory / "dead-letters.jsonl", self.journal)
+        self._open_store(plan, directory, log_options)
+        self.copy = self._make_driver()
+        self.loop = self.make_loop(_Watched(self))
+        windows = self._make_windows if settings.keeping is Keeping.WINDOWS else None
+        self.jobs = Jobs(
+            self.workshop,
+            settings.keeping,
+            self._post,
+            self._report,
+            self._job_begins,
+            windows,
+            self.left_out.take,
+        )
+        self.shipper = None if partner is None else self._make_shipper(partner)
+        self._watch = (
+            LoadWatch(LOOK_US / 1e6, lambda load: self.loop.post(LoadMeasured(load)))
+            if pair is not None and pair.benchmarks
+            else None
+        )
+        self._taken = 0
+        self._runs = False
+        self._awaits_job = self._awaits_result = False
+        self._said = ""
+
+    # -- what it is made of -----------------------------------------------------------------
+
+    def _open_store(self, plan: FragmentPlan, directory: Path, options: LogOptions) -> None:
+        persists = self._pair is None or self._pair.persist
+        state = directory / "state" if persists else None
+        keeping = self._settings.keeping
+        self._kept = keep_state(keeping, state, plan.description, self.workshop)
+        schemas = self.schemas if persists else {}
+        self.store = StreamStore(
+            directory / "streams",
+            schemas,
+            options,
+            self._post,
+            self._kept,
+            on_problem=self.problems.set,
+        )
+
+    def _make_driver(self) -> Copy:
+        record = self._kept.record
+        if record is not None:
+            self.store.check_reaches(dict(record.outputs), self.store.directory.parent / "state")
+            if self._settings.keeping is Keeping.WINDOWS:
+                self._note_windows(record)
+        logged = tuple(self.store.logged(stream, complete=False) for stream in self.store.logs)
+        self._found = Found(record, self._kept.found(), logged)
+        if self._pair is None:
+            return Copy(self._settings, self._found)
+        return ProtectedReplica(self._settings, self._pair, self._found)
+
+    @property
+    def _window_stream(self) -> str:
+        """The stream in whose log the window states are."""
+        return self._settings.outputs[0].stream
+
+    def _note_windows(self, record: RecoveryRecord) -> None:
+        log = self.store.logs[self._window_stream]
+        extent = read_extent(log, record.boundary, record.extent, self._pair is not None)
+        self.store.note_windows(self._window_stream, extent.places())
+
+    def _make_windows(self, engine: Engine) -> KeptWindows:
+        stream = self._window_stream
+        log, two_wrote = self.store.logs[stream], self._pair is not None
+        return KeptWindows(engine, self.name, log, stream, self._post, two_wrote)
+
+    def _make_shipper(self, partner: str) -> Shipper:
+        sent: Sent = SentStates(self.workshop, self.hybrid)
+        if self._settings.keeping is Keeping.WINDOWS:
+            sent = SentPieces(self.store, self._window_stream)
+        return Shipper(
+            self.name,
+            partner,
+            sent,
+            lambda: self.place.book[partner],
+            self.place.security,
+            self.links,
+            self._post,
+            self._peer_problem,
+        )
+
+    @property
+    def hybrid(self) -> bool:
+        return self._pair is not None and self._pair.protection is Protection.HYBRID
+
+    # -- living -----------------------------------------------------------------------------
+
+    @property
+    def progress(self) -> Progress | None:
+        return self.copy.progress
+
+    def look(self) -> None:
+        super().look()
+        tell_pace(self._pace, self.metrics, self.problems, self.loop.now(), self.copy.reach())
+
+    def start(self) -> None:
+        if self._pair is None:
+            self.workshop.engine()
+            # While the first input comes: Spark's first job is slow.
+            self.jobs.call(self._warm_up)
+        elif self.hybrid:
+            self.jobs.warm()
+            held: Handle = self._found.state  # type: ignore[assignment]
+            if isinstance(held, tuple):
+                self.workshop.state(held)
+        self.jobs.start()
+        if self.shipper is not None:
+            self.shipper.start()
+        super().start()
+        if self.hybrid:
+            self.loop.call(self._warm_later)
+        if self._watch is not None:
+            self.jobs.call(self.jobs.warm)  # the benchmark is not what planning takes
+            self._time_set()
+            self._watch.start()
+
+    def _warm_up(self) -> None:
+        self.jobs.warm()
+        self.warm.set()
+
+    def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+        super().stop()
+        if self.shipper is not None:
+            self.shipper.close()
+        self.jobs.close()
+        self.workshop.close()
+
+    def _warm_later(self) -> None:
+        """Spark lets go of Python workers that are idle for a minute."""
+        if not self._runs:
+            self.jobs.call(self.jobs.warm)
+        self.loop.call_later(int(WARM_SECONDS * 1e6), self._warm_later)
+
+    def _time_set(self) -> None:
+        self.jobs.call(lambda: self._post(StandardSetTimed(self.jobs.time_set())))
+
+    # -- what others see --------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        view, windows = self.copy.view(), self.jobs.windows
+        return {
+            **super().status(),
+            "state": self.copy.state.value if view.state is None else view.state.value,
+            "boundary": max(0, view.boundary),
+            "received_bytes": self.spill.memory_bytes,
+            "dead_letters": self.left_out.count,
+            "behind_s": round(self._pace.behind_us / 1e6, 3),
+            "input_ratio": round(min(self._pace.ratio, 1e6), 3),
+            "inputs": {
+                one.stream: {
+                    "from": one.producer,
+                    "next_id": one.next_id,
+                    "boundary": one.boundary,
+                }
+                for one in view.inputs
+            },
+            "outputs": {stream: next_id for stream, next_id, _, _ in view.outputs},
+            "trimmed_below": {stream: first_id for stream, _, first_id, _ in view.outputs},
+            **({} if windows is None else {"checkpoint": windows.status()}),
+            **self._copy_status(),
+        }
+
+    def _copy_status(self) -> dict[str, Any]:
+        """What there is to say of one of two copies."""
+        copy, shipper = self.copy, self.shipper
+        if self._pair is None or shipper is None or not isinstance(copy, ProtectedReplica):
+            return {}
+        total, pair = shipper.total, copy.pair_view()
+        return {
+            "protection": self._pair.protection.value,
+            "copy": pair.state.value,
+            "awake": self._runs,
+            "term": pair.term,
+            "why": pair.reason,
+            "overloaded": pair.overloaded,
+            "changes": {f"{state}: {why}": n for (state, why), n in pair.changes},
+            "benchmark": dict(Counter({why: n for (_, why), n in pair.benchmark})),
+            "queued": {stream: tuples for stream, _, _, tuples in copy.view().outputs},
+            "checkpoints": {
+                "sent": total.checkpoints,
+                "whole": total.whole,
+                "elements": total.elements,
+                "bytes": total.bytes,
+                "seconds": round(total.seconds, 3),
+                "taken": self._taken,
+                "confirmed": pair.confirmed,
+            },
+        }
+
+    # -- what comes in ----------------------------------------------------------------------
+
+    def put(
+        self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
+    ) -> None:
+        if self._partner is None:
+            super().put(sender, stream, options, batches)
+            return
+        if not options.get("checkpoint") or sender != self._partner:
+            raise flight.FlightServerError(
+                f"{self.name} takes checkpoints of {self._partner} and nothing else"
+            )
+        checkpoint = decode_checkpoint((each.batch, each.options) for each in batches)
+        for queue in checkpoint.queues:
+            for frame in queue.frames:
+                if isinstance(frame.block, Block):
+                    self._queued.take(frame.block)
+        self.loop.post(MessageArrived(sender, CheckpointShipped(checkpoint)))
+
+    def took(self, block: Block) -> None:
+        self.spill.take(block)
+
+    def before(self, event: Event) -> None:
+        match event:
+            case JobFailed(_, reason):
+                self.journal.write("job failed", level="error", reason=reason)
+            case CheckpointFailed(_, reason):
+                self.journal.write("checkpoint not held", level="error", reason=reason)
+            case JobDone(_, _, _, outputs) if self._partner is not None:
+                for output in outputs:
+                    if isinstance(output.block, Block):
+                        self._queued.take(output.block)
+                if self._awaits_result and any(output.count for output in outputs):
+                    self._awaits_result = False
+                    self.journal.write("first result")
+
+    def after(self) -> None:
+        seen = self.copy.glance()
+        self.in_state(seen.state)
+        if self._partner is not None and seen.why != self._said:
+            self._said = seen.why
+            self.journal.write("copy", copy=seen.state, why=seen.why)
+        if seen.boundary is not None:
+            self.metrics.boundary.set(seen.boundary / 1e6)
+        self.metrics.events_waiting.set(self.loop.waiting)
+
+    # -- what goes out ----------------------------------------------------------------------
+
+    def carry_out(self, effect: Effect) -> None:
+        match effect:
+            case RunJob():
+                self.jobs.submit(effect)
+            case ReadWindows():
+                self.jobs.read_windows(effect)
+            case CancelJob(job):
+                self.jobs.cancel(job)
+            case DropState():
+                pass  # the last reference is gone with this order
+            case BeginRunning(_, state):
+                self._runs = self._awaits_job = self._awaits_result = True
+                self.store.call(lambda: self._kept.begin(state))
+                self.jobs.begin()
+            case StopRunning():
+                self._runs = False
+            case ApplyCheckpoint():
+                self._taken += 1
+                self.store.put(effect)
+            case Append() | TrimLog():
+                self.store.put(effect)
+            case Send(_, CheckpointShipped(checkpoint)):
+                assert self.shipper is not None
+                self.shipper.ship(checkpoint)
+            case TimeStandardSet():
+                self._time_set()
+            case Send() | SetTimer() | EndProcess():
+                super().carry_out(effect)
+            case (
+                AcceptTuples() | RefuseBatch() | DeliverTuples() | DeliverUndo() | DeliverBoundary()
+            ):
+                raise AssertionError(f"a replica does not order {effect}")
+            case _:
+                assert_never(effect)
+
+    def _job_begins(self) -> None:
+        if self._awaits_job:
+            self._awaits_job = False
+            if self._partner is not None:
+                self.journal.write("first job")
+
+    def _report(self, report: JobReport) -> None:
+        self.metrics.job_seconds.observe(report.seconds)
+        self.metrics.tuples_in.inc(report.tuples_in)
+        self.metrics.tuples_out.inc(report.tuples_out)
+
+
+class _Watched:
+    """The driver, with a look at what goes in."""
+
+    def __init__(self, node: ReplicaNode) -> None:
+        self._node = node
+        self._driver: Driver = node.copy
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        self._node.before(event)
+        effects = self._driver.handle(event, now)
+        self._node.after()
+        return effects

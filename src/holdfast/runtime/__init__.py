@@ -1,1 +1,0 @@
-"""Running a network: the loop, its state directory, its progress."""

@@ -1,0 +1,1 @@
+"""``holdfast run``: a whole network in one process."""

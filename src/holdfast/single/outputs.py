@@ -1,0 +1,81 @@
+"""All outputs of a run: numbers their tuples and writes them to the sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.connect.console_sink import write_console
+from holdfast.connect.sink import Sink, Writer
+from holdfast.frames import SEQ, STIME
+from holdfast.network import Network
+from holdfast.single.inputs import check_names, check_same
+from holdfast.spark.engine import input_schema
+
+
+class Outputs:
+    """The sinks of a network; an output without one goes to the console.
+
+    Sinks are opened with the first tuples, because opening cuts off what an earlier run wrote
+    after its last checkpoint.
+    """
+
+    def __init__(
+        self, network: Network, sinks: Mapping[str, Sink], saved: Mapping[str, Any] | None
+    ) -> None:
+        check_names("output", network, sinks, network.outputs)
+        self._schemas = {
+            name: input_schema(stream.operator) for name, stream in network.outputs.items()
+        }
+        self._sinks = {name: sinks.get(name) or write_console() for name in network.outputs}
+        self._saved = {name: (saved or {}).get(name, {}) for name in network.outputs}
+        for name, sink in self._sinks.items():
+            if name in (saved or {}):
+                check_same("output", name, self._saved[name]["sink"], sink.identity)
+        self._writers: dict[str, Writer] = {}
+        self.tuples = {name: int(self._saved[name].get("next_id", 0)) for name in self._schemas}
+
+    def open(self) -> None:
+        """Open every sink that is not open yet."""
+        for name, sink in self._sinks.items():
+            if name not in self._writers:
+                position = self._saved[name].get("position")
+                self._writers[name] = sink.open(name, self._schemas[name], position)
+
+    def write(self, tables: Mapping[str, pa.Table]) -> int:
+        """Number and write the tuples of one advance; how many there were."""
+        self.open()
+        total = 0
+        for name, table in tables.items():
+            if table.num_rows:
+                self._writers[name].write(self._numbered(name, table))
+                total += table.num_rows
+        return total
+
+    def flush(self) -> dict[str, Any]:
+        """Make everything written durable; what the manifest keeps."""
+        self.open()
+        return {
+            name: {
+                "sink": self._sinks[name].identity,
+                "position": writer.flush(),
+                "next_id": self.tuples[name],
+            }
+            for name, writer in self._writers.items()
+        }
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+    def _numbered(self, name: str, table: pa.Table) -> pa.Table:
+        """The tuples as a sink gets them: tuple id, tuple time, the output's own columns."""
+        first = self.tuples[name]
+        self.tuples[name] = first + table.num_rows
+        ids = pa.array(np.arange(first, first + table.num_rows, dtype=np.int64))
+        own = table.drop_columns(["stime", "tmax", "seq"])
+        schema = pa.schema([SEQ, STIME, *own.schema])
+        return pa.table([ids, table["stime"], *own.columns], schema=schema)

@@ -1,0 +1,125 @@
+"""What looks after processes goes on when there is no room, and says so once."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.cluster.children import Children
+from holdfast.cluster.server import Server
+from holdfast.deployment import Deployment, SecuritySpec, load_deployment
+
+DEPLOYMENT = """
+name = "small"
+network = "network.py"
+[sources.load]
+[fragments.main]
+"""
+
+
+@pytest.fixture
+def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    """Its processes do nothing, so they start at once."""
+    (tmp_path / "network.py").write_text("")
+    (tmp_path / "deployment.toml").write_text(DEPLOYMENT)
+    idle = tmp_path / "idle"
+    idle.write_text("#!/bin/sh\nexec sleep 600\n")
+    idle.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(idle))
+    return load_deployment(tmp_path / "deployment.toml")
+
+
+def no_room(data: Path) -> Path:
+    """The state cannot be written until this is removed."""
+    blocking = data / ".processes.json.part"
+    blocking.mkdir(parents=True)
+    return blocking
+
+
+def wait(children: Children, until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30.0
+    while not until():
+        assert time.monotonic() < deadline
+        children.watch()
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def children(deployment: Deployment, told: list[str]) -> Iterator[Children]:
+    made = Children(deployment, ["entry-load"], told.append)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def test_no_room_for_the_state_stops_no_process(
+    deployment: Deployment, children: Children, told: list[str]
+) -> None:
+    blocking = no_room(deployment.data)
+    children.start()
+    first = children["entry-load"]
+    assert first.popen is not None
+    first.popen.kill()
+    wait(children, lambda: children.states()["entry-load"]["restarts"] == 1)
+    assert [each for each in told if "processes.json cannot be written" in each] == told[:1]
+    blocking.rmdir()
+    path = deployment.data / "processes.json"
+    wait(children, path.exists)
+    assert json.loads(path.read_text())["entry-load"]["pid"] == children["entry-load"].pid
+    assert told[-1].endswith("processes.json is written again")
+
+
+def test_a_process_that_cannot_be_started_is_tried_again(
+    deployment: Deployment, children: Children, told: list[str]
+) -> None:
+    blocking = deployment.data / "logs" / "entry-load.log"
+    blocking.mkdir(parents=True)
+    children.start()
+    wait(children, lambda: children["entry-load"].pause > 0.2)
+    assert len(told) == 1
+    assert "entry-load: it cannot be started: " in told[0]
+    blocking.rmdir()
+    wait(children, lambda: children["entry-load"].pid is not None)
+
+
+def test_a_server_without_room_goes_on(deployment: Deployment, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+    token.chmod(0o600)
+    hosted = tmp_path / "server" / "small"
+    blocking = no_room(hosted / "data")
+    (hosted / "network.py").write_text("")
+    tables = {"network": "network.py", "sources": {"load": {}}, "fragments": {"main": {}}}
+    (hosted / "deployment.json").write_text(json.dumps(tables))
+    (hosted / "hosted.json").write_text(json.dumps(["entry-load"]))
+    server = Server("127.0.0.1", 0, tmp_path / "server", SecuritySpec(token_file=token))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 30.0
+        while "small" not in server._hosted:
+            assert time.monotonic() < deadline
+            assert thread.is_alive()
+            time.sleep(0.02)
+        assert server._hosted["small"]["entry-load"].pid is not None
+        blocking.rmdir()
+        while not (hosted / "data" / "processes.json").exists():
+            assert time.monotonic() < deadline
+            assert thread.is_alive()
+            time.sleep(0.02)
+    finally:
+        server.request_stop()
+        thread.join(30.0)
+    assert not thread.is_alive()

@@ -1,0 +1,65 @@
+"""A replica's node without Spark, for tests of what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from holdfast.core.effects import Append, TrimLog
+from holdfast.core.replica import Replica
+from holdfast.core.settings import ReplicaSettings
+from holdfast.flight.security import Security
+from holdfast.frames import stream_schema
+from holdfast.nodes.node import Node, Place
+
+SCHEMA = stream_schema(pa.schema([("number", pa.int64())]))
+
+
+class NoStore:
+    """A disk that takes everything and keeps nothing."""
+
+    def start(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def put(self, order: Append | TrimLog) -> None:
+        pass
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        return {}
+
+
+class BareNode(Node):
+    """The driver of a replica in its loop, behind its server; jobs are never run."""
+
+    kind = "replica"
+
+    def __init__(self, settings: ReplicaSettings, directory: Path, book: dict[str, str]) -> None:
+        self.broken: list[BaseException] = []
+        schemas = {one.stream: SCHEMA for one in settings.outputs}
+        consumers = {one.stream: one.consumers for one in settings.outputs}
+        place = Place("127.0.0.1", 0, book, Security())
+        super().__init__(settings.address, place, schemas, consumers, directory, self.broken.append)
+        self.listen_to(settings.partners)
+        self.store = NoStore()
+        self.replica = Replica(settings)
+        self.loop = self.make_loop(self.replica)
+
+
+@contextmanager
+def running(node: Node) -> Iterator[Node]:
+    node.start()
+    try:
+        yield node
+    finally:
+        node.stop()
+
+
+def location(node: Node) -> str:
+    return node.place.security.location("127.0.0.1", node.port)

@@ -1,0 +1,49 @@
+"""Overload is said: how much faster input comes than it is processed."""
+
+from __future__ import annotations
+
+from holdfast.nodes.pace import Pace
+
+SECOND = 1_000_000
+
+
+def paced(input_rate: float, job_rate: float, seconds: int, behind_s: float = 0.0) -> Pace:
+    """So many seconds at so many seconds of stream a second, in and out."""
+    pace = Pace(allowed_us=2 * SECOND)
+    for step in range(2 * seconds + 1):
+        at = step * SECOND // 2
+        arrived = int(100 * SECOND + behind_s * SECOND + input_rate * at)
+        pace.note(at, arrived, min(arrived, int(100 * SECOND + job_rate * at)))
+    return pace
+
+
+def test_input_that_comes_twice_as_fast_as_it_is_processed_is_overload() -> None:
+    pace = paced(1.0, 0.5, 20)
+    assert 1.9 < pace.ratio < 2.1
+    assert pace.overload is not None
+    assert "input comes 2.0 times as fast as it is processed: 10.0 s of it wait" in pace.overload
+
+
+def test_a_replica_that_keeps_up_is_not_overloaded() -> None:
+    assert paced(1.0, 1.0, 20).overload is None
+    assert paced(1.0, 1.5, 20).overload is None
+
+
+def test_one_that_is_behind_and_catches_up_is_not_overloaded() -> None:
+    pace = paced(1.0, 1.4, 20, behind_s=30)
+    assert pace.behind_us > 10 * SECOND
+    assert pace.overload is None
+
+
+def test_one_that_processes_nothing_says_so() -> None:
+    pace = paced(1.0, 0.0, 20)
+    assert pace.overload is not None
+    assert "input comes and nothing of it is processed" in pace.overload
+
+
+def test_a_short_spell_is_no_overload() -> None:
+    assert paced(1.0, 0.0, 2).overload is None
+
+
+def test_an_input_that_stands_still_is_none() -> None:
+    assert paced(0.0, 0.0, 20, behind_s=5).overload is None

@@ -1,0 +1,63 @@
+"""What is wrong with a node is named, with what to do, and said once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from holdfast import disk
+from holdfast.core.events import JobFailed
+from holdfast.core.progress import Progress
+from holdfast.core.settings import Timing
+from holdfast.core.versions import Line, Running
+from holdfast.disk import Fault
+from holdfast.nodes.journal import Journal
+from holdfast.nodes.left_out import LeftOut
+from holdfast.nodes.metrics import NodeMetrics, registry
+from holdfast.nodes.problems import Problems, tell_progress
+from holdfast.spark.rejected import Rejected
+
+JOB = Running(7, Line.STABLE, 1_000_000, 1_200_000)
+ROW = Rejected("process_1", "ValueError: no", {"k": "a", "n": -2})
+
+
+def made(name: str) -> Problems:
+    return Problems(Journal(name), NodeMetrics(name, "replica"))
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
+
+
+def test_a_poison_bucket_is_named_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    problems, progress = made("main-7"), Progress("main-7", Timing())
+    for _ in range(6):
+        progress.failed(JobFailed(7, "ValueError: no (network.py, line 3)", True), JOB, 0)
+        tell_progress(problems, progress, "main-7")
+    (text,) = problems.texts
+    assert "main-7" in text
+    assert "from 1970-01-01T00:00:01.000Z to 1970-01-01T00:00:01.200Z, 6 times" in text
+    assert "ValueError: no (network.py, line 3)" in text
+    assert 'on_error = "dead-letter"' in text
+    labels = {"process": "main-7", "kind": "replica", "problem": "poison"}
+    assert registry.get_sample_value("holdfast_problem", labels) == 1
+    progress.done(Line.STABLE)
+    tell_progress(problems, progress, "main-7")
+    assert problems.texts == []
+    assert registry.get_sample_value("holdfast_problem", labels) == 0
+    assert said(capsys) == ["problem", "problem over"], "once each"
+
+
+def test_rows_left_out_are_written_down_before_anything_else_happens(tmp_path: Path) -> None:
+    path = tmp_path / "dead-letters.jsonl"
+    left_out = LeftOut(path, Journal("main-8"))
+    left_out.take((ROW,))
+    with disk.failing(Fault.named("ENOSPC")), pytest.raises(OSError, match="No space"):
+        left_out.take((ROW,))
+    left_out.take((ROW,))
+    left_out.close()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines == 2 * [{"source": "process_1", "reason": "ValueError: no", "row": ROW.row}]
+    assert LeftOut(path, Journal("main-8")).count == 2
