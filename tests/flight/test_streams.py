@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
+import datetime
+import ipaddress
 import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow.flight as flight
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from holdfast.client import Boundary, Client, ClientError, Tuples, View, read_until
 from holdfast.core.events import Event, MessageArrived
@@ -241,15 +246,32 @@ def test_listening_for_others_needs_token_and_tls(tmp_path: Path) -> None:
         make_entry(tmp_path / "b", Security(token="a"), host="0.0.0.0")
 
 
+def self_signed(directory: Path) -> tuple[Path, Path]:
+    """A certificate for this machine that says nothing of Holdfast, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    loopback = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), loopback])
+    now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - day)
+        .not_valid_after(now + day)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(names, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    certificate_path, key_path = directory / "certificate.pem", directory / "key.pem"
+    certificate_path.write_bytes(made.public_bytes(pem))
+    key_path.touch(0o600)
+    key_path.write_bytes(secret)
+    return certificate_path, key_path
+
+
 def test_tls(tmp_path: Path) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    files = ["-keyout", str(key), "-out", str(certificate)]
-    try:
-        subprocess.run([*command, *names, *files], check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("there is no openssl to make a certificate with")
+    certificate, key = self_signed(tmp_path)
     both = Security.read("a", certificate, key, certificate)
     with entry_point(tmp_path / "entry", both) as node:
         assert location(node).startswith("grpc+tls://")
