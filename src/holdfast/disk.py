@@ -93,13 +93,14 @@ class _File(io.FileIO):
         return super().write(data)
 
 
-def open_file(path: Path, mode: str) -> BinaryIO:
-    """A file for writing, "wb" or "ab", that only this user may read."""
+def open_file(path: Path, mode: str, *, private: bool = True) -> BinaryIO:
+    """A file for writing, "wb" or "ab", that only this user may read unless told otherwise."""
 
     def opener(name: str, flags: int) -> int:
         check(Operation.CREATE, name)
-        descriptor = os.open(name, flags | os.O_CLOEXEC, 0o600)
-        os.fchmod(descriptor, 0o600)
+        descriptor = os.open(name, flags | os.O_CLOEXEC, 0o600 if private else 0o666)
+        if private:
+            os.fchmod(descriptor, 0o600)
         return descriptor
 
     raw = _File(str(path), mode.replace("b", ""), opener=opener)
@@ -121,6 +122,17 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def truncate(file: BinaryIO, size: int) -> None:
+    """Cut a file that is open."""
+    check(Operation.TRUNCATE, str(file.name))
+    file.truncate(size)
+
+
+def remove(path: Path) -> None:
+    check(Operation.REMOVE, path)
+    path.unlink()
 
 
 def rename(source: Path, target: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
+from holdfast import disk
 from holdfast.connect.json_values import json_lines
 from holdfast.connect.sink import Position, Sink, Writer
 from holdfast.errors import StateError
@@ -42,8 +42,8 @@ class JsonLinesWriter(Writer):
                 f"{str(path)!r} has {have} bytes, but {size} were written before: it was "
                 f"replaced or cut; put it back, or start over with a new state directory"
             )
-        self._file = path.open("ab")
-        self._file.truncate(size)
+        self._file = disk.open_file(path, "ab", private=False)
+        disk.truncate(self._file, size)
         self._size = size
 
     def write(self, table: pa.Table) -> None:
@@ -52,8 +52,7 @@ class JsonLinesWriter(Writer):
         self._size += len(data)
 
     def flush(self) -> Position:
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        disk.sync(self._file)
         return {"size": self._size}
 
     def close(self) -> None:

@@ -6,7 +6,6 @@ sees whole files only. The number of the next part is the position.
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from holdfast import disk
 from holdfast.connect.sink import Position, Sink, Writer
 from holdfast.errors import InputError, StateError
 
@@ -61,7 +61,7 @@ class ParquetWriter(Writer):
             )
         for number, name in found.items():
             if number >= parts:
-                (directory / name).unlink()
+                disk.remove(directory / name)
 
     def write(self, table: pa.Table) -> None:
         if table.num_rows:
@@ -74,11 +74,11 @@ class ParquetWriter(Writer):
         if self._tables:
             path = self._directory / f"part-{self._parts:06}.parquet"
             hidden = path.with_name(f".{path.name}.part")
-            with hidden.open("wb") as file:
+            with disk.open_file(hidden, "wb", private=False) as file:
                 pq.write_table(pa.concat_tables(self._tables), file)
-                file.flush()
-                os.fsync(file.fileno())
-            hidden.replace(path)
+                disk.sync(file)
+            disk.rename(hidden, path)
+            disk.sync_directory(self._directory)
             self._tables, self._rows = [], 0
             self._parts += 1
         return {"parts": self._parts}

@@ -6,16 +6,21 @@ table has the newest result of each key, as a screen or a service that looks thi
 
 from __future__ import annotations
 
+import errno
 import json
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from holdfast import disk
 from holdfast.connect.json_values import jsonable
 from holdfast.connect.sink import Position, Sink, Writer
+from holdfast.disk import Operation
 from holdfast.errors import InputError
 
 
@@ -52,6 +57,8 @@ class SqliteWriter(Writer):
             if each not in names:
                 raise InputError(f"there is no column {each!r} to be the key; there are {names}")
         path.parent.mkdir(parents=True, exist_ok=True)
+        disk.check(Operation.CREATE, path)
+        self._path = path
         self._connection = sqlite3.connect(path, check_same_thread=False)
         columns = ", ".join(map(_quoted, names))
         keys = ", ".join(map(_quoted, key))
@@ -68,15 +75,28 @@ class SqliteWriter(Writer):
         )
 
     def write(self, table: pa.Table) -> None:
+        disk.check(Operation.WRITE, self._path)
         columns = [[_value(each) for each in table[name].to_pylist()] for name in self._names]
-        self._connection.executemany(self._insert, zip(*columns, strict=True))
+        with _as_disk():
+            self._connection.executemany(self._insert, zip(*columns, strict=True))
 
     def flush(self) -> Position:
-        self._connection.commit()
+        disk.check(Operation.SYNC, self._path)
+        with _as_disk():
+            self._connection.commit()
         return {}
 
     def close(self) -> None:
         self._connection.close()
+
+
+@contextmanager
+def _as_disk() -> Iterator[None]:
+    """A full disk, a broken one and a database that somebody locked are errors of the system."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise OSError(errno.EIO, f"the SQLite database: {error}") from error
 
 
 def _quoted(name: str) -> str:

@@ -2,7 +2,8 @@
 
 What the sink has and where the stream goes on are one file, written after the sink has made its
 tuples durable; only then are they acknowledged. A file sink cuts off what a crash left after
-that; an upsert writes it again under the same id.
+that; an upsert writes it again under the same id. A sink that fails is tried again until it works
+(lasting_writer.py); nothing more is read meanwhile.
 """
 
 from __future__ import annotations
@@ -27,12 +28,16 @@ from holdfast.flight.roles import Role
 from holdfast.flight.server import PutBatch, StreamServer
 from holdfast.frames import SEQ, STIME
 from holdfast.nodes.journal import Journal
+from holdfast.nodes.lasting_writer import LastingWriter
 from holdfast.nodes.links import if_allowed, kept_links, links_control
 from holdfast.nodes.listening import Listener
 from holdfast.nodes.metrics import NodeMetrics
-from holdfast.nodes.node import Place
+from holdfast.nodes.node import Place, disk_control
+from holdfast.nodes.problems import Problems
 
 FLUSH_SECONDS = 0.5
+# How soon a sink that fails is tried again.
+AGAIN_SECONDS = 0.2
 
 
 class ClientNode:
@@ -62,7 +67,12 @@ class ClientNode:
         if self._path.exists():
             saved = read_document(self._path)
         self._own = pa.schema([field for field in schema if field.name not in ("stime", "tmax")])
-        self._writer = sink.open(output, self._own, saved.get("position"))
+        self.problems = Problems(self.journal, self.metrics)
+        self._writer = LastingWriter(
+            lambda position: sink.open(output, self._own, position),
+            saved.get("position"),
+            lambda text: self.problems.set("sink", text),
+        )
         self._on_fatal = on_fatal
         self._stopping = threading.Event()
         self._client = Client(
@@ -93,6 +103,7 @@ class ClientNode:
         controls = {
             "status": lambda options: self.status(),
             "links": if_allowed(self.place.chaos, links_control(self._client.links)),
+            "disk": if_allowed(self.place.chaos, disk_control),
         }
         return StreamServer(
             self,
@@ -115,19 +126,23 @@ class ClientNode:
 
     def _run(self) -> None:
         try:
-            flushed, dirty = time.monotonic(), False
+            flushed, saved = time.monotonic(), True
             while not self._stopping.is_set():
-                event = self._client.read(timeout_s=0.1)
+                event = None
+                if self._writer.fails or not saved:
+                    self._stopping.wait(AGAIN_SECONDS)
+                else:
+                    event = self._client.read(timeout_s=0.1)
                 if isinstance(event, Tuples) and event.stable:
                     self._writer.write(self._numbered(event))
                     self.metrics.tuples_in.inc(event.table.num_rows)
-                    dirty = True
                 elif event is not None:
                     self._noted(event)
-                if dirty and time.monotonic() - flushed >= FLUSH_SECONDS:
-                    self._flush()
-                    flushed, dirty = time.monotonic(), False
-            if dirty:
+                due = time.monotonic() - flushed >= FLUSH_SECONDS
+                if (self._writer.waits or not saved) and due:
+                    saved = self._flush()
+                    flushed = time.monotonic()
+            if self._writer.waits or not saved:
                 self._flush()
         except BaseException as error:
             self._on_fatal(error)
@@ -156,12 +171,14 @@ class ClientNode:
             "boundary": self._boundary,
             "waiting": self._client.waiting,
             "cut": self._client.links.listed(),
+            "problems": self.problems.texts,
         }
 
     def health(self) -> list[str]:
         """What keeps this node from making progress."""
         alive = self._thread.is_alive() or self._stopping.is_set()
-        return [] if alive else ["nobody writes into the sink any more"]
+        late = [] if alive else ["nobody writes into the sink any more"]
+        return late + self.problems.blocking
 
     # -- its server has nothing but control ---------------------------------------------
 
@@ -173,14 +190,23 @@ class ClientNode:
     ) -> None:
         raise flight.FlightServerError(f"{self.name} is a client and takes no tuples")
 
-    def _flush(self) -> None:
+    def _flush(self) -> bool:
+        """Whether it could be done; it is tried again."""
         # 1: the sink
         position = self._writer.flush()
+        if position is None:
+            return False
         # 2: where it and the stream go on
         saved = {"next_id": self._client.next_id, "position": position}
-        write_document(self._path, saved)
+        try:
+            write_document(self._path, saved)
+        except OSError as error:
+            self.problems.tell("disk", f"cannot write: {error}. It is tried again")
+            return False
+        self.problems.over("disk")
         # 3: the producers may forget it
         self._client.commit()
+        return True
 
     def _numbered(self, event: Tuples) -> pa.Table:
         """The tuples as a sink gets them: tuple id, tuple time, the output's own columns."""
