@@ -36,9 +36,10 @@ test-all: classes ## every test with more examples, then the planted mistakes (B
 	@scripts/bench mutations
 
 .PHONY: check
-check: venv ## style, formatting and types
+check: venv ## style, formatting, who may import whom, and types
 	@$(bin)/ruff check .
 	@$(bin)/ruff format --check .
+	@$(bin)/lint-imports --no-logo --no-cache --config pyproject.toml
 	@$(bin)/mypy --strict $(typed)
 
 .PHONY: format

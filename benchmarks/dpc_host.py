@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from benchmarks.dpc_setting import FAILED, SOURCES, Setting, build_network, describe_deployment
-from holdfast.cluster.planning import Topology, plan_of
+from holdfast.cluster.planning import plan_of
 from holdfast.core.effects import Effect, RunJob, Send
 from holdfast.core.entry import EntrySettings
 from holdfast.core.events import Event, JobDone, MessageArrived
@@ -36,6 +36,7 @@ from holdfast.nodes.jobs import JobReport
 from holdfast.nodes.node import Node, Place
 from holdfast.nodes.replica_node import ReplicaNode
 from holdfast.operators import SourceOperator
+from holdfast.plans.topology import Topology
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.session import get_session
 from holdfast.spark.state import EMPTY

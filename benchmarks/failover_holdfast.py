@@ -17,10 +17,10 @@ from benchmarks.failover_load import Received, now_us, numbers_of
 from benchmarks.journals import recovery_parts_ms
 from benchmarks.streams_e2e import TUPLES_PER_TURN, Arrivals
 from holdfast.client import Client, Tuples
-from holdfast.cluster.addresses import Addresses
-from holdfast.cluster.planning import plan_path
 from holdfast.cluster.status import node_status
 from holdfast.deployment import Deployment, load_deployment
+from holdfast.plans.addresses import Addresses
+from holdfast.plans.plan import plan_path
 from holdfast.producer import Producer
 from holdfast.testing.deployed import supervised
 

@@ -33,12 +33,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from holdfast.client import Client, Tuples
-from holdfast.cluster.addresses import Addresses
 from holdfast.cluster.networks import load_network
-from holdfast.cluster.planning import plan_of, plan_path, write_plan
+from holdfast.cluster.planning import plan_of
 from holdfast.cluster.status import node_status
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.flight.peers import act, connect
+from holdfast.plans.addresses import Addresses
+from holdfast.plans.plan import plan_path, write_plan
 from holdfast.producer import Producer
 from holdfast.testing.deployed import supervised
 

@@ -82,8 +82,8 @@ class Arrivals:
 def measure_holdfast(seconds: float) -> dict[str, float]:
     """Latencies of a deployment."""
     from holdfast.client import Client, Tuples
-    from holdfast.cluster.addresses import Addresses
     from holdfast.deployment import load_deployment
+    from holdfast.plans.addresses import Addresses
     from holdfast.producer import Producer
     from holdfast.testing.deployed import supervised
 

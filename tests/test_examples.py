@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 
 from holdfast import Boundary, Tuples, Undo
 from holdfast.cluster.networks import load_network
-from holdfast.cluster.planning import Topology, plan_of
+from holdfast.cluster.planning import plan_of
 from holdfast.deployment import load_deployment
 from holdfast.frames import TIME
+from holdfast.plans.topology import Topology
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

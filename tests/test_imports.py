@@ -51,7 +51,7 @@ def test_nothing_heavy_is_loaded(code: str) -> None:
         "from holdfast import Client, Producer",
         "from holdfast.cli import main; main(['simulate', '--seed', '1'])",
         "from holdfast.cli import main; main(['status', 'nowhere.toml'])",
-        "import holdfast.cluster.supervisor, holdfast.cluster.planning, holdfast.cluster.chaos",
+        "import holdfast.cluster.supervisor, holdfast.plans.topology, holdfast.cluster.chaos",
     ],
 )
 def test_spark_is_loaded_by_none_that_does_without(code: str) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructField, _parse_datatype_string
 
+from holdfast.arrow_types import arrow_type
 from holdfast.errors import NetworkError
-from holdfast.spark.arrow_types import arrow_type
 
 
 class Aggregator(ABC):

@@ -146,7 +146,8 @@ def _describe(options: argparse.Namespace) -> int:
 
 
 def _prepare(options: argparse.Namespace) -> int:
-    from holdfast.spark.class_archive import archive_path, make_archive
+    from holdfast.commands.prepare import make_archive
+    from holdfast.spark.class_archive import archive_path
 
     if archive_path() is None:
         with said("Preparing Spark to start faster, once; this takes half a minute", _say):

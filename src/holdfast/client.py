@@ -43,7 +43,7 @@ from holdfast.flight.links import Links
 from holdfast.flight.peers import Peers
 from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
-from holdfast.nodes.loop import Loop
+from holdfast.loop import Loop
 
 # A client that does not take its events stops reading beyond these.
 _QUEUE_EVENTS = 10_000
@@ -147,7 +147,7 @@ class Client:
         auto_commit: bool = True,
     ) -> Client:
         """A client of a deployment that was started on this machine."""
-        from holdfast.cluster.planning import reach
+        from holdfast.plans.topology import reach
 
         found = reach(deployment)
         if stream not in found.topology.producers:

@@ -18,9 +18,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from holdfast import disk
+from holdfast.checksum import crc32c
 from holdfast.disk import sync_directory
 from holdfast.errors import StateError
-from holdfast.log.checksum import crc32c
 
 _TABLE_END = b"HFT1"
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from holdfast.description import describe_query
 from holdfast.errors import NetworkError
-from holdfast.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.frames import SEQ
 from holdfast.network import Network
 from holdfast.operators import Operator, SourceOperator, upstream
+from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.spark.engine import input_schema
 from holdfast.stream import Stream
 

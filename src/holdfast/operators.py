@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from holdfast.spark.stateful import Stateful
+if TYPE_CHECKING:
+    from holdfast.spark.stateful import Stateful
 
 
 @dataclass(frozen=True, eq=False)

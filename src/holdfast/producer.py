@@ -116,7 +116,7 @@ class Producer:
     @classmethod
     def of(cls, deployment: str | os.PathLike[str], stream: str, *, name: str) -> Producer:
         """A producer for a deployment that was started on this machine."""
-        from holdfast.cluster.planning import reach
+        from holdfast.plans.topology import reach
 
         found = reach(deployment)
         process = f"entry-{stream}"

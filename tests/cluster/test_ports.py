@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cluster.addresses import Addresses, free_ports, taken_ports
 from holdfast.cluster.children import Children
 from holdfast.cluster.server import Server
 from holdfast.cluster.supervisor import Supervisor
 from holdfast.deployment import Deployment, DeploymentError, Endpoint, SecuritySpec
+from holdfast.plans.addresses import Addresses, free_ports, taken_ports
 from holdfast.ports import PortTaken, ephemeral_ports, is_free
 from holdfast.producer import Producer
 from tests.flight.nodes import numbers

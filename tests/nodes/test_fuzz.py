@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cluster.addresses import Addresses
 from holdfast.cluster.children import Children
 from holdfast.cluster.server import Server
 from holdfast.cluster.status import node_status
@@ -20,10 +19,11 @@ from holdfast.flight.peers import call, connect
 from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
 from holdfast.flight.wire import WireError, decode_message, decode_metadata, encode_message
-from holdfast.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.network import Network
 from holdfast.nodes.node import Place
 from holdfast.nodes.replica_node import ReplicaNode
+from holdfast.plans.addresses import Addresses
+from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.producer import Producer
 from holdfast.testing.fuzz import Caller, Fuzz
 from tests.flight.nodes import numbers

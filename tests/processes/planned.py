@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from holdfast.cluster.planning import Plan, SourcePlan, write_plan
 from holdfast.deployment import Deployment, load_deployment
-from holdfast.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.frames import SEQ
+from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
+from holdfast.plans.plan import Plan, SourcePlan, write_plan
 from holdfast.spark.engine import input_schema
 from tests.flight.nodes import LOAD
 

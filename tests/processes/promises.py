@@ -23,9 +23,8 @@ import pyarrow.flight as flight
 
 from holdfast.client import Client, ClientEvent, Tuples, View
 from holdfast.cluster import chaos
-from holdfast.cluster.addresses import Addresses
 from holdfast.cluster.networks import load_network
-from holdfast.cluster.planning import plan_of, write_plan
+from holdfast.cluster.planning import plan_of
 from holdfast.cluster.status import node_status
 from holdfast.cluster.supervisor import Supervisor
 from holdfast.core.messages import Subscribe
@@ -33,6 +32,8 @@ from holdfast.deployment import load_deployment
 from holdfast.flight.peers import connect
 from holdfast.flight.wire import decode_metadata, encode_message
 from holdfast.network import Network
+from holdfast.plans.addresses import Addresses
+from holdfast.plans.plan import write_plan
 from holdfast.producer import Producer
 from holdfast.testing.deployed import supervised
 from holdfast.testing.undisturbed import logged_tuples, undisturbed

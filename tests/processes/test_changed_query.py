@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.cluster import planning
-from holdfast.cluster.planning import is_planned, plan_path, read_plan
 from holdfast.cluster.supervisor import Supervisor
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.errors import StateError
+from holdfast.plans.plan import FORMAT, REFUSED, is_planned, plan_path, read_plan
 
 NETWORK = """
 from lengths import LENGTH
@@ -142,7 +142,7 @@ def test_what_computes_the_same_goes_on_and_other_sources_do_not(
     assert is_planned(place.deployment)
     place.write("network.py", NETWORK.replace('n bigint"', 'n bigint", key="server"'))
     code, said = place.plan(capsys)
-    assert code == planning.REFUSED
+    assert code == REFUSED
     problem = json.loads(said)
     assert "source 'load' in the data directory" in problem
     assert "was  key: None\n  now  key: server" in problem
@@ -155,7 +155,7 @@ def test_the_plan_of_another_version_is_refused_when_there_is_state(
     plan_path(place.deployment).write_text('{"format": 1}')
     state = place.keep_state()
     code, said = place.plan(capsys)
-    assert code == planning.REFUSED
-    assert f"its plan has format 1, this version reads {planning.FORMAT}" in said
+    assert code == REFUSED
+    assert f"its plan has format 1, this version reads {FORMAT}" in said
     state.unlink()
     assert place.plan(capsys) == (0, "")

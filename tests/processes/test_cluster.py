@@ -16,8 +16,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.cluster.networks import load_network
-from holdfast.cluster.planning import plan_of, write_plan
+from holdfast.cluster.planning import plan_of
 from holdfast.deployment import load_deployment
+from holdfast.plans.plan import write_plan
 from holdfast.producer import Producer
 from holdfast.testing.deployed import expected_file, supervised, wait_for_lines
 from tests.processes.test_kill import EXAMPLE, readings

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import main
-from holdfast.cluster.addresses import Addresses
 from holdfast.deployment import load_deployment
+from holdfast.plans.addresses import Addresses
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "deployment"
 

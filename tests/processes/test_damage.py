@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import main
-from holdfast.cluster.addresses import Addresses
 from holdfast.cluster.children import Children
 from holdfast.deployment import Deployment
+from holdfast.plans.addresses import Addresses
 from holdfast.producer import Producer
 from tests.flight.nodes import numbers
 from tests.processes.planned import planned

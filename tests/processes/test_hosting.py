@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from holdfast.cluster import server
-from holdfast.cluster.addresses import Addresses, free_ports
 from holdfast.cluster.chaos import ChaosError, disturb
 from holdfast.cluster.children import Children
 from holdfast.cluster.disturbances import Disturbance
@@ -29,6 +28,7 @@ from holdfast.cluster.supervisor import (
 from holdfast.deployment import Deployment, SecuritySpec, load_deployment
 from holdfast.errors import HoldfastError
 from holdfast.flight.security import SecurityError
+from holdfast.plans.addresses import Addresses, free_ports
 from holdfast.producer import Producer
 from tests.flight.nodes import numbers
 from tests.processes.planned import planned

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.cluster.addresses import Addresses
-from holdfast.cluster.planning import plan_path, read_plan
 from holdfast.cluster.server import Server
 from holdfast.deployment import Deployment, SecuritySpec, load_deployment
 from holdfast.deployment_file import plain_name
 from holdfast.errors import HoldfastError
 from holdfast.flight.peers import call
+from holdfast.plans.addresses import Addresses
+from holdfast.plans.plan import plan_path, read_plan
 from tests.processes.planned import NETWORK, planned
 
 DEPLOYMENT = """

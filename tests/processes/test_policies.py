@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 
 from holdfast import Network, window
 from holdfast.client import Client, Tuples, View
-from holdfast.cluster.addresses import free_ports
 from holdfast.core.consistency import NodeState
 from holdfast.core.entry import EntrySettings
 from holdfast.core.replica import Replica
@@ -37,6 +36,7 @@ from holdfast.frames import TIME
 from holdfast.nodes.entry_node import EntryNode
 from holdfast.nodes.node import Place
 from holdfast.nodes.replica_node import ReplicaNode
+from holdfast.plans.addresses import free_ports
 from holdfast.producer import Producer
 from holdfast.spark.engine import Engine, input_schema
 from holdfast.testing.undisturbed import logged_tuples, undisturbed

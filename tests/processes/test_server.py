@@ -14,10 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.cli import main
-from holdfast.cluster.addresses import free_ports
 from holdfast.cluster.networks import load_network
-from holdfast.cluster.planning import plan_of, write_plan
+from holdfast.cluster.planning import plan_of
 from holdfast.deployment import load_deployment
+from holdfast.plans.addresses import free_ports
+from holdfast.plans.plan import write_plan
 from holdfast.testing.deployed import expected_file
 from tests.processes.machines import Machine, two_machines
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
-from holdfast.cluster.planning import Plan, SourcePlan, Topology, read_plan
 from holdfast.connect.push_source import PushSource
 from holdfast.connect.source import Source
 from holdfast.core.entry import EntrySettings
@@ -28,6 +27,8 @@ from holdfast.log import StreamLog
 from holdfast.nodes.entry_node import EntryNode
 from holdfast.nodes.node import Place
 from holdfast.operators import SourceOperator
+from holdfast.plans.plan import Plan, SourcePlan, read_plan
+from holdfast.plans.topology import Topology
 from holdfast.producer import Producer
 from holdfast.spark.engine import input_schema
 from holdfast.testing.undisturbed import logged_tuples

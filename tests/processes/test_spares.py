@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from holdfast.cluster.addresses import Addresses, free_ports
 from holdfast.cluster.networks import load_network
-from holdfast.cluster.planning import plan_of, write_plan
+from holdfast.cluster.planning import plan_of
 from holdfast.cluster.spares import why_not
 from holdfast.cluster.status import node_status
 from holdfast.deployment import DeploymentError, load_deployment
+from holdfast.plans.addresses import Addresses, free_ports
+from holdfast.plans.plan import write_plan
 from holdfast.testing.deployed import Load, expected_file, supervised, wait_for_lines
 from tests.processes.test_kill import readings
 

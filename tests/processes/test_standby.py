@@ -17,12 +17,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.client import Client, View
-from holdfast.cluster.addresses import Addresses
 from holdfast.cluster.networks import load_network
-from holdfast.cluster.planning import plan_of, write_plan
+from holdfast.cluster.planning import plan_of
 from holdfast.cluster.process_main import ProcessHost
 from holdfast.deployment import load_deployment
 from holdfast.nodes.replica_node import ReplicaNode
+from holdfast.plans.addresses import Addresses
+from holdfast.plans.plan import write_plan
 from holdfast.producer import Producer
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
 

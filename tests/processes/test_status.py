@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import main
-from holdfast.cluster.addresses import Addresses
 from holdfast.deployment import Deployment
+from holdfast.plans.addresses import Addresses
 from tests.processes.planned import planned
 
 DEPLOYMENT = """

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pytest
 
 from holdfast.cli import main
-from holdfast.cluster.planning import read_plan
 from holdfast.cluster.starting import check_logs
 from holdfast.cluster.supervisor import Supervisor, supervisor_pid
 from holdfast.deployment import DeploymentError
 from holdfast.frames import stream_schema
 from holdfast.log import StreamLog
+from holdfast.plans.plan import read_plan
 from holdfast.ports import free_port
 from tests.processes.planned import planned
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.commands.prepare import make_archive
 from holdfast.errors import HoldfastError
 from holdfast.spark import class_archive
-from holdfast.spark.class_archive import archive_path, java_options, make_archive
+from holdfast.spark.class_archive import archive_path, java_options
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -33,7 +34,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def put(environment: Path, content: bytes) -> Path:
     home = class_archive.java_home()
     assert home is not None
-    path = environment / f"{class_archive._name(home)}-{len(content)}.jsa"
+    path = environment / f"{class_archive.archive_name(home)}-{len(content)}.jsa"
     path.write_bytes(content)
     return path
 

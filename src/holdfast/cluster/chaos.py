@@ -22,7 +22,6 @@ from typing import Any
 
 import pyarrow.flight as flight
 
-from holdfast.cluster.addresses import Addresses
 from holdfast.cluster.disturbances import Disturbance, carry_out
 from holdfast.cluster.remote import RemoteServer
 from holdfast.cluster.supervisor import SupervisorError, send_signal
@@ -30,6 +29,7 @@ from holdfast.deployment import Deployment
 from holdfast.errors import HoldfastError
 from holdfast.flight.peers import call, explain
 from holdfast.nodes.links import NO_CHAOS
+from holdfast.plans.addresses import Addresses
 
 
 class ChaosError(HoldfastError):

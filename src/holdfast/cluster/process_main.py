@@ -21,10 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from holdfast.clock import Clock
-from holdfast.cluster.addresses import Addresses, Book
 from holdfast.cluster.children import PORT_TAKEN_CODE
-from holdfast.cluster.planning import Plan, Topology, read_plan
-from holdfast.cluster.source_times import source_of
 from holdfast.core.settings import Protection, StandbySettings, Timing
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.flight.security import Security
@@ -32,6 +29,10 @@ from holdfast.nodes.http_server import serve_http
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.node import Place
 from holdfast.nodes.thread_watch import watch_threads
+from holdfast.plans.addresses import Addresses, Book
+from holdfast.plans.plan import Plan, read_plan
+from holdfast.plans.source_times import source_of
+from holdfast.plans.topology import Topology
 from holdfast.ports import PortTaken
 
 if TYPE_CHECKING:

@@ -32,7 +32,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from holdfast.cluster.addresses import free_ports
 from holdfast.cluster.children import Children, last_lines, lines_after, log_path
 from holdfast.cluster.disturbances import start_disturbance
 from holdfast.cluster.starting import check_certificates
@@ -47,6 +46,7 @@ from holdfast.flight.server import Control, PutBatch, StreamServer
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.links import NO_CHAOS
 from holdfast.nodes.listening import Listener
+from holdfast.plans.addresses import free_ports
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _START_AGAIN_SECONDS = 1.0

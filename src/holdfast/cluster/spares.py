@@ -20,11 +20,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from holdfast.cluster.addresses import Addresses
 from holdfast.cluster.remote import RemoteServer, ServerError
 from holdfast.cluster.status import node_status
 from holdfast.deployment import Deployment, Endpoint, load_deployment, moved_path
 from holdfast.durable import write_whole
+from holdfast.plans.addresses import Addresses
 
 _LOOK_SECONDS = 1.0
 

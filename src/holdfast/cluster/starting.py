@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from holdfast.cluster.planning import REFUSED, Plan, is_planned, read_plan
 from holdfast.connect.specs import parse_sink, parse_source
 from holdfast.deployment import Deployment, DeploymentError
 from holdfast.errors import HoldfastError, InputError, StateError
 from holdfast.flight.credentials import SecuritySpec
 from holdfast.frames import SYSTEM_COLUMNS
 from holdfast.log.inspection import stored_schema
+from holdfast.plans.plan import REFUSED, Plan, is_planned, read_plan
 from holdfast.saying import said
 
 Tell = Callable[[str], None]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.cluster.addresses import Addresses
 from holdfast.deployment import Deployment
 from holdfast.flight.peers import call, explain
+from holdfast.plans.addresses import Addresses
 
 
 def node_status(deployment: Deployment, nodes: list[str]) -> dict[str, dict[str, Any]]:

@@ -24,9 +24,7 @@ import threading
 import time
 from typing import Any
 
-from holdfast.cluster.addresses import Addresses, taken_ports
 from holdfast.cluster.children import Children, Tell
-from holdfast.cluster.planning import Topology
 from holdfast.cluster.remote import RemoteServer, ServerError
 from holdfast.cluster.spares import Spares
 from holdfast.cluster.starting import (
@@ -39,6 +37,8 @@ from holdfast.cluster.status import node_status
 from holdfast.deployment import Deployment
 from holdfast.durable import make_private
 from holdfast.errors import HoldfastError
+from holdfast.plans.addresses import Addresses, taken_ports
+from holdfast.plans.topology import Topology
 
 _ASK_AGAIN_SECONDS = 1.0
 

@@ -22,7 +22,7 @@ from rich.markup import escape
 from holdfast.client import Client
 from holdfast.cluster.chaos import cut, heal
 from holdfast.cluster.networks import load_network
-from holdfast.cluster.planning import plan_of, write_plan
+from holdfast.cluster.planning import plan_of
 from holdfast.demo.batch import batch_latency, difference
 from holdfast.demo.history import History
 from holdfast.demo.picture import draw_history
@@ -30,6 +30,7 @@ from holdfast.demo.readings import PROBES_PER_SECOND, REGIONS, Monitor
 from holdfast.demo.view import LiveView, PlainView, View
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.errors import HoldfastError, InputError
+from holdfast.plans.plan import write_plan
 from holdfast.saying import said
 from holdfast.testing.deployed import Load, supervised
 from holdfast.testing.undisturbed import logged_tuples

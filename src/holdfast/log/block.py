@@ -37,8 +37,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from holdfast.checksum import crc32c, with_checksum
 from holdfast.core.frame import Header, Kind
-from holdfast.log.checksum import crc32c, with_checksum
 from holdfast.log.errors import FrameTooLarge
 from holdfast.log.files import Part
 

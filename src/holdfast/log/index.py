@@ -29,8 +29,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from holdfast.checksum import crc32c, with_checksum
 from holdfast.core.frame import Kind
-from holdfast.log.checksum import crc32c, with_checksum
 from holdfast.log.order import Tail
 
 MAGIC = b"HFI1"

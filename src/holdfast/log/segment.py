@@ -28,8 +28,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from holdfast.checksum import crc32c, with_checksum
 from holdfast.log.block import ALIGNMENT
-from holdfast.log.checksum import crc32c, with_checksum
 from holdfast.log.errors import DamagedLog
 from holdfast.log.files import Files
 from holdfast.log.index import SegmentIndex, pack_time, unpack_time

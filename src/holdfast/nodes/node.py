@@ -39,10 +39,10 @@ from holdfast.flight.links import Links
 from holdfast.flight.peers import Peers
 from holdfast.flight.security import Security
 from holdfast.flight.server import Control, PutBatch, StreamServer
+from holdfast.loop import Driver, Loop
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.links import if_allowed, kept_links, links_control
 from holdfast.nodes.listening import Listener
-from holdfast.nodes.loop import Driver, Loop
 from holdfast.nodes.metrics import NodeMetrics
 from holdfast.nodes.problems import Problems, tell_progress
 

@@ -59,7 +59,6 @@ from holdfast.core.protected import LOOK_US, ProtectedReplica
 from holdfast.core.records import Found, RecoveryRecord
 from holdfast.core.settings import Keeping, Protection, ReplicaSettings, StandbySettings
 from holdfast.flight.server import PutBatch
-from holdfast.fragment_plans import FragmentPlan
 from holdfast.kept.continuous_recovery import read_extent
 from holdfast.kept.continuous_state import KeptWindows
 from holdfast.kept.packed_codec import decode_checkpoint
@@ -67,14 +66,15 @@ from holdfast.kept.shipper import Sent, SentPieces, SentStates, Shipper
 from holdfast.kept.state import keep_state
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import Durability, LogOptions
+from holdfast.loop import Driver
 from holdfast.network import Network
 from holdfast.nodes.jobs import JobReport, Jobs
 from holdfast.nodes.left_out import LeftOut
 from holdfast.nodes.load import LoadWatch
-from holdfast.nodes.loop import Driver
 from holdfast.nodes.node import Node, Place
 from holdfast.nodes.pace import Pace, tell_pace
 from holdfast.nodes.spill import Spill
+from holdfast.plans.fragment_plans import FragmentPlan
 from holdfast.spark.chains import Handle, Workshop
 from holdfast.spark.engine import Engine
 from holdfast.spark.rejected import STOP

@@ -30,8 +30,8 @@ from pyspark.sql.types import (
 )
 
 from holdfast.aggregates import Top, UserAggregate
+from holdfast.arrow_types import arrow_type
 from holdfast.errors import NetworkError
-from holdfast.spark.arrow_types import arrow_type
 from holdfast.spark.folds import Fold
 
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)

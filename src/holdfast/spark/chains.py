@@ -10,13 +10,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from holdfast.network import Network
 from holdfast.spark.engine import Engine
 from holdfast.spark.packing import PackedState, pack, unpack
 from holdfast.spark.rejected import STOP
 from holdfast.spark.state import EMPTY, State
+
+if TYPE_CHECKING:
+    from holdfast.network import Network
 
 # A state that only takes changes is merged when one of its lists has more runs.
 MOST_RUNS = 32

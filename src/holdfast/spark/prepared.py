@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from pyspark.util import _load_from_socket
 
-from holdfast.spark.arrow_types import arrow_schema as arrow_schema
+from holdfast.arrow_types import arrow_schema as arrow_schema
 
 
 def input_frame(spark: SparkSession, schema: StructType, scratch: Path) -> DataFrame:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from holdfast.spark.arrow_types import arrow_type
+from holdfast.arrow_types import arrow_type
 from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.process_step import ProcessFunction, ProcessStep
 from holdfast.spark.state import State

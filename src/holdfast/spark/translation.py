@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, _parse_datatype_json_string
 
-from holdfast.spark.arrow_types import arrow_type
+from holdfast.arrow_types import arrow_type
 from holdfast.spark.column_plans import ColumnPlan, Filter, Project, Scan, Union
 from holdfast.spark.expressions import Attribute, Call, Constant, Expression
 from holdfast.spark.hashing import BYTES, NARROW, WIDE

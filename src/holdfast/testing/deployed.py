@@ -23,13 +23,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from holdfast.cluster.addresses import Addresses
 from holdfast.cluster.status import node_status
 from holdfast.cluster.supervisor import Supervisor
 from holdfast.connect.json_values import json_lines
 from holdfast.deployment import Deployment
 from holdfast.frames import SEQ, STIME
 from holdfast.network import Network
+from holdfast.plans.addresses import Addresses
 from holdfast.producer import Producer
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
 

@@ -19,7 +19,7 @@ from holdfast.errors import HoldfastError
 from holdfast.times import show_duration
 
 if TYPE_CHECKING:
-    from holdfast.cluster.planning import Plan, SourcePlan
+    from holdfast.plans.plan import Plan, SourcePlan
 
 
 def source_of(spec: SourceSpec) -> Source:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.pandas import types as pandas_types
 from pyspark.sql.types import DataType, StructType, TimestampType
 
-from holdfast.spark import arrow_types
+from holdfast import arrow_types
 
 UTC = pa.timestamp("us", tz="UTC")
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import crc32c as _crc32c
+import pyarrow as pa
 
-from holdfast.log.files import Part
 
-
-def crc32c(data: Part, after: int = 0) -> int:
+def crc32c(data: bytes | pa.Buffer, after: int = 0) -> int:
     """The CRC32C of ``data``, continuing one of what comes before it.
 
     Over 32 KiB it is computed without the interpreter's lock.

@@ -1,0 +1,1 @@
+"""What a deployment comes to: the network without its operators, who talks to whom, and where."""

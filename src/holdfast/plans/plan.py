@@ -1,0 +1,185 @@
+"""The plan of a network: what processes that do not run Spark must know of it.
+
+Building a network needs Spark, which takes seconds; an entry point or a client needs only the
+schemas. So the first thing ``holdfast up`` does is to build the network once and write its plan
+as JSON (``cluster.planning``). It is made anew when the network's file changes, or one that it
+imports.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.code_digest import is_library
+from holdfast.deployment import Deployment, DeploymentError
+from holdfast.deployment_file import plain_name
+from holdfast.durable import make_private, write_whole
+from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
+
+FORMAT = 3
+# The exit code of planning when there is state of another query; the last line says so, as JSON.
+REFUSED = 3
+_SQL = "spark.sql."
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """A source: the engine's schema, the column of the tuple time, the key columns.
+
+    late_refused  why late rows cannot take the boundary as their time; None if they can.
+    """
+
+    schema: pa.Schema
+    stime: str | None
+    keys: tuple[str, ...]
+    late_refused: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A network without its operators."""
+
+    bucket_us: int
+    sources: Mapping[str, SourcePlan]
+    fragments: Mapping[str, FragmentPlan]
+    outputs: tuple[str, ...]
+
+
+def plan_path(deployment: Deployment) -> Path:
+    return deployment.data / "plan.json"
+
+
+def is_planned(deployment: Deployment) -> bool:
+    """Whether the plan on disk is that of the network's files as they are now."""
+    found = found_plan(deployment)
+    if found is None or found.get("format") != FORMAT:
+        return False
+    base, files = deployment.network.parent, found["files"]
+    same = all(_digest(base / name) == digest for name, digest in files.items())
+    return (
+        same and deployment.network.name in files and found["settings"] == sql_settings(deployment)
+    )
+
+
+def write_plan(deployment: Deployment, plan: Plan) -> None:
+    """Write the plan of a network that this process has loaded."""
+    found = {
+        "format": FORMAT,
+        "files": _local_files(deployment.network),
+        "settings": sql_settings(deployment),
+        "bucket_us": plan.bucket_us,
+        "sources": {
+            name: {
+                "schema": _hex(each.schema),
+                "stime": each.stime,
+                "keys": list(each.keys),
+                "late_refused": each.late_refused,
+            }
+            for name, each in plan.sources.items()
+        },
+        "fragments": {
+            name: {
+                "inputs": {stream: _hex(schema) for stream, schema in each.inputs.items()},
+                "outputs": [
+                    {
+                        "stream": output.stream,
+                        "schema": _hex(output.schema),
+                        "reached_by": sorted(output.reached_by),
+                    }
+                    for output in each.outputs
+                ],
+                "blocking": each.blocking,
+                "description": list(each.description),
+            }
+            for name, each in plan.fragments.items()
+        },
+        "outputs": list(plan.outputs),
+    }
+    make_private(deployment.data)
+    write_whole(plan_path(deployment), json.dumps(found, indent=1).encode())
+
+
+def read_plan(deployment: Deployment) -> Plan:
+    """The plan that ``holdfast up`` made."""
+    found: dict[str, Any] = json.loads(plan_path(deployment).read_text())
+    for fragment in found["fragments"].values():
+        for name in (*fragment["inputs"], *(each["stream"] for each in fragment["outputs"])):
+            if not plain_name(str(name)):  # logs are named after streams
+                raise DeploymentError(f"{plan_path(deployment)}: {name!r} cannot be a stream")
+    return Plan(
+        int(found["bucket_us"]),
+        {
+            name: SourcePlan(
+                _schema(each["schema"]), each["stime"], tuple(each["keys"]), each["late_refused"]
+            )
+            for name, each in found["sources"].items()
+        },
+        {
+            name: FragmentPlan(
+                name,
+                {stream: _schema(text) for stream, text in each["inputs"].items()},
+                tuple(
+                    FragmentStream(
+                        output["stream"], _schema(output["schema"]), frozenset(output["reached_by"])
+                    )
+                    for output in each["outputs"]
+                ),
+                bool(each["blocking"]),
+                tuple(each["description"]),
+            )
+            for name, each in found["fragments"].items()
+        },
+        tuple(found["outputs"]),
+    )
+
+
+def found_plan(deployment: Deployment) -> dict[str, Any] | None:
+    """The plan on disk as it is written, of whatever format; None if there is none."""
+    try:
+        found: dict[str, Any] = json.loads(plan_path(deployment).read_text())
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def _digest(file: Path) -> str | None:
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def _local_files(network: Path) -> dict[str, str | None]:
+    """The network's file and those beside and below it that were imported, with their digests."""
+    base = network.parent.resolve()
+    loaded = (getattr(each, "__file__", None) for each in list(sys.modules.values()))
+    paths = {Path(each).resolve() for each in loaded if each}
+    own = {path for path in paths if path.is_relative_to(base) and not is_library(path)}
+    names = {network.name, *(str(path.relative_to(base)) for path in own)}
+    return {name: _digest(network.parent / name) for name in sorted(names)}
+
+
+def sql_settings(deployment: Deployment) -> dict[str, str]:
+    """The settings that may change what expressions mean; memory and the like do not."""
+    return {
+        name: value
+        for name, value in sorted(deployment.spark_config.items())
+        if name.startswith(_SQL)
+    }
+
+
+def _hex(schema: pa.Schema) -> str:
+    text: str = schema.serialize().to_pybytes().hex()
+    return text
+
+
+def _schema(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))

@@ -1,0 +1,179 @@
+"""Who provides each stream of a deployment and who reads it, and the settings that follow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from holdfast.core.client import ClientSettings
+from holdfast.core.entry import EntrySettings
+from holdfast.core.settings import (
+    Input,
+    Output,
+    Protection,
+    ReplicaSettings,
+    StandbySettings,
+    Timing,
+)
+from holdfast.deployment import Deployment, DeploymentError, load_deployment
+from holdfast.flight.security import Security
+from holdfast.plans.addresses import Book
+from holdfast.plans.fragment_plans import FragmentPlan
+from holdfast.plans.plan import Plan, read_plan
+from holdfast.plans.source_times import (
+    boundary_interval_us,
+    check_times,
+    lane_idle_us,
+    source_of,
+)
+
+
+class Topology:
+    """Who provides each stream and who reads it, in a deployment of a plan."""
+
+    def __init__(self, deployment: Deployment, plan: Plan) -> None:
+        self._deployment = deployment
+        self._plan = plan
+        self._check()
+        self.producers: dict[str, tuple[str, ...]] = {
+            name: (spec.process,) for name, spec in deployment.sources.items()
+        }
+        for name, fragment in plan.fragments.items():
+            for output in fragment.outputs:
+                self.producers[output.stream] = deployment.fragments[name].processes
+        # The streams whose readers keep feeds at both copies.
+        self.standing = {
+            output.stream
+            for name, fragment in plan.fragments.items()
+            if deployment.fragments[name].protection is Protection.HYBRID
+            for output in fragment.outputs
+        }
+        self.consumers: dict[str, tuple[str, ...]] = dict.fromkeys(self.producers, ())
+        for name, fragment in plan.fragments.items():
+            for stream in fragment.inputs:
+                self.consumers[stream] += deployment.fragments[name].processes
+        for client in deployment.clients.values():
+            self.consumers[client.output] += (client.name,)
+
+    @property
+    def timing(self) -> Timing:
+        try:
+            return replace(self._deployment.timing, bucket_us=self._plan.bucket_us)
+        except ValueError as error:
+            raise DeploymentError(f"{self._deployment.path.name}: timing: {error}") from None
+
+    def entry(self, source: str) -> EntrySettings:
+        spec = self._deployment.sources[source]
+        bucket_us = self._plan.bucket_us
+        return EntrySettings(
+            spec.process,
+            source,
+            self.consumers[source],
+            boundary_interval_us=boundary_interval_us(bucket_us),
+            lane_idle_us=lane_idle_us(self.timing, source_of(spec).time_settings(bucket_us)),
+        )
+
+    def replica(self, process: str) -> ReplicaSettings:
+        fragment, index = self._find(process)
+        spec, plan = self._deployment.fragments[fragment], self._plan.fragments[fragment]
+        turned = spec.processes[index:] + spec.processes[:index]
+        timing, partners = self.timing, turned[1:]
+        if spec.standby is not None:
+            # The other copy sleeps, and cannot be asked to go on while this one reconciles.
+            partners = ()
+            # In memory, a record costs nothing, and lets the producers trim.
+            interval_us = spec.standby.checkpoint_interval_us if spec.standby.persist else 0
+            timing = replace(timing, record_interval_us=interval_us)
+        return ReplicaSettings(
+            process,
+            # Replicas start at different producers, to spread the load.
+            tuple(
+                Input(name, _rotated(self.producers[name], index), name in self.standing)
+                for name in plan.inputs
+            ),
+            tuple(
+                Output(output.stream, output.reached_by, self.consumers[output.stream])
+                for output in plan.outputs
+            ),
+            partners,
+            timing,
+            spec.while_failed,
+            spec.while_stabilizing,
+            spec.reconcile,
+            continuous=spec.continuous,
+        )
+
+    def client(self, name: str, next_id: int = 0) -> ClientSettings:
+        output = self._deployment.clients[name].output
+        standing = output in self.standing
+        read = Input(output, self.producers[output], standing)
+        return ClientSettings(name, read, next_id, self.timing)
+
+    def standby(self, process: str) -> StandbySettings | None:
+        """How a copy stands by, if it is one of a passive or hybrid fragment."""
+        return self._deployment.fragments[self.fragment_of(process)].standby
+
+    def fragment_of(self, process: str) -> str:
+        return self._find(process)[0]
+
+    def fragment_plan(self, process: str) -> FragmentPlan:
+        """What the fragment of a replica reads and serves."""
+        return self._plan.fragments[self.fragment_of(process)]
+
+    def _find(self, process: str) -> tuple[str, int]:
+        for name, spec in self._deployment.fragments.items():
+            if process in spec.processes:
+                return name, spec.processes.index(process)
+        raise DeploymentError(f"{self._deployment.path.name}: there is no replica {process!r}")
+
+    def _check(self) -> None:
+        deployment, plan = self._deployment, self._plan
+        for what, given, known in (
+            ("sources", deployment.sources, plan.sources),
+            ("fragments", deployment.fragments, plan.fragments),
+        ):
+            for name in given:
+                if name not in known:
+                    raise DeploymentError(
+                        f"{deployment.path.name}: {what}.{name}: the network has no such "
+                        f"{what[:-1]}; it has {sorted(known)}"
+                    )
+            for name in known:
+                if name not in given:
+                    raise DeploymentError(
+                        f"{deployment.path.name}: the network's {what[:-1]} {name!r} is not "
+                        f"deployed; add [{what}.{name}]"
+                    )
+        check_times(deployment, plan)
+        for client in deployment.clients.values():
+            if client.output not in plan.outputs:
+                raise DeploymentError(
+                    f"{deployment.path.name}: clients.{client.name}: the network has no output "
+                    f"{client.output!r}; it has {sorted(plan.outputs)}"
+                )
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What somebody outside a deployment needs to talk to it."""
+
+    deployment: Deployment
+    topology: Topology
+    security: Security
+
+    def book(self, *names: str) -> Mapping[str, str]:
+        """Where nodes are; those with these names, if any is given."""
+        return Book(self.deployment, self.security, names or None)
+
+
+def reach(path: str | os.PathLike[str]) -> Reach:
+    """How to reach a deployment that was started on this machine."""
+    deployment = load_deployment(path)
+    topology = Topology(deployment, read_plan(deployment))
+    return Reach(deployment, topology, deployment.security.read())
+
+
+def _rotated(names: tuple[str, ...], by: int) -> tuple[str, ...]:
+    by %= len(names)
+    return names[by:] + names[:by]
