@@ -201,3 +201,21 @@ def test_window_states_stay_as_long_as_the_record_needs_them(tmp_path: Path) -> 
         with log.replay(from_id=log.first_id) as reader:
             kinds = {frame.kind for _, frame in reader}
     assert kinds <= {Kind.STABLE, Kind.BOUNDARY}
+
+
+def test_a_gap_whose_tuples_never_came_is_not_where_the_stream_is(tmp_path: Path) -> None:
+    """The disk was full, or the process was killed, right after the log had skipped."""
+    with StreamLog.open(tmp_path / "s", SCHEMA) as log:
+        log.append([data_frame(Kind.STABLE, 0, batch(0, 10)), boundary_frame(10, 10)])
+        log.skip_to(40)
+    store = opened(tmp_path)
+    # Ids from 40 on are known to be elsewhere, but not when they begin: the record says more.
+    assert store.logged("s", complete=False).frames == ()
+    store.close()
+    with StreamLog.open(tmp_path / "s", SCHEMA) as log:
+        log.append([data_frame(Kind.STABLE, 40, batch(40, 5)), boundary_frame(45, 45)])
+    store = opened(tmp_path)
+    logged = store.logged("s", complete=False)
+    store.close()
+    assert logged.first_id == 40
+    assert [frame.header.kind for frame in logged.frames] == [Kind.STABLE, Kind.BOUNDARY]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from holdfast.core.frame import Kind
+from holdfast.core.frame import Header, Kind, StreamFrame
 from holdfast.core.records import LoggedStream, RecoveryRecord
 from holdfast.core.serving import ServedStream
 from holdfast.core.settings import Output, ReplicaSettings
@@ -53,3 +53,16 @@ def whole_frames(logged: LoggedStream) -> LoggedStream:
     while frames and frames[-1].header.kind is not Kind.BOUNDARY:
         frames.pop()
     return LoggedStream(logged.stream, logged.first_id, tuple(frames))
+
+
+def at_record(logged: LoggedStream, record: RecoveryRecord | None) -> LoggedStream:
+    """What a log has of a stream, or where the record goes on with it if that is further.
+
+    It is if the log does not know where in time it ends (``core.keeping``).
+    """
+    first_id = 0 if record is None else dict(record.outputs).get(logged.stream, 0)
+    if record is None or (logged.frames and logged.frames[-1].header.next_id >= first_id):
+        return logged
+    stime = record.boundary
+    mark = StreamFrame(Header(Kind.BOUNDARY, first_id, 0, stime, stime, stime))
+    return LoggedStream(logged.stream, first_id, (mark,))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.core.beginning import EMPTY_RECORD, Beginning, serve, whole_frames
+from holdfast.core.beginning import EMPTY_RECORD, Beginning, at_record, serve, whole_frames
 from holdfast.core.consistency import NodeState
 from holdfast.core.effects import BeginRunning, Effect, SetTimer, TrimLog
 from holdfast.core.events import Event, Started, TimerFired
@@ -81,7 +81,7 @@ class Copy:
         self.replica: Replica | None = None
         self.held: Held | None = None if found.record is None else (found.record, found.state)
         self.acks: dict[str, int] = dict(found.record.inputs) if found.record else {}
-        logs = {one.stream: whole_frames(one) for one in found.queues}
+        logs = {one.stream: at_record(whole_frames(one), found.record) for one in found.queues}
         self.served = {
             one.stream: serve(settings, one, logs.get(one.stream)) for one in settings.outputs
         }

@@ -41,6 +41,26 @@ def lacking(frames: Iterable[StreamFrame], next_id: int) -> Iterator[tuple[Strea
             yield frame, 0
 
 
+def standing(stream: str, first_id: int, frames: Iterable[StreamFrame]) -> LoggedStream | None:
+    """What of a log that has been trimmed below ``first_id`` counts when it is opened.
+
+    A SKIP begins the stream anew, and everyone has what was before. Where in time its tuples are,
+    a stream knows by the BOUNDARY behind them. If there is none, because an order was cut short
+    after a SKIP, or because all that was trimmed came after the last one, it is None, and the
+    stream goes on where the record says.
+    """
+    kept: list[StreamFrame] = []
+    bounded = False
+    for frame in frames:
+        kind = frame.header.kind
+        if kind is Kind.SKIP:
+            kept, first_id, bounded = [], frame.header.first_id, False
+        elif kind not in WINDOWS:
+            kept.append(frame)
+            bounded |= kind is Kind.BOUNDARY and frame.header.first_id >= first_id
+    return LoggedStream(stream, first_id, tuple(kept)) if bounded else None
+
+
 def in_order(queues: Iterable[LoggedStream]) -> list[LoggedStream]:
     """The pieces of streams that a checkpoint brings, as they are to be written.
 

@@ -39,7 +39,7 @@ from holdfast.core.events import (
     RecoveryRecord,
 )
 from holdfast.core.frame import Header, Kind
-from holdfast.core.keeping import in_order, lacking
+from holdfast.core.keeping import in_order, lacking, standing
 from holdfast.core.messages import StreamFrame
 from holdfast.errors import StateError
 from holdfast.frames import Frame, data_frame
@@ -151,25 +151,23 @@ class StreamStore:
     def logged(self, stream: str, complete: bool) -> LoggedStream:
         """What a log holds; ``complete`` adds the boundary that a crash cut off."""
         log = self.logs[stream]
-        frames: list[StreamFrame] = []
-        first_id = log.first_id
-        with log.replay(from_id=first_id) as reader:
-            for _, frame in reader:
-                if frame.kind is Kind.SKIP:
-                    # Nobody asks for what was before.
-                    frames, first_id = [], frame.header.first_id
-                elif frame.kind in (Kind.STABLE, Kind.BOUNDARY):
-                    frames.append(self._found(stream, frame))
+        with log.replay(from_id=log.first_id) as reader:
+            found = [
+                self._found(stream, frame)
+                for _, frame in reader
+                if frame.kind in (Kind.STABLE, Kind.BOUNDARY, Kind.SKIP)
+            ]
+        if not complete:
+            return standing(stream, log.first_id, found) or LoggedStream(stream, 0, ())
         boundary = log.last_boundary
-        kinds = {frame.header.kind for frame in frames}
-        if boundary is not None and Kind.BOUNDARY not in kinds:
+        if boundary is not None and all(one.header.kind is not Kind.BOUNDARY for one in found):
             # Trimmed, with the segment it was in: it comes before all that is left.
-            frames.insert(0, _boundary(first_id, boundary))
-        if complete and frames and frames[-1].header.kind is not Kind.BOUNDARY:
+            found.insert(0, _boundary(log.first_id, boundary))
+        if found and found[-1].header.kind is not Kind.BOUNDARY:
             mark = _boundary(log.next_id, boundary or 0)
             log.append(Frame(mark.header))
-            frames.append(mark)
-        return LoggedStream(stream, first_id, tuple(frames))
+            found.append(mark)
+        return LoggedStream(stream, log.first_id, tuple(found))
 
     def _found(self, stream: str, frame: Frame) -> StreamFrame:
         if frame.batch is None:

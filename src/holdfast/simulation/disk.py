@@ -17,7 +17,7 @@ from random import Random
 from holdfast.core.effects import Append, ApplyCheckpoint
 from holdfast.core.events import LoggedStream, RecoveryRecord
 from holdfast.core.frame import Header, Kind, StreamFrame
-from holdfast.core.keeping import WINDOWS, LogGap, in_order, lacking, replaces
+from holdfast.core.keeping import WINDOWS, LogGap, in_order, lacking, replaces, standing
 
 MARKS = (Kind.BOUNDARY, Kind.SKIP)
 
@@ -155,17 +155,11 @@ class Disk:
             promised = [one.header for one in log if one.header.kind is Kind.BOUNDARY]
             stime = promised[-1].stime_min if promised else 0
             log.append(StreamFrame(Header(Kind.BOUNDARY, self._next_id(stream), 0, stime, stime)))
-        first_id = self._trimmed_below.get(stream, 0)
-        frames: list[StreamFrame] = []
-        for frame in log:
-            if frame.header.kind is Kind.SKIP:
-                frames, first_id = [], frame.header.first_id
-            elif frame.header.kind not in WINDOWS:
-                frames.append(frame)
-        data = [frame for frame in frames if frame.header.kind is Kind.STABLE]
-        if data:
-            first_id = data[0].header.first_id
-        return LoggedStream(stream, first_id, tuple(frames))
+        found = standing(stream, self._trimmed_below.get(stream, 0), log)
+        if found is None:
+            return LoggedStream(stream, 0, ())
+        data = [frame.header for frame in found.frames if frame.header.kind is Kind.STABLE]
+        return replace(found, first_id=data[0].first_id) if data else found
 
     def windows(self, stream: str) -> Iterable[StreamFrame]:
         """The window states of a log, in the order they were written."""
