@@ -41,6 +41,7 @@ from holdfast.core.settings import Input, Timing
 from holdfast.errors import HoldfastError
 from holdfast.flight.links import Links
 from holdfast.flight.peers import Peers
+from holdfast.flight.refused import Refused
 from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
 from holdfast.loop import Loop
@@ -270,21 +271,18 @@ class Client:
 
     def _post(self, event: Event) -> None:
         if isinstance(event, MessageArrived) and isinstance(event.message, SubscribeRefused):
-            reason = event.message.reason
-            gone = reason.startswith(("trimmed", "lost"))
-            lost = gone and self._driver.consumer.needs(event.message.feed)
-            if lost or "not served" in reason:
-                self._fail(ClientError(f"{self.stream} from {event.sender}: {reason}"))
+            refusal = event.message
+            if refusal.why.is_lasting and self._driver.consumer.needs(refusal.feed):
+                self._fail(ClientError(f"{self.stream} from {event.sender}: {refusal.text}"))
         if isinstance(event, MessageArrived) and isinstance(event.message, HeartbeatReply):
             served = [report.stream for report in event.message.reports]
             if self.stream not in served:
                 self._fail(ClientError(f"{event.sender} serves no stream {self.stream!r}"))
         self._loop.post(event)
 
-    def _problem(self, peer: str, text: str) -> None:
-        for mark in ("refuses", "speaks protocol", "serves no stream"):
-            if mark in text:
-                self._fail(ClientError(f"{self.stream} from {peer}: {text}"))
+    def _problem(self, peer: str, text: str, why: Refused | None) -> None:
+        if why is not None:
+            self._fail(ClientError(f"{self.stream} from {peer}: {text}"))
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is None:

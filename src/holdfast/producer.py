@@ -29,9 +29,9 @@ import pyarrow.flight as flight
 
 from holdfast.errors import HoldfastError, InputError
 from holdfast.flight.peers import act, connect, explain
+from holdfast.flight.refused import Refused, refusal_of
 from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
-from holdfast.flight.server import FENCED, REFUSED
 from holdfast.intact import small_enough
 from holdfast.rows import fit_table, table_of
 
@@ -280,20 +280,10 @@ class Producer:
     def _refused(self, error: Exception) -> None:
         """Raise what trying again would not change."""
         text = explain(error)
-        said = getattr(error, "extra_info", b"")
-        if said in (FENCED, REFUSED):
-            kind = ProducerFenced if said == FENCED else ProducerError
+        why = refusal_of(error)
+        if why is not None:
+            kind = ProducerFenced if why is Refused.FENCED else ProducerError
             raise kind(f"{self.stream} at {self._location}: {text}") from None
-        for mark in (
-            "refuses",
-            "speaks protocol",
-            "serves no stream",
-            "takes no",
-            "knows no",
-            "takes none",
-        ):
-            if mark in text:
-                raise ProducerError(f"{self.stream} at {self._location}: {text}") from None
 
     def _run(self) -> None:
         pause = 0.05

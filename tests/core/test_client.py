@@ -14,6 +14,7 @@ from holdfast.core.messages import (
     FeedFrames,
     HeartbeatReply,
     HeartbeatRequest,
+    NotServed,
     StreamFrame,
     StreamReport,
     StreamState,
@@ -78,7 +79,7 @@ def test_a_gap_or_a_lost_connection_subscribes_again_from_where_the_client_is() 
     again = [one.message for one in effects if isinstance(one, Send)]
     assert any(isinstance(one, Subscribe) and one.next_id == 1 for one in again)
     feed += 1
-    client.handle(MessageArrived("a", SubscribeRefused(feed, "recovering")), 21)
+    client.handle(MessageArrived("a", SubscribeRefused(feed, NotServed.RECOVERING)), 21)
     client.handle(TimerFired(), 10_000_000)
     client.validate()
 

@@ -21,7 +21,7 @@ from holdfast.core.events import (
     Started,
     TimerFired,
 )
-from holdfast.core.messages import FeedFrames, Subscribe, SubscribeRefused
+from holdfast.core.messages import FeedFrames, NotServed, Subscribe, SubscribeRefused
 from tests.core.frames_for_tests import boundary, kinds, stable
 
 SETTINGS = EntrySettings("e", "s", ("c",), boundary_interval_us=100, retry_us=50)
@@ -40,7 +40,9 @@ def started(
 def test_who_has_more_than_the_log_is_told_that_it_was_lost() -> None:
     entry = started()
     (refused,) = entry.handle(MessageArrived("c", Subscribe("s", 7, 5, 0)), 2)
-    assert refused == Send("c", SubscribeRefused(7, "lost: asked for 5, but the log ends at 0"))
+    assert refused == Send(
+        "c", SubscribeRefused(7, NotServed.LOST, "asked for 5, but the log ends at 0")
+    )
     (granted,) = entry.handle(MessageArrived("c", Subscribe("s", 8, 0, 0)), 3)
     assert isinstance(granted, Send)
     assert isinstance(granted.message, FeedFrames)

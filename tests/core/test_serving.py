@@ -9,6 +9,7 @@ from holdfast.core.messages import (
     FeedFrames,
     HeartbeatReply,
     HeartbeatRequest,
+    NotServed,
     StreamFrame,
     StreamReport,
     StreamState,
@@ -75,14 +76,14 @@ def test_refuses_while_closed_and_what_is_trimmed() -> None:
     stream = make()
     stream.open = False
     request = Subscribe("s", 7, next_id=0, tentative_boundary=0)
-    assert stream.subscribe("c", request) == [Send("c", SubscribeRefused(7, "recovering"))]
+    assert stream.subscribe("c", request) == [Send("c", SubscribeRefused(7, NotServed.RECOVERING))]
     stream.open = True
     stream.publish((stable(0, 10, 20), boundary(2, 30)))
     stream.acknowledge("c", 2, 1)
     assert stream.acknowledge("d", 1, 1) == [TrimLog("s", 1)]
     (refused,) = stream.subscribe("c", request)
     assert isinstance(refused, Send)
-    assert refused.message == SubscribeRefused(7, "trimmed below 1, asked for 0")
+    assert refused.message == SubscribeRefused(7, NotServed.TRIMMED, "below 1, asked for 0")
 
 
 def test_ids_must_continue() -> None:
@@ -114,5 +115,5 @@ def test_heartbeats_report_acknowledge_and_clean_up() -> None:
     provider.handle("c", Unsubscribe(8), 3)
     assert stream.publish((boundary(1, 50),)) == []
     (refused,) = provider.handle("c", Subscribe("other", 9, 0, 0), 4)
-    assert refused == Send("c", SubscribeRefused(9, "other is not served here"))
+    assert refused == Send("c", SubscribeRefused(9, NotServed.UNKNOWN, "other"))
     provider.validate()

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.blocks import Block
 from holdfast.core.frame import Header, Kind
-from holdfast.core.messages import FeedFrames, StreamFrame, SubscribeRefused
+from holdfast.core.messages import FeedFrames, NotServed, StreamFrame, SubscribeRefused
 from holdfast.flight import feeds
 from holdfast.flight.feeds import Feeds
 from holdfast.flight.wire import decode_metadata
@@ -90,11 +90,11 @@ def test_what_a_subscriber_lacks_may_be_any_size(monkeypatch: pytest.MonkeyPatch
 def test_a_refusal_is_one_batch_and_the_end() -> None:
     found = Feeds("p")
     feed = found.open("c", 5, SCHEMA)
-    assert found.deliver("c", SubscribeRefused(5, "recovering"))
+    assert found.deliver("c", SubscribeRefused(5, NotServed.RECOVERING))
     assert list(feed.batches(Call())) == []
     refusal = feed.refusal()
     assert refusal is not None
-    assert refusal[1] == b'{"refused": "recovering"}'
+    assert refusal[1] == b'{"refused": "recovering", "detail": ""}'
 
 
 def test_nobody_is_sent_what_nobody_asked_for() -> None:

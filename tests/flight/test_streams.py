@@ -19,6 +19,7 @@ from holdfast.client import Boundary, Client, ClientError, Tuples, View, read_un
 from holdfast.core.events import Event, MessageArrived
 from holdfast.core.messages import FeedFrames, Subscribe
 from holdfast.flight import feeds, peers, security
+from holdfast.flight.refused import Refused, refusal_of
 from holdfast.flight.security import Security, SecurityError
 from holdfast.log import DiskFull
 from holdfast.producer import Producer, ProducerError
@@ -196,7 +197,7 @@ def test_trimmed_tuples_are_not_passed_over(tmp_path: Path) -> None:
             while node.entry.served.first_id < 10:
                 client.read(0.1)
         again = Client("load", {"entry-load": location(node)}, name="reader", next_id=3)
-        trimmed = "load from entry-load: trimmed below 10, asked for 3"
+        trimmed = "load from entry-load: trimmed: below 10, asked for 3"
         with again, pytest.raises(ClientError, match=trimmed):
             again.read(10.0)
 
@@ -227,8 +228,14 @@ def test_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         refused = pytest.raises(
             flight.FlightServerError, match=r"entry-load speaks protocol \d+, c speaks 99"
         )
-        with peers.connect(location(node), Security()) as client, refused:
-            list(client.do_action(flight.Action("status", b""), call))
+        with peers.connect(location(node), Security()) as client:
+            with refused as failed:
+                list(client.do_action(flight.Action("status", b""), call))
+            assert refusal_of(failed.value) is Refused.ASKED
+            with refused as failed:
+                descriptor = flight.FlightDescriptor.for_command(b"{}")
+                client.do_put(descriptor, node.schemas["load"], call)[1].read()
+            assert refusal_of(failed.value) is Refused.ASKED
 
 
 def test_an_unknown_stream_is_named(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from holdfast.core.messages import (
     HeartbeatReply,
     HeartbeatRequest,
     Message,
+    NotServed,
     PostponeAnswer,
     PostponeRelease,
     PostponeReply,
@@ -40,7 +41,7 @@ MESSAGES: list[Message] = [
     HeartbeatRequest(("a", "b"), (("a", 4), ("b", 5)), (7, 8), 9),
     HeartbeatReply((StreamReport("a", StreamState.UP_FAILURE, 1, 2),), (7, 3)),
     Subscribe("a", 7, 100, 2**60),
-    SubscribeRefused(7, "recovering"),
+    SubscribeRefused(7, NotServed.TRIMMED, "below 5"),
     Unsubscribe(7),
     PostponeRequest(3, 1700),
     PostponeReply(3, PostponeAnswer.GRANTED),
@@ -79,7 +80,10 @@ def test_headers_come_back_the_same() -> None:
     header = Header(Kind.STABLE, 4711, 300, 1_000_000, 2_000_000, 2_000_000)
     found = decode_metadata(encode_header(12, 3, 1, header))
     assert found == {"feed": 12, "seq": 3, "left": 1, "header": header}
-    assert decode_metadata(encode_refusal("recovering")) == {"refused": "recovering"}
+    assert decode_metadata(encode_refusal(SubscribeRefused(12, NotServed.LOST, "at 5"))) == {
+        "refused": "lost",
+        "detail": "at 5",
+    }
 
 
 def test_a_header_that_cannot_be_is_refused() -> None:

@@ -41,6 +41,7 @@ from holdfast.deployment import Deployment, SecuritySpec, load_deployment
 from holdfast.deployment_file import Reader
 from holdfast.durable import make_private, write_whole
 from holdfast.errors import HoldfastError
+from holdfast.flight.refused import refused
 from holdfast.flight.security import SecurityError
 from holdfast.flight.server import Control, PutBatch, StreamServer
 from holdfast.nodes.journal import Journal
@@ -266,12 +267,12 @@ class Server:
     # -- no streams ---------------------------------------------------------------------
 
     def receive(self, sender: str, message: Message) -> Future[Message]:
-        raise flight.FlightServerError("a server takes no messages; its processes do")
+        raise refused("a server takes no messages; its processes do")
 
     def put(
         self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
     ) -> None:
-        raise flight.FlightServerError("a server takes no tuples; entry points do")
+        raise refused("a server takes no tuples; entry points do")
 
 
 def _write_files(directory: Path, files: Mapping[str, bytes]) -> bool:

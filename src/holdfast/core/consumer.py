@@ -76,7 +76,7 @@ class Consumer:
                 return self.upstreams[owner].handle(arrived, now)
             case MessageArrived(sender, HeartbeatReply() as reply):
                 return self._heard(sender, reply, now)
-            case MessageArrived(_, SubscribeRefused(feed, _)):
+            case MessageArrived(_, SubscribeRefused()):
                 # Trying again waits for the next heartbeat: it finds the feed missing there.
                 return []
             case FeedLost(feed):

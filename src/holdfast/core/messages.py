@@ -78,12 +78,35 @@ class Subscribe:
     tentative_boundary: int
 
 
+class NotServed(Enum):
+    """Why a subscription is refused.
+
+    RECOVERING: not yet; ask again. UNKNOWN: no such stream here. TRIMMED: what was asked for was
+    acknowledged and is no longer kept. LOST: the log ends before what was asked for.
+    """
+
+    RECOVERING = "recovering"
+    UNKNOWN = "unknown"
+    TRIMMED = "trimmed"
+    LOST = "lost"
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether asking again changes nothing."""
+        return self is not NotServed.RECOVERING
+
+
 @dataclass(frozen=True, slots=True)
 class SubscribeRefused:
-    """No: the replica is still recovering, or the tuples asked for are trimmed."""
+    """No. ``detail`` says more, to people."""
 
     feed: int
-    reason: str
+    why: NotServed
+    detail: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.why.value}: {self.detail}" if self.detail else self.why.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from holdfast.core.messages import (
     HeartbeatReply,
     HeartbeatRequest,
     Message,
+    NotServed,
     StreamReport,
     StreamState,
     Subscribe,
@@ -36,7 +37,7 @@ class Provider:
                 return self._heartbeat(sender, message, now)
             case Subscribe(stream, feed):
                 if stream not in self.streams:
-                    return [Send(sender, SubscribeRefused(feed, f"{stream} is not served here"))]
+                    return [Send(sender, SubscribeRefused(feed, NotServed.UNKNOWN, stream))]
                 return self.streams[stream].subscribe(sender, message)
             case Unsubscribe(feed):
                 for served in self.streams.values():

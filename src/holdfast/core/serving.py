@@ -32,6 +32,7 @@ from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import (
     FeedFrames,
     HeartbeatRequest,
+    NotServed,
     StreamFrame,
     Subscribe,
     SubscribeRefused,
@@ -93,13 +94,13 @@ class ServedStream:
             self._sent.setdefault(consumer, {})[request.feed] = 0
             return []
         if not self.open:
-            return [Send(consumer, SubscribeRefused(request.feed, "recovering"))]
+            return [Send(consumer, SubscribeRefused(request.feed, NotServed.RECOVERING))]
         if self._durable and request.next_id > self.next_id:
-            reason = f"lost: asked for {request.next_id}, but the log ends at {self.next_id}"
-            return [Send(consumer, SubscribeRefused(request.feed, reason))]
+            detail = f"asked for {request.next_id}, but the log ends at {self.next_id}"
+            return [Send(consumer, SubscribeRefused(request.feed, NotServed.LOST, detail))]
         if request.next_id < self.first_id:
-            reason = f"trimmed below {self.first_id}, asked for {request.next_id}"
-            return [Send(consumer, SubscribeRefused(request.feed, reason))]
+            detail = f"below {self.first_id}, asked for {request.next_id}"
+            return [Send(consumer, SubscribeRefused(request.feed, NotServed.TRIMMED, detail))]
         self._sent.setdefault(consumer, {})[request.feed] = 1
         return [Send(consumer, FeedFrames(request.feed, 0, self._lacking(request)))]
 

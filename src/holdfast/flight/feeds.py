@@ -42,7 +42,7 @@ class Feed:
         self._empty = pa.RecordBatch.from_pylist([], schema=schema)
         self._messages: deque[tuple[FeedFrames, int]] = deque()
         self._bytes = 0
-        self._refused: str | None = None
+        self._refused: SubscribeRefused | None = None
         self._ended: str | None = None
         self._changed = threading.Condition()
 
@@ -70,10 +70,10 @@ class Feed:
             self._changed.notify_all()
             return True
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, refusal: SubscribeRefused) -> None:
         """The driver does not grant the feed."""
         with self._changed:
-            self._refused = reason
+            self._refused = refusal
             self._changed.notify_all()
 
     def end(self, reason: str) -> None:
@@ -202,7 +202,7 @@ class Feeds:
         if feed is None:
             return False
         if isinstance(message, SubscribeRefused):
-            feed.refuse(message.reason)
+            feed.refuse(message)
             return True
         return feed.put(message)
 

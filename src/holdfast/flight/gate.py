@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow.flight as flight
 
 from holdfast.flight.refusals import Refusals
+from holdfast.flight.refused import refused
 from holdfast.flight.roles import Role
 from holdfast.flight.security import PROCESS_HEADER, PROTOCOL_HEADER, TOKEN_HEADER, Security
 from holdfast.flight.wire import PROTOCOL
@@ -77,7 +78,7 @@ class Gatekeeper(flight.ServerMiddlewareFactory):  # type: ignore[misc]
             raise self._refused(
                 caller.name,
                 address,
-                flight.FlightServerError(
+                refused(
                     f"{self._process} speaks protocol {PROTOCOL}, {caller.name} speaks "
                     f"{caller.protocol or 'none'}; run the same version of holdfast on both"
                 ),

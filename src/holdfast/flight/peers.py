@@ -30,6 +30,7 @@ from holdfast.core.messages import (
     HeartbeatReply,
     HeartbeatRequest,
     Message,
+    NotServed,
     StreamFrame,
     Subscribe,
     SubscribeRefused,
@@ -38,6 +39,7 @@ from holdfast.core.messages import (
 from holdfast.core.pieces import ends_piece
 from holdfast.errors import HoldfastError
 from holdfast.flight.links import LinkCut, Links
+from holdfast.flight.refused import Refused, refusal_of
 from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
 from holdfast.flight.wire import WireError, decode_message, decode_metadata, encode_message
@@ -70,7 +72,7 @@ class FeedGap(HoldfastError):
         )
 
 
-Tell = Callable[[str, str], None]
+Tell = Callable[[str, str, Refused | None], None]
 Question = HeartbeatRequest | CopyRequest
 
 
@@ -172,10 +174,10 @@ class Peers:
             return self._book.get(peer)
         return None
 
-    def problem(self, peer: str, text: str) -> None:
-        """Tell whoever listens what is wrong with a peer."""
+    def problem(self, peer: str, text: str, why: Refused | None = None) -> None:
+        """Tell whoever listens what is wrong with a peer, and whether it refuses for good."""
         if self._on_problem is not None and not self._closed:
-            self._on_problem(peer, text)
+            self._on_problem(peer, text, why)
 
     def close(self) -> None:
         self._closed = True
@@ -315,7 +317,7 @@ class _Peer:
         said = explain(error)
         if said != self._said:
             self._said = said
-            self._owner.problem(self._name, said)
+            self._owner.problem(self._name, said, refusal_of(error))
         location = self._owner.location(self._name)
         if location not in (None, self._location):
             # It has moved to another machine. Calls under way on the old connection end there.
@@ -402,7 +404,7 @@ class _Reading:
             self._peer.wait_to_hear(None, lambda: self._cancelled)
             metadata = decode_metadata(chunk.app_metadata.to_pybytes())
             if "refused" in metadata:
-                refused = SubscribeRefused(self._request.feed, str(metadata["refused"]))
+                refused = _refusal(self._request.feed, metadata)
                 self._peer.post_frames(refused)
                 return False
             header = _header_of(metadata, chunk.data)
@@ -420,6 +422,15 @@ class _Reading:
                 self._peer.went_well()
                 frames, size, seq = [], 0, seq + 1
         return True
+
+
+def _refusal(feed: int, metadata: dict[str, Any]) -> SubscribeRefused:
+    try:
+        return SubscribeRefused(
+            feed, NotServed(metadata["refused"]), str(metadata.get("detail", ""))
+        )
+    except ValueError:
+        raise WireError(f"a refusal for an unknown reason came: {metadata}") from None
 
 
 def _header_of(metadata: dict[str, Any], batch: pa.RecordBatch) -> Header:

@@ -36,6 +36,7 @@ from holdfast.flight.feeds import Feed, Feeds
 from holdfast.flight.gate import Gatekeeper
 from holdfast.flight.links import LinkCut, Links
 from holdfast.flight.refusals import Refusals, Tell
+from holdfast.flight.refused import refused
 from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
 from holdfast.flight.wire import WireError, decode_message, encode_message
@@ -44,10 +45,6 @@ from holdfast.ports import check_free
 
 # How long the driver may take to answer a heartbeat; the asker has given up long before.
 ANSWER_SECONDS = 10.0
-
-# What an error to a producer says beside its words: trying again changes nothing.
-REFUSED = b"refused"
-FENCED = b"fenced"
 
 _READERS = (Role.READ, Role.REPLICATE)
 # What each action needs; the others are for operators.
@@ -189,7 +186,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _schema(self, stream: str) -> pa.Schema:
         if stream not in self._process.schemas:
-            raise flight.FlightServerError(
+            raise refused(
                 f"{self._process.name} serves no stream {stream!r}; it serves "
                 f"{sorted(self._process.schemas)}"
             )
@@ -221,7 +218,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
             if action.type == "producer":
                 _check_own_name(sender, options)
             return [json.dumps(self._controls[action.type](options)).encode()]
-        raise flight.FlightServerError(
+        raise refused(
             f"{self._process.name} knows no action {action.type!r}; it knows heartbeat, message "
             f"and {sorted(self._controls)}"
         )
@@ -280,7 +277,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
                 check_size(batch, who)
             check_intact(batch, who)
         except InputError as error:
-            raise flight.FlightServerError(str(error), REFUSED) from None
+            raise refused(str(error)) from None
 
 
 def _decoded(sender: str, data: bytes) -> Message:
@@ -304,6 +301,6 @@ def _options(sender: str, data: bytes) -> dict[str, Any]:
 def _check_own_name(sender: str, options: dict[str, Any]) -> None:
     """Producers speak for themselves."""
     if options.get("producer") != sender:
-        raise flight.FlightServerError(
+        raise refused(
             f"{sender} takes no other producer's place: it named {options.get('producer')!r}"
         )

@@ -6,7 +6,7 @@ a record batch of the stream's schema whose ``app_metadata`` is a small JSON obj
     {"feed": 1700000000, "seq": 3, "left": 1, "header": [1, 4711, 300, ...]}
 
 ``left`` counts the frames of the same feed message that are still to come; a mark is a batch
-without rows. ``{"refused": "..."}`` in its place ends a feed that was not granted.
+without rows. ``{"refused": why, "detail": "..."}`` in its place ends a feed that was not granted.
 
 ``PROTOCOL`` is sent with every call. It changes when the meaning of anything here changes; a
 peer of another protocol is refused by name.
@@ -31,6 +31,7 @@ from holdfast.core.messages import (
     HeartbeatReply,
     HeartbeatRequest,
     Message,
+    NotServed,
     PostponeAnswer,
     PostponeRelease,
     PostponeReply,
@@ -45,7 +46,7 @@ from holdfast.core.messages import (
 )
 from holdfast.errors import HoldfastError
 
-PROTOCOL = 2
+PROTOCOL = 3
 # What reading JSON and making something of it may raise, whatever was sent.
 NOT_DECODED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
@@ -129,7 +130,9 @@ _DECODERS: dict[str, Callable[[Json], Message]] = {
         int(found["next_id"]),
         int(found["tentative_boundary"]),
     ),
-    "SubscribeRefused": lambda found: SubscribeRefused(int(found["feed"]), str(found["reason"])),
+    "SubscribeRefused": lambda found: SubscribeRefused(
+        int(found["feed"]), NotServed(found["why"]), str(found["detail"])
+    ),
     "Unsubscribe": lambda found: Unsubscribe(int(found["feed"])),
     "PostponeRequest": lambda found: PostponeRequest(int(found["round"]), int(found["reach"])),
     "PostponeReply": lambda found: PostponeReply(
@@ -159,9 +162,9 @@ def encode_header(feed: int, seq: int, left: int, header: Header) -> bytes:
     return json.dumps({"feed": feed, "seq": seq, "left": left, "header": listed}).encode()
 
 
-def encode_refusal(reason: str) -> bytes:
+def encode_refusal(refusal: SubscribeRefused) -> bytes:
     """The metadata that ends a feed that was not granted."""
-    return json.dumps({"refused": reason}).encode()
+    return json.dumps({"refused": refusal.why.value, "detail": refusal.detail}).encode()
 
 
 def decode_metadata(data: bytes) -> Json:

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.flight as flight
 
 from holdfast.client import Boundary, Client, Tuples, Undo
 from holdfast.connect.sink import Sink
 from holdfast.core.messages import Message
 from holdfast.core.settings import Timing
 from holdfast.durable import make_private, read_document, write_document
+from holdfast.flight.refused import refused
 from holdfast.flight.roles import Role
 from holdfast.flight.server import PutBatch, StreamServer
 from holdfast.frames import SEQ, STIME
@@ -183,12 +183,12 @@ class ClientNode:
     # -- its server has nothing but control ---------------------------------------------
 
     def receive(self, sender: str, message: Message) -> Future[Message]:
-        raise flight.FlightServerError(f"{self.name} is a client and serves no stream")
+        raise refused(f"{self.name} is a client and serves no stream")
 
     def put(
         self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
     ) -> None:
-        raise flight.FlightServerError(f"{self.name} is a client and takes no tuples")
+        raise refused(f"{self.name} is a client and takes no tuples")
 
     def _flush(self) -> bool:
         """Whether it could be done; it is tried again."""

@@ -38,7 +38,8 @@ from holdfast.core.fence import Fenced
 from holdfast.core.producers import ProducerPlace, Producers, SequenceGap, Verdict
 from holdfast.core.source_time import FAR
 from holdfast.errors import HoldfastError
-from holdfast.flight.server import ANSWER_SECONDS, FENCED, REFUSED, Control, PutBatch
+from holdfast.flight.refused import Refused, refused
+from holdfast.flight.server import ANSWER_SECONDS, Control, PutBatch
 from holdfast.frames import SEQ
 from holdfast.kept.ledger import Ledger, Line
 from holdfast.kept.stream_store import StreamStore
@@ -394,9 +395,8 @@ class EntryNode(Node):
 
     def _refuse_producers_of_a_source(self) -> None:
         if not self._source.is_pushed:
-            raise flight.FlightServerError(
-                f"{self.name} reads its tuples from {self._source}; it takes none from producers",
-                REFUSED,
+            raise refused(
+                f"{self.name} reads its tuples from {self._source}; it takes none from producers"
             )
 
     def _take(self, producer: str, epoch: int, put: PutBatch) -> Future[int]:
@@ -413,9 +413,9 @@ class EntryNode(Node):
                     table, producer, place, None if promise is None else int(promise)
                 )
             except Fenced as error:
-                raise flight.FlightServerError(str(error), FENCED) from None
+                raise refused(str(error), Refused.FENCED) from None
             except (SequenceGap, HoldfastError) as error:
-                raise flight.FlightServerError(str(error), REFUSED) from None
+                raise refused(str(error)) from None
             self._producers.took(producer, sequence, tuples)
             key = (producer, sequence)
             self._under_way[key] = offer

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.flight as flight
 
 from holdfast import disk
 from holdfast.blocks import Block
@@ -28,6 +27,7 @@ from holdfast.core.messages import (
     HeartbeatReply,
     HeartbeatRequest,
     Message,
+    NotServed,
     SubscribeRefused,
     Unsubscribe,
 )
@@ -37,6 +37,7 @@ from holdfast.durable import make_private
 from holdfast.errors import HoldfastError
 from holdfast.flight.links import Links
 from holdfast.flight.peers import Peers
+from holdfast.flight.refused import Refused, refused
 from holdfast.flight.security import Security
 from holdfast.flight.server import Control, PutBatch, StreamServer
 from holdfast.loop import Driver, Loop
@@ -279,7 +280,7 @@ class Node:
     def put(
         self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
     ) -> None:
-        raise flight.FlightServerError(f"{self.name} takes no tuples; it is no entry point")
+        raise refused(f"{self.name} takes no tuples; it is no entry point")
 
     def took(self, block: Block) -> None:
         """A block of an input came, in the thread that reads it."""
@@ -328,17 +329,16 @@ class Node:
             self._refusals.pop(peer, None)
         if not isinstance(message, SubscribeRefused):
             return
-        reason = message.reason
-        if reason.startswith("trimmed"):
+        reason = message.text
+        if message.why is NotServed.TRIMMED:
             reason = (
-                f"{peer} has {reason}: this node lacks tuples that it once acknowledged, so its "
-                f"directory is lost or too old. Put back a newer copy of it; without one, start "
-                f"the deployment on a new data directory"
+                f"{peer} has trimmed its log {message.detail}: this node lacks tuples that it once "
+                f"acknowledged, so its directory is lost or too old. Put back a "
+                f"newer copy of it; without one, start the deployment on a new data directory"
             )
         if self._refusals.get(peer) != reason:
             self._refusals[peer] = reason
-            is_lasting = message.reason.startswith(("trimmed", "lost"))
-            level = "error" if is_lasting else "warning"
+            level = "error" if message.why.is_lasting else "warning"
             self.journal.write("refused", level=level, peer=peer, reason=reason)
 
     def in_state(self, state: str) -> None:
@@ -348,7 +348,7 @@ class Node:
             self.metrics.in_state(state)
             self.journal.write("state", state=state)
 
-    def _peer_problem(self, peer: str, text: str) -> None:
+    def _peer_problem(self, peer: str, text: str, why: Refused | None = None) -> None:
         self.journal.write("peer problem", level="warning", peer=peer, problem=text)
 
     def _peer_error(self, error: PeerError) -> None:

@@ -18,6 +18,7 @@ from holdfast.core.messages import (
     CheckpointShipped,
     CopyRequest,
     Message,
+    NotServed,
     Subscribe,
     SubscribeRefused,
 )
@@ -259,13 +260,13 @@ class World:
         self.clock.after(self._sample_us, self._sample)
 
     def _deliver(self, source: str, target: str, message: Message) -> None:
-        if isinstance(message, SubscribeRefused) and message.reason.startswith("trimmed"):
+        if isinstance(message, SubscribeRefused) and message.why is NotServed.TRIMMED:
             consumer = self.processes[target].consumer
             # Whoever has jumped ahead may still be answered about where it was.
             if self.processes[target].disk_lost:
-                self._told_of_loss(source, target, message.reason)
+                self._told_of_loss(source, target, message.text)
             elif not self.standby.void and consumer is not None and consumer.needs(message.feed):
-                raise Violation("no loss", f"{source} cannot serve {target}: {message.reason}")
+                raise Violation("no loss", f"{source} cannot serve {target}: {message.text}")
         process = self.processes[target]
         if process.up:
             process.receive(MessageArrived(source, message))
