@@ -20,18 +20,18 @@ demo: classes ## failures and correct answers, live in the terminal
 	@$(run) $(bin)/holdfast demo $(ARGS)
 
 .PHONY: test
-test: classes ## every test, in two processes; one is enough for a few: ARGS='-n0 -k window'
-	@$(run) $(bin)/python -m pytest -q -n2 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: classes ## the tests, in two processes; one is enough for a few: ARGS='-n0 -k window'
+	@$(run) $(bin)/python -m pytest -q -n2 --dist loadfile --no-loadscope-reorder -m 'not thorough' $(ARGS)
 
 # What decides and what keeps, without Spark jobs: under a minute on two cores.
 fast := tests/core tests/simulation tests/log tests/connect tests/network
 
 .PHONY: test-fast
 test-fast: venv ## the protocols, the simulator, the logs, sources and outputs; within a minute
-	@$(run) $(bin)/python -m pytest -q -n2 --dist loadfile --no-loadscope-reorder -m 'not jobs' $(fast) $(ARGS)
+	@$(run) $(bin)/python -m pytest -q -n2 --dist loadfile --no-loadscope-reorder -m 'not jobs and not thorough' $(fast) $(ARGS)
 
 .PHONY: test-all
-test-all: classes ## every test with more examples, then the planted mistakes (BENCH=mutations)
+test-all: classes ## every test, the thorough ones too, with more examples, then the planted mistakes (BENCH=mutations)
 	@HOLDFAST_EXAMPLES=25 $(run) $(bin)/python -m pytest -q -n2 --dist loadfile --no-loadscope-reorder --timeout 900 $(ARGS)
 	@scripts/bench mutations
 

@@ -171,11 +171,13 @@ def test_there_is_a_fast_tier_and_one_with_everything() -> None:
         command = ["make", "--dry-run", "--always-make", target]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
-    fast, everything = recipe("test-fast"), recipe("test-all")
+    fast, usual, everything = recipe("test-fast"), recipe("test"), recipe("test-all")
     for part in ("core", "simulation", "log", "connect", "network"):
         assert f"tests/{part}" in fast
         assert list((ROOT / "tests" / part).glob("test_*.py"))
-    assert "-m 'not jobs'" in fast
+    assert "-m 'not jobs and not thorough'" in fast
+    assert "-m 'not thorough'" in usual
+    assert "thorough" not in everything
     assert "holdfast prepare" not in fast
     assert "HOLDFAST_EXAMPLES=25" in everything
     assert "scripts/bench mutations" in everything

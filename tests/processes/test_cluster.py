@@ -71,6 +71,7 @@ def cluster(directory: Path) -> Iterator[str]:
             yield url
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(240)
 def test_a_deployment_on_a_cluster_gives_the_same_bytes(
     tmp_path: Path, spark: SparkSession

@@ -27,7 +27,8 @@ EXAMPLE = EXAMPLES / "deployment"
 WINDOWS = EXAMPLES / "continuous"
 KNOBS = 'extent = 40\ninterval = "5 ms"\nperiod = "20 ms"'
 OUTPUTS = ("found", "totals")
-KILLS = {"entry-load": 9, "recorder": 9}
+# Beside two of the worker, the second while it recovers.
+FEW, MANY = {"entry-load": 2, "recorder": 1}, {"entry-load": 9, "recorder": 9}
 
 
 def readings(first: int, count: int) -> pa.Table:
@@ -53,7 +54,10 @@ def kill_while_recovering(supervisor: Supervisor, node: str, process: str) -> No
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_twenty_kills_leave_no_trace(tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.parametrize(
+    "kills", [FEW, pytest.param(MANY, marks=pytest.mark.thorough)], ids=["five", "twenty"]
+)
+def test_kills_leave_no_trace(tmp_path: Path, spark: SparkSession, kills: dict[str, int]) -> None:
     shutil.copy(WINDOWS / "network.py", tmp_path / "network.py")
     # One fragment has no state, one its windows in its log, one the whole beside it. The oracle
     # needs every tuple.
@@ -65,7 +69,7 @@ def test_twenty_kills_leave_no_trace(tmp_path: Path, spark: SparkSession) -> Non
     with supervised(deployment) as supervisor:
         load = Load(deployment, "load", readings)
         time.sleep(2.0)
-        Killer(supervisor, seed=20).kill(KILLS, (0.05, 1.2))
+        Killer(supervisor, seed=20).kill(kills, (0.05, 1.2))
         kill_while_recovering(supervisor, "windows-1", "worker")
         sent = load.stop()
         network = load_network(deployment.network, "local[2]", {})
@@ -81,5 +85,5 @@ def test_twenty_kills_leave_no_trace(tmp_path: Path, spark: SparkSession) -> Non
     # Every tuple is in the entry point's log once, in the order it was sent.
     log = deployment.data / "processes" / "entry-load" / "streams" / "load"
     assert logged_tuples(log)["number"].to_pylist() == list(range(sent))
-    for process, times in {**KILLS, "worker": 2}.items():
+    for process, times in {**kills, "worker": 2}.items():
         assert supervisor.restarts(process) >= times

@@ -90,6 +90,7 @@ def serving(directory: Path, name: str, listen: str) -> Iterator[subprocess.Pope
             process.kill()
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_a_spare_takes_the_place_of_a_machine_that_is_gone(
     tmp_path: Path, spark: SparkSession

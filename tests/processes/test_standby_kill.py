@@ -68,6 +68,7 @@ def stands_by(status: Status) -> bool:
     return status.get("state") in ("suspended", "stable") and recent
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_failures_of_copies_leave_no_trace(tmp_path: Path, spark: SparkSession) -> None:
     shutil.copy(EXAMPLE / "network.py", tmp_path / "network.py")

@@ -70,6 +70,7 @@ def test_the_number_of_partitions_changes_no_result(spark: SparkSession) -> None
 
 
 @pytest.mark.long
+@pytest.mark.thorough
 def test_the_number_of_cores_changes_no_bit(spark: SparkSession) -> None:
     masters = ["local[1]", "local[4]"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}

@@ -82,6 +82,7 @@ def measure(buckets: int) -> dict[str, float]:
 
 
 @pytest.mark.long
+@pytest.mark.thorough
 def test_memory_and_time_stay_level() -> None:
     command = [sys.executable, "-m", "tests.spark.test_many_buckets", str(BUCKETS)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, timeout=280, check=True)
