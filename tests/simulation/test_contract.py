@@ -13,11 +13,11 @@ from typing import get_args
 from holdfast.core.effects import Effect
 from holdfast.core.events import Event
 from holdfast.core.settings import Protection
-from holdfast.simulation import processes
+from holdfast.simulation import process
 from holdfast.simulation.run import scenario_of
 from holdfast.simulation.world import World
 
-SIMULATION = Path(processes.__file__).parent
+SIMULATION = Path(process.__file__).parent
 
 
 def world_of_every_protection() -> World:

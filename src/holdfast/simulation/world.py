@@ -37,12 +37,15 @@ from holdfast.simulation.checkers.client import ClientChecks
 from holdfast.simulation.checkers.convergence import Truth
 from holdfast.simulation.checkers.stable_tree import StableTree
 from holdfast.simulation.checkers.standby import StandbyChecks
+from holdfast.simulation.client_process import ClientProcess
 from holdfast.simulation.clock import Clock, ServerClock, follow
 from holdfast.simulation.coverage import Coverage
+from holdfast.simulation.entry_process import EntryProcess
 from holdfast.simulation.network import Network, Quality
 from holdfast.simulation.networks import Fragment, NetworkSpec
-from holdfast.simulation.processes import ClientProcess, EntryProcess, Process, ReplicaProcess
-from holdfast.simulation.protected import ProtectedProcess
+from holdfast.simulation.process import Process
+from holdfast.simulation.protected_process import ProtectedProcess
+from holdfast.simulation.replica_process import ReplicaProcess
 from holdfast.simulation.schedules import PAIRWISE, Fault, FaultKind, Layout, Schedule
 
 

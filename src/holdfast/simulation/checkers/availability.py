@@ -21,8 +21,9 @@ from holdfast.core.replica import Replica
 from holdfast.core.settings import SECOND_US, Policy
 from holdfast.core.sunion import Release
 from holdfast.simulation.checkers import Violation
+from holdfast.simulation.client_process import ClientProcess
 from holdfast.simulation.executor import Operator
-from holdfast.simulation.processes import ClientProcess, ReplicaProcess
+from holdfast.simulation.replica_process import ReplicaProcess
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World

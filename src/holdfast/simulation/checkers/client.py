@@ -12,7 +12,7 @@ from holdfast.simulation.checkers import Violation
 from holdfast.simulation.executor import Row
 
 if TYPE_CHECKING:
-    from holdfast.simulation.processes import ClientProcess
+    from holdfast.simulation.client_process import ClientProcess
     from holdfast.simulation.world import World
 
 

@@ -14,7 +14,7 @@ from holdfast.core.settings import SECOND_US
 from holdfast.simulation.checkers import Violation
 
 if TYPE_CHECKING:
-    from holdfast.simulation.processes import ClientProcess
+    from holdfast.simulation.client_process import ClientProcess
     from holdfast.simulation.world import World
 
 

@@ -28,7 +28,7 @@ from holdfast.core.settings import SECOND_US
 from holdfast.simulation.checkers import Stall, Violation
 
 if TYPE_CHECKING:
-    from holdfast.simulation.protected import ProtectedProcess
+    from holdfast.simulation.protected_process import ProtectedProcess
     from holdfast.simulation.world import World
 
 

@@ -33,7 +33,7 @@ from holdfast.core.records import Checkpoint, InLog, LoggedStream
 from holdfast.core.settings import Keeping, Protection, ReplicaSettings, StandbySettings
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.executor import Plan
-from holdfast.simulation.processes import ReplicaProcess
+from holdfast.simulation.replica_process import ReplicaProcess
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World

@@ -1,0 +1,65 @@
+"""A simulated client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.client import Client, ClientSettings
+from holdfast.core.consumer import Consumer
+from holdfast.core.effects import (
+    DeliverBoundary,
+    DeliverTuples,
+    DeliverUndo,
+)
+from holdfast.simulation.executor import Row
+from holdfast.simulation.process import Process
+
+if TYPE_CHECKING:
+    from holdfast.simulation.world import World
+
+
+class ClientProcess(Process):
+    """A client whose application remembers everything it was told."""
+
+    driver: Client
+
+    def __init__(self, world: World, settings: ClientSettings) -> None:
+        super().__init__(world, settings.address)
+        self.settings = settings
+        self.stable: list[Row] = []
+        self.tentative: list[Row] = []
+        self.tentative_count = 0
+        self.first_tentative_at: int | None = None
+        self.boundary = 0
+        self.orders |= {
+            DeliverTuples: self._tuples,
+            DeliverUndo: self._undo,
+            DeliverBoundary: self._complete,
+        }
+
+    @property
+    def consumer(self) -> Consumer:
+        return self.driver.consumer
+
+    def make_driver(self) -> None:
+        self.driver = Client(self.settings)
+
+    def _undo(self, undo: DeliverUndo) -> None:
+        self.tentative = [row for row in self.tentative if row[0] >= undo.below_stime]
+
+    def _complete(self, complete: DeliverBoundary) -> None:
+        self.boundary = complete.boundary
+
+    def _tuples(self, effect: DeliverTuples) -> None:
+        block: tuple[Row, ...] = effect.block  # type: ignore[assignment]
+        rows = [row for row in block[effect.skip :] if row[0] >= effect.stime_from]
+        if effect.header.kind is effect.header.kind.STABLE:
+            first_id = effect.header.first_id + effect.skip
+            self.world.client_checks.stable(self, first_id, rows)
+            self.stable += rows
+        else:
+            self.world.client_checks.tentative(self, rows)
+            self.tentative += rows
+            self.tentative_count += len(rows)
+            if rows and self.first_tentative_at is None:
+                self.first_tentative_at = self.world.clock.now

@@ -1,0 +1,203 @@
+"""A simulated process: it carries out the effects of a driver and reports what comes of it.
+
+This is the simulator's counterpart of the runtime. It decides nothing about the protocol; it
+only decides, by the seed, how long things take and whether they work.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.client import Client
+from holdfast.core.consumer import Consumer
+from holdfast.core.copy import Copy
+from holdfast.core.effects import (
+    Append,
+    ApplyCheckpoint,
+    EndProcess,
+    Send,
+    SetTimer,
+    TrimLog,
+)
+from holdfast.core.entry import EntryPoint
+from holdfast.core.events import (
+    Appended,
+    AppendFailed,
+    Event,
+    Started,
+    TimerFired,
+)
+from holdfast.core.machine import Machine
+from holdfast.core.settings import SECOND_US
+from holdfast.simulation.disk import Disk, Write
+
+if TYPE_CHECKING:
+    from holdfast.simulation.world import World
+
+
+class Process:
+    """A driver, its disk, and whether it is up, paused or slow."""
+
+    def __init__(self, world: World, address: str) -> None:
+        self.world = world
+        self.address = address
+        self.disk = Disk(world.random, world.longest_append_us)
+        self.up = False
+        self.life = 0
+        self.paused = 0
+        self.slow = 0
+        self.disturbed_at = 0
+        self.disk_lost = False
+        # How far its time is ahead of the true one.
+        self.clock = world.clocks[world.server_of[address]]
+        self.ahead_us = self.clock.ahead_us
+        self.driver: Copy | EntryPoint | Client
+        self._waiting: deque[Event] = deque()
+        self._disk_orders: deque[Append | ApplyCheckpoint | TrimLog] = deque()
+        self._timer = 0
+        # How the orders of the driver are carried out, by their type.
+        self.orders: dict[type, Callable[[Any], None]] = {
+            Send: self._send,
+            SetTimer: self._set_timer,
+            Append: self._order_disk,
+            TrimLog: self._order_disk,
+            EndProcess: lambda order: self._end(),
+        }
+
+    @property
+    def running(self) -> bool:
+        return self.up and not self.paused
+
+    @property
+    def consumer(self) -> Consumer | None:
+        """The part of it that reads from others, if it does now."""
+        return None
+
+    def make_driver(self) -> None:
+        raise NotImplementedError("each kind of process makes its own")
+
+    def start(self) -> None:
+        self.world.network.restart(self.address)
+        self.make_driver()
+        self.ahead_us = self.clock.ahead_us
+        self.up = True
+        self.world.changes += 1
+        self.disturbed_at = self.world.clock.now
+        self.receive(Started())
+
+    def crash(self, machine: bool = False) -> None:
+        """Stop dead, alone or with its machine; what is not on disk is gone."""
+        if not self.up:
+            return
+        self.world.network.crash(self.address, machine)
+        self.world.coverage.collect(self.driver.machines())
+        self.up = False
+        self.life += 1
+        self._waiting.clear()
+        self._disk_orders.clear()
+        self.disk.crash()
+        self.disturbed_at = self.world.clock.now
+
+    def _end(self) -> None:
+        """It has given up; whoever started it starts it again."""
+        self.crash()
+        self.world.changes += 1
+        self.world.clock.after(SECOND_US, self._start_again, self.life)
+
+    def _start_again(self, life: int) -> None:
+        if life == self.life and not self.up and not self.world.is_down(self.address):
+            self.start()
+
+    def lose_disk(self) -> None:
+        """While it is down: it will find nothing."""
+        torn, self.disk = self.disk.torn, Disk(self.world.random, self.world.longest_append_us)
+        self.disk.torn = torn
+        self.disk_lost = True
+
+    def pause(self) -> None:
+        self.paused += 1
+        self.disturbed_at = self.world.clock.now
+
+    def resume(self) -> None:
+        self.paused -= 1
+        self.disturbed_at = self.world.clock.now
+        while self._waiting and self.running:
+            self.receive(self._waiting.popleft())
+
+    def receive(self, event: Event) -> None:
+        """An event for the driver; it waits while the process is paused."""
+        if not self.up:
+            return
+        if self.paused:
+            self._waiting.append(event)
+            return
+        world, orders = self.world, self.orders
+        world.events[type(event)] += 1
+        for effect in self.driver.handle(event, world.clock.now + self.ahead_us):
+            orders[type(effect)](effect)
+            if not self.up:
+                return
+        if world.narrates:
+            world.narrate(self)
+
+    def receive_in_life(self, life: int, event: Event) -> None:
+        """An outcome of something an earlier life began means nothing to this one."""
+        if life == self.life:
+            self.receive(event)
+
+    def _send(self, send: Send) -> None:
+        self.world.network.send(self.address, send.to, send.message)
+
+    def _set_timer(self, order: SetTimer) -> None:
+        self._timer += 1
+        self.world.clock.at(order.at - self.ahead_us, self._fire, self.life, self._timer)
+
+    # -- the disk: one order after the other ----------------------------------------------
+
+    def _order_disk(self, order: Append | ApplyCheckpoint | TrimLog) -> None:
+        self._disk_orders.append(order)
+        if len(self._disk_orders) == 1:
+            self._next_on_disk()
+
+    def _next_on_disk(self) -> None:
+        while self._disk_orders:
+            order = self._disk_orders[0]
+            if not isinstance(order, TrimLog):
+                write = Write.of(order, self.state_kept(order))
+                duration = self.disk.begin(write)
+                self.world.clock.after(duration, self._written, self.life, order, write)
+                return
+            self.disk.trim(order.stream, order.below_id, order.windows_from)
+            self._disk_orders.popleft()
+
+    def _written(self, life: int, order: Append | ApplyCheckpoint, write: Write) -> None:
+        if life != self.life:
+            return
+        self._disk_orders.popleft()
+        outcome = self.done(order) if self.disk.finish(write) else self.not_done(order)
+        self._next_on_disk()
+        # The disk has a thread of its own: it may be further than the driver knows.
+        delay = int(self.world.random.random() * 3_000)
+        self.world.clock.after(delay, self.receive_in_life, self.life, outcome)
+
+    def state_kept(self, order: Append | ApplyCheckpoint) -> object:
+        """The state that is kept with an order's record, as jobs take it."""
+        assert isinstance(order, Append)
+        return order.state
+
+    def done(self, order: Append | ApplyCheckpoint) -> Event:
+        assert isinstance(order, Append)
+        return Appended(order.append)
+
+    def not_done(self, order: Append | ApplyCheckpoint) -> Event:
+        assert isinstance(order, Append)
+        return AppendFailed(order.append, "the disk is full")
+
+    def _fire(self, life: int, timer: int) -> None:
+        if life == self.life and timer == self._timer:
+            self.receive(TimerFired())
+
+    def machines(self) -> Iterator[Machine[Any, Any]]:
+        return self.driver.machines()

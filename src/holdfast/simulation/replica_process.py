@@ -1,0 +1,164 @@
+"""A simulated replica: jobs on the stand-in engine, and rounds of continuous checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from holdfast.core.consumer import Consumer
+from holdfast.core.continuous import Checked, LookAtWindows, Looked, RoundFailed
+from holdfast.core.copy import Copy
+from holdfast.core.effects import (
+    Append,
+    ApplyCheckpoint,
+    BeginRunning,
+    CancelJob,
+    DropState,
+    Line,
+    ReadWindows,
+    RunJob,
+    StopRunning,
+    TrimLog,
+)
+from holdfast.core.events import (
+    JobDone,
+    JobFailed,
+    WindowBlock,
+    WindowsRead,
+    WindowsTimed,
+)
+from holdfast.core.records import Found, InLog
+from holdfast.core.replica import Replica
+from holdfast.core.settings import Keeping, ReplicaSettings
+from holdfast.simulation import continuous as windows
+from holdfast.simulation.executor import Plan, read_slice, run_job
+from holdfast.simulation.process import Process
+
+if TYPE_CHECKING:
+    from holdfast.simulation.world import World
+
+
+class ReplicaProcess(Process):
+    """A replica with the stand-in executor."""
+
+    driver: Copy
+
+    def __init__(self, world: World, settings: ReplicaSettings, plan: Plan, job_us: int) -> None:
+        super().__init__(world, settings.address)
+        self.settings = settings
+        self.plan = plan
+        self._job_us = job_us
+        self.hung = 0
+        self._held_back: list[tuple[int, JobDone | JobFailed]] = []
+        # A passive copy has no engine until its first job has started one.
+        self.starting_until = 0
+        self.orders |= {
+            RunJob: self._run,
+            ReadWindows: self._read_windows,
+            CancelJob: lambda order: None,  # its result will come, and be dropped
+            DropState: lambda order: None,
+            BeginRunning: lambda order: None,
+            StopRunning: lambda order: None,
+        }
+
+    @property
+    def replica(self) -> Replica | None:
+        """The replica that runs here, if one does."""
+        return self.driver.replica if self.up else None
+
+    @property
+    def consumer(self) -> Consumer | None:
+        return None if self.replica is None else self.replica.consumer
+
+    def make_driver(self) -> None:
+        self.driver = Copy(self.settings, self.found())
+
+    def found(self) -> Found:
+        """What is on disk when the process starts."""
+        logged = tuple(self.disk.open(output.stream) for output in self.settings.outputs)
+        record, state = self.disk.record, self.disk.state
+        if record is not None and self.settings.keeping is Keeping.WINDOWS:
+            state = InLog(record)
+        return Found(record, state, logged)
+
+    def _order_disk(self, order: Append | ApplyCheckpoint | TrimLog) -> None:
+        if isinstance(order, Append):
+            self.world.truth.check_append(self.address, order)
+        super()._order_disk(order)
+
+    def job_duration(self, job: RunJob) -> int:
+        duration = int(self._job_us * (0.5 + self.world.random.random())) + 50 * len(job.slices)
+        return duration * (1 + 9 * self.slow)
+
+    def _run(self, job: RunJob) -> None:
+        random = self.world.random
+        duration = self.job_duration(job)
+        if random.random() < self.world.job_failure_rate:
+            failed = JobFailed(job.job, "executor lost")
+            self.world.clock.after(duration, self._job_ended, self.life, failed)
+            return
+        done = self._result(job)
+        self.world.clock.after(duration, self._job_ended, self.life, done)
+
+    def _result(self, job: RunJob) -> JobDone:
+        keeping = self.settings.keeping
+        if keeping is not Keeping.WINDOWS:
+            done = run_job(self.plan, job)
+            return replace(done, marker=job.stop) if keeping is Keeping.STATE else done
+        restored = None
+        if isinstance(job.state, InLog):
+            rows = [row for piece in job.slices for row in read_slice(piece)]
+            log = self.disk.windows(self.settings.outputs[0].stream)
+            replayed = rows if job.line is Line.REBUILD else []
+            # What one took to load: the same in the simulation for few and for many.
+            load = WindowsTimed(20 + 200 * self.world.random.random())
+            self.world.clock.after(1_000, self.receive_in_life, self.life, load)
+            state, restored = windows.recover(self.plan, job.state.record, log, replayed)
+            if job.line is Line.REBUILD:
+                return JobDone(job.job, state, job.stop, (), restored=restored)
+            job = replace(job, state=state)
+        done = run_job(self.plan, job)
+        if job.line is not Line.STABLE:
+            return done
+        results = sum(block.count + block.skipped for block in done.outputs)
+        opened, reached = windows.news(
+            self.plan, job.state, done.state, job.stop, len(job.slices), results
+        )
+        return replace(done, windows=opened, reached=reached, restored=restored)
+
+    def _read_windows(self, order: ReadWindows) -> None:
+        blocks: tuple[WindowBlock, ...] = ()
+        answer: Looked | Checked | RoundFailed
+        if self.world.random.random() < self.world.job_failure_rate:
+            answer = RoundFailed("executor lost")
+        else:
+            replica = self.replica
+            assert replica is not None, "only a running replica orders rounds"
+            time = replica.versions.stable_position
+            if isinstance(order.order, LookAtWindows):
+                answer = windows.look(self.plan, order.state, time, order.order)
+            else:
+                answer, blocks = windows.check(self.plan, order.state, time, order.order)
+        duration = int(20_000 * self.world.random.random()) * (1 + 9 * self.slow)
+        read = WindowsRead(order.round, answer, blocks)
+        self.world.clock.after(duration, self.receive_in_life, self.life, read)
+
+    def _job_ended(self, life: int, ended: JobDone | JobFailed) -> None:
+        if life == self.life and self.hung:
+            self._held_back.append((life, ended))
+        else:
+            self.receive_in_life(life, ended)
+
+    def hang(self) -> None:
+        """The engine stands still: no job ends, while the process answers."""
+        self.hung += 1
+        self.slow += 1
+        self.disturbed_at = self.world.clock.now
+
+    def go_on(self) -> None:
+        self.hung -= 1
+        self.slow -= 1
+        self.disturbed_at = self.world.clock.now
+        held_back, self._held_back = self._held_back, []
+        for life, ended in held_back:
+            self._job_ended(life, ended)
