@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.aggregates import Aggregator, aggregate, top
-    from holdfast.client import Boundary, Client, Tuples, Undo, View
+    from holdfast.client import Client
     from holdfast.connect.callback_sink import call
     from holdfast.connect.console_sink import write_console
     from holdfast.connect.csv_source import read_csv
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from holdfast.connect.parquet_sink import write_parquet
     from holdfast.connect.parquet_source import read_parquet
     from holdfast.connect.socket_source import read_socket
+    from holdfast.connect.upsert_sink import write_sqlite
+    from holdfast.core.frame import Missing, Why
     from holdfast.errors import HoldfastError, InputError, NetworkError, StateError
     from holdfast.flight.security import Security
     from holdfast.network import Network
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.single.reports import RunSummary
     from holdfast.single.run import run
     from holdfast.stream import Stream
+    from holdfast.stream_events import Boundary, Tuples, Undo, View
     from holdfast.windows import count_window, session_window, window
 
 __version__ = "0.1.0"
@@ -37,10 +40,11 @@ __version__ = "0.1.0"
 # Where each name is at home; the imports above say the same to type checkers.
 _HOMES = {
     "Aggregator": "aggregates",
-    "Boundary": "client",
+    "Boundary": "stream_events",
     "Client": "client",
     "HoldfastError": "errors",
     "InputError": "errors",
+    "Missing": "core.frame",
     "Network": "network",
     "NetworkError": "errors",
     "Producer": "producer",
@@ -49,9 +53,10 @@ _HOMES = {
     "Security": "flight.security",
     "StateError": "errors",
     "Stream": "stream",
-    "Tuples": "client",
-    "Undo": "client",
-    "View": "client",
+    "Tuples": "stream_events",
+    "Undo": "stream_events",
+    "View": "stream_events",
+    "Why": "core.frame",
     "aggregate": "aggregates",
     "call": "connect.callback_sink",
     "count_window": "windows",
@@ -70,6 +75,7 @@ _HOMES = {
     "write_console": "connect.console_sink",
     "write_jsonl": "connect.jsonl_sink",
     "write_parquet": "connect.parquet_sink",
+    "write_sqlite": "connect.upsert_sink",
 }
 
 __all__ = [
@@ -78,6 +84,7 @@ __all__ = [
     "Client",
     "HoldfastError",
     "InputError",
+    "Missing",
     "Network",
     "NetworkError",
     "Producer",
@@ -89,6 +96,7 @@ __all__ = [
     "Tuples",
     "Undo",
     "View",
+    "Why",
     "aggregate",
     "call",
     "count_window",
@@ -107,6 +115,7 @@ __all__ = [
     "write_console",
     "write_jsonl",
     "write_parquet",
+    "write_sqlite",
 ]
 
 

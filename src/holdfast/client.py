@@ -17,11 +17,9 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
-from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from holdfast.blocks import Block
@@ -45,6 +43,11 @@ from holdfast.flight.refused import Refused
 from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
 from holdfast.loop import Loop
+from holdfast.stream_events import Boundary as Boundary
+from holdfast.stream_events import ClientEvent as ClientEvent
+from holdfast.stream_events import Tuples as Tuples
+from holdfast.stream_events import Undo as Undo
+from holdfast.stream_events import View as View
 
 # A client that does not take its events stops reading beyond these.
 _QUEUE_EVENTS = 10_000
@@ -53,35 +56,6 @@ _QUEUE_BYTES = 256 << 20
 
 class ClientError(HoldfastError):
     """The stream cannot be read: a wrong token, another version, no such stream, trimmed."""
-
-
-@dataclass(frozen=True)
-class Tuples:
-    """Tuples of the stream: stime, tmax and its own columns.
-
-    Stable tuples have ids from ``first_id`` on, for good. Tentative ones may be taken back.
-    """
-
-    stable: bool
-    first_id: int
-    table: pa.Table
-
-
-@dataclass(frozen=True)
-class Undo:
-    """Tentative tuples older than ``below_stime`` are taken back; stable ones follow."""
-
-    below_stime: int
-
-
-@dataclass(frozen=True)
-class Boundary:
-    """The stable stream is complete up to this tuple time."""
-
-    stime: int
-
-
-ClientEvent: TypeAlias = Tuples | Undo | Boundary
 
 
 class Client:
@@ -267,7 +241,8 @@ class Client:
             table = table.filter(pa.array(stimes >= effect.stime_from))
         if table.num_rows:
             self._queued_bytes += table.nbytes
-            self._events.put(Tuples(stable, effect.header.first_id + effect.skip, table))
+            first_id = effect.header.first_id + effect.skip
+            self._events.put(Tuples(stable, first_id, table, effect.why))
 
     def _post(self, event: Event) -> None:
         if isinstance(event, MessageArrived) and isinstance(event.message, SubscribeRefused):
@@ -291,58 +266,6 @@ class Client:
 
     def _may_read(self) -> bool:
         return self._events.qsize() < _QUEUE_EVENTS and self._queued_bytes < _QUEUE_BYTES
-
-
-class View:
-    """A stream as it stands: every stable tuple, and tentative ones laid after them.
-
-    ``stable_until`` is the tuple time up to which it is complete and final.
-    """
-
-    def __init__(self) -> None:
-        self.stable_until = 0
-        self._stable: list[pa.Table] = []
-        self._tentative: list[pa.Table] = []
-        self.undone = 0
-
-    def apply(self, event: ClientEvent) -> None:
-        """Take the next event of a client."""
-        match event:
-            case Tuples(stable, _, table):
-                (self._stable if stable else self._tentative).append(table)
-            case Undo(below_stime):
-                self._take_back(below_stime)
-            case Boundary(stime):
-                self.stable_until = stime
-
-    def _take_back(self, below_stime: int) -> None:
-        before = sum(table.num_rows for table in self._tentative)
-        kept = []
-        for table in self._tentative:
-            stimes = table["stime"].cast(pa.int64()).to_numpy()
-            kept.append(table.filter(pa.array(stimes >= below_stime)))
-        self._tentative = [table for table in kept if table.num_rows]
-        self.undone += before - sum(table.num_rows for table in self._tentative)
-
-    @property
-    def stable(self) -> pa.Table | None:
-        """Every stable tuple, in order; None before the first."""
-        return pa.concat_tables(self._stable) if self._stable else None
-
-    @property
-    def tentative(self) -> pa.Table | None:
-        """The tentative tuples that stand; None if there are none."""
-        return pa.concat_tables(self._tentative) if self._tentative else None
-
-    @property
-    def table(self) -> pa.Table | None:
-        """All that stands, with a column ``is_stable``."""
-        parts = []
-        for tables, stable in ((self._stable, True), (self._tentative, False)):
-            for table in tables:
-                flags = pa.array(np.full(table.num_rows, stable))
-                parts.append(table.append_column("is_stable", flags))
-        return pa.concat_tables(parts) if parts else None
 
 
 def read_until(client: Client, next_id: int, timeout_s: float) -> View:

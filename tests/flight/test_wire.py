@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.frame import Header, Kind
+from holdfast.core.frame import Header, Kind, Missing, Why
 from holdfast.core.messages import (
     CheckpointRefused,
     CheckpointTaken,
@@ -84,6 +84,18 @@ def test_headers_come_back_the_same() -> None:
         "refused": "lost",
         "detail": "at 5",
     }
+
+
+def test_why_a_frame_is_tentative_comes_along() -> None:
+    header = Header(Kind.TENTATIVE, 7, 2, 10, 20, 20)
+    for why in (Why((Missing("load", 5), Missing("weather", 6)), 0.25), Why((), None)):
+        assert decode_metadata(encode_header(1, 0, 0, header, why))["why"] == why
+
+
+def test_a_why_that_cannot_be_is_refused() -> None:
+    for why in ('{"missing": [["load"]], "share": 1}', '{"missing": [], "share": 7}', "3"):
+        with pytest.raises(WireError, match="not a frame"):
+            decode_metadata(f'{{"why": {why}}}'.encode())
 
 
 def test_a_header_that_cannot_be_is_refused() -> None:

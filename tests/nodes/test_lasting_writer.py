@@ -107,7 +107,7 @@ def test_a_client_goes_on_when_the_disk_does(tmp_path: Path, where: str) -> None
             assert node._listener is not None
             place = f"grpc://127.0.0.1:{node._listener.port}"
             producer.send(numbers(0, 10))
-            wait(lambda: len(lines(path)) == 10, "the first tuples")
+            wait(lambda: node._client.committed == 10, "the first tuples")
             with disk.failing(Fault.named("ENOSPC", where)):
                 producer.send(numbers(10, 10))
                 said = lambda: call(place, Security(), "x", "status")["problems"]  # noqa: E731

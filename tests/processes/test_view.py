@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from holdfast.client import Boundary, Tuples, Undo, View
+from holdfast.core.frame import Missing, Why
 from holdfast.frames import TIME
 
 
@@ -33,3 +34,15 @@ def test_a_view_applies_corrections() -> None:
     assert stable["number"].to_pylist() == [1, 2, 3, 4, 5]
     assert tentative["number"].to_pylist() == [7]
     assert (view.stable_until, view.undone) == (6, 2)
+
+
+def test_a_view_says_what_stands_tentatively_and_why() -> None:
+    view = View()
+    assert view.why is None
+    view.apply(Tuples(False, 0, table(1), Why((Missing("load", 40),), 0.5)))
+    view.apply(Tuples(False, 1, table(5), Why((Missing("load", 30), Missing("fan", 60)), 0.8)))
+    assert view.why == Why((Missing("fan", 60), Missing("load", 30)), 0.5)
+    view.apply(Undo(3))
+    assert view.why == Why((Missing("fan", 60), Missing("load", 30)), 0.8)
+    view.apply(Undo(9))
+    assert view.why is None

@@ -11,6 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.connect.sink import Position, Sink, Writer
+from holdfast.core.frame import Why
+from holdfast.times import show_moment
+from holdfast.why_words import show_why
 
 _MOST_LINES = 20
 # The console of a live display on the same terminal: only through it can lines pass above it.
@@ -28,6 +31,7 @@ class ConsoleSink(Sink):
     """Standard output."""
 
     lines: int
+    tentative: bool = False
 
     def open(self, output: str, schema: pa.Schema, position: Position | None) -> Writer:
         return ConsoleWriter(output, self.lines)
@@ -36,9 +40,13 @@ class ConsoleSink(Sink):
         return "the console"
 
 
-def write_console(lines: int = _MOST_LINES) -> ConsoleSink:
-    """Print tuples, at most ``lines`` of each bucket."""
-    return ConsoleSink(lines)
+def write_console(lines: int = _MOST_LINES, tentative: bool = False) -> ConsoleSink:
+    """Print tuples, at most ``lines`` of each bucket.
+
+    With ``tentative`` also those that may be taken back, in yellow and with the reason, and when
+    they are.
+    """
+    return ConsoleSink(lines, tentative)
 
 
 class ConsoleWriter(Writer):
@@ -49,8 +57,23 @@ class ConsoleWriter(Writer):
         self._lines = lines
 
     def write(self, table: pa.Table) -> None:
+        self._print_rows(table, "default", "")
+
+    def write_tentative(self, table: pa.Table, why: Why | None) -> None:
+        said = "tentative" if why is None else f"tentative: {show_why(why)}"
+        self._print_rows(table, "yellow", said)
+
+    def undo(self, below_stime: int) -> None:
+        before = show_moment(below_stime)
+        text = f"{self._output} taken back: what is tentative before {before}"
+        self._print(Text(text, style="dim"))
+
+    def _print_rows(self, table: pa.Table, style: str, note: str) -> None:
         for row in table.slice(0, self._lines).to_pylist():
-            self._print(_line(self._output, row))
+            line = _line(self._output, row, style)
+            if note:
+                line.append(f"  {note}", style="yellow dim")
+            self._print(line)
         if table.num_rows > self._lines:
             more = table.num_rows - self._lines
             self._print(Text(f"  … and {more:,} more tuples of {self._output}", style="dim"))
@@ -61,7 +84,7 @@ class ConsoleWriter(Writer):
         console.print(line, soft_wrap=True, highlight=False)
 
 
-def _line(output: str, row: dict[str, object]) -> Text:
+def _line(output: str, row: dict[str, object], style: str = "default") -> Text:
     stime = row["stime"]
     assert isinstance(stime, datetime.datetime)
     line = Text(f"{stime:%Y-%m-%d %H:%M:%S}.{stime.microsecond // 1000:03}", style="dim")
@@ -69,7 +92,7 @@ def _line(output: str, row: dict[str, object]) -> Text:
     for name, value in row.items():
         if name not in ("stime", "seq"):
             line.append(f"  {name}=", style="dim")
-            line.append(show_value(value), style="default")
+            line.append(show_value(value), style=style)
     return line
 
 

@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast import disk
+from holdfast.connect.changes import Changes
 from holdfast.connect.sink import Position, Sink, Writer
+from holdfast.core.frame import Why
 from holdfast.errors import InputError, StateError
 
 _PART = re.compile(r"part-(\d{6,})\.parquet")
@@ -26,23 +28,30 @@ class ParquetSink(Sink):
     """A directory of Parquet files."""
 
     path: str
+    tentative: bool = False
 
     def open(self, output: str, schema: pa.Schema, position: Position | None) -> Writer:
-        return ParquetWriter(Path(self.path), (position or {}).get("parts", 0))
+        changes = Changes(output, schema, position) if self.tentative else None
+        return ParquetWriter(Path(self.path), (position or {}).get("parts", 0), changes)
 
     def __str__(self) -> str:
         return f"Parquet directory {self.path}"
 
 
-def write_parquet(path: str | Path) -> ParquetSink:
-    """Write tuples into part files of a directory, one for each checkpoint that has any."""
-    return ParquetSink(str(path))
+def write_parquet(path: str | Path, tentative: bool = False) -> ParquetSink:
+    """Write tuples into part files of a directory, one for each checkpoint that has any.
+
+    With ``tentative`` every change is a row, and its column ``change`` says which: ``stable``,
+    ``tentative`` (``why`` says what it lacks) or ``undo``, which takes back the tentative rows
+    above it, and in earlier parts, that are older than its ``stime``.
+    """
+    return ParquetSink(str(path), tentative)
 
 
 class ParquetWriter(Writer):
     """Collects tuples until a flush."""
 
-    def __init__(self, directory: Path, parts: int) -> None:
+    def __init__(self, directory: Path, parts: int, changes: Changes | None = None) -> None:
         if directory.exists() and not directory.is_dir():
             raise InputError(f"{str(directory)!r} is a file; a Parquet output is a directory")
         directory.mkdir(parents=True, exist_ok=True)
@@ -62,8 +71,23 @@ class ParquetWriter(Writer):
         for number, name in found.items():
             if number >= parts:
                 disk.remove(directory / name)
+        self._changes = changes
+        told_before = None if changes is None else changes.begin()
+        if told_before is not None:
+            self._add(told_before)
 
     def write(self, table: pa.Table) -> None:
+        self._add(table if self._changes is None else self._changes.stable(table))
+
+    def write_tentative(self, table: pa.Table, why: Why | None) -> None:
+        if self._changes is not None:
+            self._add(self._changes.tentative(table, why))
+
+    def undo(self, below_stime: int) -> None:
+        if self._changes is not None:
+            self._add(self._changes.undo(below_stime))
+
+    def _add(self, table: pa.Table) -> None:
         if table.num_rows:
             self._tables.append(table)
             self._rows += table.num_rows
@@ -81,7 +105,10 @@ class ParquetWriter(Writer):
             disk.sync_directory(self._directory)
             self._tables, self._rows = [], 0
             self._parts += 1
-        return {"parts": self._parts}
+        position: Position = {"parts": self._parts}
+        if self._changes is not None:
+            position["tentative_until"] = self._changes.tentative_until
+        return position
 
 
 def _names(directory: Path) -> list[str]:

@@ -4,6 +4,11 @@ A file sink opened with a position cuts off what was written after it. The posit
 state that produced the output up to it are in one checkpoint, so a run that goes on after a
 crash writes every tuple exactly once. Console and callback cannot take anything back: after a
 crash they see the tuples since the last checkpoint again, with the same ``seq``.
+
+A sink that takes tentative tuples is told of them, of what takes them back and of boundaries, too,
+in the order of the stream. They are not part of a position: a stream tells again what is tentative
+when it is read anew, so a writer that is opened with a position begins by taking back whatever it
+had shown tentatively before (``connect.changes`` does that for sinks that write rows).
 """
 
 from __future__ import annotations
@@ -14,6 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from holdfast.core.frame import Why
+
 Position = dict[str, Any]
 
 
@@ -23,6 +30,18 @@ class Writer(ABC):
     @abstractmethod
     def write(self, table: pa.Table) -> None:
         """Take tuples: the columns seq (the tuple id), stime, and the output's own."""
+
+    def write_tentative(self, table: pa.Table, why: Why | None) -> None:  # noqa: B027
+        """Take tuples that may be taken back, without seq; ``why`` says what they lack.
+
+        This and the next two are called only if the sink takes tentative tuples.
+        """
+
+    def undo(self, below_stime: int) -> None:  # noqa: B027
+        """Take back the tentative tuples that are older; stable ones follow in their place."""
+
+    def boundary(self, stime: int) -> None:  # noqa: B027
+        """The stable tuples are complete up to this tuple time."""
 
     def flush(self) -> Position:
         """Make what was written durable; the position to go on from."""
@@ -38,6 +57,11 @@ class Sink(ABC):
     @abstractmethod
     def open(self, output: str, schema: pa.Schema, position: Position | None) -> Writer:
         """Start writing, anew (replacing what an earlier run wrote) or from a position."""
+
+    @property
+    def takes_tentative(self) -> bool:
+        """Whether it is told of tentative tuples and their corrections, too."""
+        return bool(getattr(self, "tentative", False))
 
     @property
     def identity(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from holdfast.connect.callback_sink import call, function_at
 from holdfast.connect.console_sink import write_console
 from holdfast.connect.csv_source import read_csv
 from holdfast.connect.directory_source import read_directory
@@ -32,6 +33,7 @@ _SINKS: Mapping[str, Callable[..., Sink]] = {
     "jsonl": write_jsonl,
     "parquet": write_parquet,
     "sqlite": write_sqlite,
+    "call": lambda place, **options: call(function_at(place), **options),
 }
 
 

@@ -137,9 +137,8 @@ class Client(Machine[ClientState, Trigger]):
             self.move(Trigger.CORRECTED if whole else Trigger.CORRECTED_IN_PART, now)
             effects.append(DeliverUndo(self.stream, first_id, self.copy.cut))
         if held is not None:
-            effects.append(
-                DeliverTuples(self.stream, held.header, held.block, held.skip, held.stime_from)
-            )
+            place = (held.skip, held.stime_from)
+            effects.append(DeliverTuples(self.stream, held.header, held.block, *place, frame.why))
         if self.copy.boundary > self._delivered_boundary:
             self._delivered_boundary = self.copy.boundary
             effects.append(DeliverBoundary(self.stream, self.copy.boundary))

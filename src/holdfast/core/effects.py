@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from holdfast.core.continuous import CheckWindows, LookAtWindows
-from holdfast.core.frame import Header
+from holdfast.core.frame import Header, Why
 from holdfast.core.messages import Message, StreamFrame
 from holdfast.core.records import Checkpoint, RecoveryRecord
 
@@ -157,7 +157,7 @@ class RefuseBatch:
 class DeliverTuples:
     """Give the application rows of a block: from ``skip`` on, of stime ``stime_from`` on.
 
-    The header's kind says whether they are stable or tentative.
+    The header's kind says whether they are stable or tentative; ``why``, why they are that.
     """
 
     stream: str
@@ -165,6 +165,7 @@ class DeliverTuples:
     block: object
     skip: int
     stime_from: int
+    why: Why | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,40 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """A stream that something had to be said without.
+
+    since  the tuple time up to which it was complete.
+    """
+
+    stream: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why tuples are tentative (why.py).
+
+    missing  the streams they lack, by name.
+    share    of the tuples that usually come since the oldest of them is missing, the share they
+             rest on, about; None if nobody knows what is usual.
+    """
+
+    missing: tuple[Missing, ...]
+    share: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.share is not None and not 0.0 <= self.share <= 1.0:
+            raise ValueError(f"a share is from 0 to 1; got {self.share}")
+
+
+@dataclass(frozen=True, slots=True)
 class StreamFrame:
-    """A frame whose tuples are opaque: ``block`` is whatever the runtime keeps them in."""
+    """A frame whose tuples are opaque: ``block`` is whatever the runtime keeps them in.
+
+    why  of frames of the kinds TENTATIVE and TENTATIVE_BOUNDARY: what they lack.
+    """
 
     header: Header
     block: object = None
+    why: Why | None = None

@@ -40,7 +40,6 @@ from holdfast.core.events import (
     JobFailed,
     LoggedStream,
     MessageArrived,
-    OutputBlock,
     RecoveryRecord,
     Started,
     TimerFired,
@@ -67,6 +66,7 @@ from holdfast.core.stream_copy import FAR_FUTURE, GapFound, StreamCopy
 from holdfast.core.sunion import SUnion
 from holdfast.core.upstream import JudgeSource, TakeFrames
 from holdfast.core.versions import Advanced, Line, Versions
+from holdfast.core.why import Basis
 
 
 class Replica:
@@ -93,9 +93,9 @@ class Replica:
         self.consumer = Consumer(address, settings.inputs, self.copies, self.timing)
         self.sunion = SUnion(address, self.copies, self.timing, record.boundary, eager)
         self.manager = ConsistencyManager(settings, self.sunion)
-        self.versions = Versions(
-            address, record.boundary, record.marker, begin.state, begin.first_job
-        )
+        self.basis = Basis(self.copies)
+        where = (record.boundary, record.marker)
+        self.versions = Versions(address, *where, begin.state, begin.first_job, self.basis)
         self.appender = Appender(
             self.timing.retry_us, self.timing.record_interval_us, begin.first_append
         )
@@ -260,7 +260,7 @@ class Replica:
                 self._job_done(read.waiting, now, effects)
 
     def _advanced(self, advanced: Advanced, now: int, effects: list[Effect]) -> None:
-        blocks: dict[str, OutputBlock] = {block.stream: block for block in advanced.outputs}
+        blocks = {block.stream: block for block in advanced.outputs}
         stop = advanced.stop
         self.progress.done(advanced.line)
         if advanced.line is Line.REBUILD:
@@ -271,7 +271,8 @@ class Replica:
                 self._emit(output.handle(soutput.StableComputed(stop, block), now), effects)
             else:
                 tainted = stream in advanced.tainted
-                event = soutput.LiveComputed(stop, block, tainted)
+                why = self.basis.why(self._reached_by[stream]) if tainted else None
+                event = soutput.LiveComputed(stop, block, tainted, why)
                 self._emit(output.handle(event, now), effects)
         if advanced.line is Line.LIVE:
             self.sunion.handle(sunion.LiveTaken(stop), now)

@@ -27,12 +27,12 @@ the last stable and the next tentative tuple.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import ClassVar, TypeAlias
 
 from holdfast.core.events import OutputBlock
-from holdfast.core.frame import Header, Kind
+from holdfast.core.frame import Header, Kind, Why
 from holdfast.core.machine import Machine
 from holdfast.core.messages import StreamFrame, StreamState
 
@@ -79,11 +79,12 @@ class StableComputed:
 
 @dataclass(frozen=True, slots=True)
 class LiveComputed:
-    """The live version went to ``stop``."""
+    """The live version went to ``stop``; ``why`` says what it lacked, if it is tainted."""
 
     stop: int
     block: OutputBlock | None
     tainted: bool
+    why: Why | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,13 @@ class SOutput(Machine[SOutputState, Trigger]):
         self.stable_until = stable_until
         self.tentative_until = 0
         self.base_id = base_id
+        self._why: Why | None = None
         self._tentative_count = 0
+
+    @property
+    def why(self) -> Why | None:
+        """What the tentative tuples lack that are out; None if there are none."""
+        return self._why if self.outstanding else None
 
     @property
     def outstanding(self) -> bool:
@@ -143,8 +150,9 @@ class SOutput(Machine[SOutputState, Trigger]):
                     f"computing again up to {stop} gave {self.base_id} tuples in all, "
                     f"but {self.next_id} have ids: the fragment is not deterministic",
                 )
-            case LiveComputed(stop, block, tainted):
+            case LiveComputed(stop, block, tainted, why):
                 if tainted:
+                    self._why = why
                     frames = self._emit_tentative(stop, block, now)
                 else:
                     frames = self._emit_stable(stop, block, now)
@@ -196,7 +204,7 @@ class SOutput(Machine[SOutputState, Trigger]):
             self._tentative_count += block.count
         self.tentative_until = stop
         frames.append(self._mark(Kind.TENTATIVE_BOUNDARY, stop))
-        return frames
+        return [replace(frame, why=self._why) for frame in frames]
 
     def _rec_done(self, trigger: Trigger, now: int) -> list[StreamFrame]:
         self.move(trigger, now)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from holdfast.core.frame import Header, Kind
+from holdfast.core.frame import Header, Kind, Why
 from holdfast.core.held import Held, HeldFrames
 from holdfast.core.machine import ProtocolError
 from holdfast.core.messages import StreamFrame
@@ -39,6 +39,8 @@ class StreamCopy:
         self.boundary = 0
         self.tentative_boundary = 0
         self.cut = 0
+        # What the newest tentative frame says that it lacks.
+        self.why: Why | None = None
         self.progressed_at = 0
         self.stable = HeldFrames()
         self.tentative: deque[Held] = deque()
@@ -66,6 +68,7 @@ class StreamCopy:
             if header.stime_min > self.live_boundary:
                 self.progressed_at = now
             self.tentative_boundary = header.stime_min
+            self.why = frame.why
         return None
 
     def _take_boundary(self, header: Header, now: int) -> None:

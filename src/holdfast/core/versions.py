@@ -28,6 +28,7 @@ from holdfast.core.effects import CancelJob, DropState, InputSlice, RunJob
 from holdfast.core.effects import Line as Line
 from holdfast.core.events import JobDone, JobFailed, OutputBlock, WindowBlock
 from holdfast.core.machine import Machine
+from holdfast.core.why import Basis
 
 
 class VersionsState(Enum):
@@ -110,10 +111,16 @@ class Versions(Machine[VersionsState, Trigger]):
     TABLE: ClassVar[Mapping[tuple[Enum, Enum], Enum]] = TABLE
 
     def __init__(
-        self, owner: str, position: int, marker: int, state: object = None, first_job: int = 1
+        self,
+        owner: str,
+        position: int,
+        marker: int,
+        state: object = None,
+        first_job: int = 1,
+        basis: Basis | None = None,
     ) -> None:
         """``state`` is the stable version's, or what it can be rebuilt from with the input
-        since ``marker``; None is the empty one."""
+        since ``marker``; None is the empty one. ``basis`` is told what jobs take."""
         fresh = marker >= position
         initial = VersionsState.WHOLE if fresh else VersionsState.CLEARED
         super().__init__(f"{owner} versions", initial)
@@ -125,6 +132,7 @@ class Versions(Machine[VersionsState, Trigger]):
         self._stable_state: object = state
         self._live_state: object = None
         self._known: list[object] = []
+        self._basis = basis or Basis({})
         self.next_job = first_job
 
     @property
@@ -184,6 +192,7 @@ class Versions(Machine[VersionsState, Trigger]):
         self.live_position = None
         self._live_state = None
         self.tainted = frozenset()
+        self._basis.live_ended()
         return effects + self._drop_unused()
 
     def _begin(self, begin: Begin) -> RunJob:
@@ -192,11 +201,13 @@ class Versions(Machine[VersionsState, Trigger]):
             case Line.STABLE:
                 self.require(self.rebuilt, "the stable version has no state to go on from")
                 state, start = self._stable_state, self.stable_position
+                self._basis.stable_begins(start, begin.stop, begin.slices)
             case Line.REBUILD:
                 state, start = self._stable_state, self.marker
             case Line.LIVE:
                 self.require(self.live_position is not None, "there is no live version")
                 state, start = self._live_state, self.live_position or 0
+                self._basis.live_begins(start, begin.stop, begin.slices)
         self.require(begin.stop > start, f"a job from {start} to {begin.stop}")
         job = self.next_job
         self.next_job += 1
@@ -212,6 +223,7 @@ class Versions(Machine[VersionsState, Trigger]):
         if begin.line is Line.LIVE:
             self._live_state, self.live_position = done.state, begin.stop
             self.tainted |= begin.tainted
+            self._basis.live_done()
         else:
             self._stable_state, self.marker = done.state, min(done.marker, begin.stop)
             self.stable_position = begin.stop

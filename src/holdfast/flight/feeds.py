@@ -98,7 +98,7 @@ class Feed:
             for index, run in enumerate(runs):
                 header, batch = _merged(run)
                 left = len(runs) - index - 1
-                metadata = encode_header(message.feed, message.seq, left, header)
+                metadata = encode_header(message.feed, message.seq, left, header, run[0].why)
                 if batch is not None:
                     self.sent_bytes += batch.nbytes
                 yield self._empty if batch is None else batch, metadata

@@ -6,7 +6,11 @@ a record batch of the stream's schema whose ``app_metadata`` is a small JSON obj
     {"feed": 1700000000, "seq": 3, "left": 1, "header": [1, 4711, 300, ...]}
 
 ``left`` counts the frames of the same feed message that are still to come; a mark is a batch
-without rows. ``{"refused": why, "detail": "..."}`` in its place ends a feed that was not granted.
+without rows. What is tentative has a ``why``, too:
+
+    {"missing": [["load", 1700000000]], "share": 0.5}
+
+``{"refused": why, "detail": "..."}`` in its place ends a feed that was not granted.
 
 ``PROTOCOL`` is sent with every call. It changes when the meaning of anything here changes; a
 peer of another protocol is refused by name.
@@ -20,7 +24,7 @@ from dataclasses import fields
 from enum import Enum
 from typing import Any
 
-from holdfast.core.frame import Header, Kind
+from holdfast.core.frame import Header, Kind, Missing, Why
 from holdfast.core.messages import (
     CheckpointRefused,
     CheckpointTaken,
@@ -149,7 +153,7 @@ _DECODERS: dict[str, Callable[[Json], Message]] = {
 }
 
 
-def encode_header(feed: int, seq: int, left: int, header: Header) -> bytes:
+def encode_header(feed: int, seq: int, left: int, header: Header, why: Why | None = None) -> bytes:
     """The metadata of one frame of a feed."""
     listed = [
         int(header.kind),
@@ -159,7 +163,16 @@ def encode_header(feed: int, seq: int, left: int, header: Header) -> bytes:
         header.stime_max,
         header.tmax,
     ]
-    return json.dumps({"feed": feed, "seq": seq, "left": left, "header": listed}).encode()
+    found: Json = {"feed": feed, "seq": seq, "left": left, "header": listed}
+    if why is not None:
+        missing = [[one.stream, one.since] for one in why.missing]
+        found["why"] = {"missing": missing, "share": why.share}
+    return json.dumps(found).encode()
+
+
+def _why(found: Json) -> Why:
+    missing = (Missing(str(stream), int(since)) for stream, since in found["missing"])
+    return Why(tuple(missing), None if found["share"] is None else float(found["share"]))
 
 
 def encode_refusal(refusal: SubscribeRefused) -> bytes:
@@ -168,12 +181,14 @@ def encode_refusal(refusal: SubscribeRefused) -> bytes:
 
 
 def decode_metadata(data: bytes) -> Json:
-    """The metadata of one frame; ``header`` becomes a Header."""
+    """The metadata of one frame; ``header`` becomes a Header, ``why`` a Why."""
     try:
         found: Json = json.loads(data)
         if "header" in found:
             kind, *rest = found["header"]
             found["header"] = Header(Kind(kind), *(int(each) for each in rest))
+        if "why" in found:
+            found["why"] = _why(found["why"])
         return found
     except NOT_DECODED as error:
         raise WireError(f"not a frame of protocol {PROTOCOL}: {error!r}") from None

@@ -3,7 +3,8 @@
 What the sink has and where the stream goes on are one file, written after the sink has made its
 tuples durable; only then are they acknowledged. A file sink cuts off what a crash left after
 that; an upsert writes it again under the same id. A sink that fails is tried again until it works
-(lasting_writer.py); nothing more is read meanwhile.
+(lasting_writer.py); nothing more is read meanwhile. Tentative tuples, for sinks that take them, are
+handed on as they come.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from holdfast.client import Boundary, Client, Tuples, Undo
+from holdfast.client import Client
 from holdfast.connect.sink import Sink
+from holdfast.core.frame import Why
 from holdfast.core.messages import Message
 from holdfast.core.settings import Timing
 from holdfast.durable import make_private, read_document, write_document
@@ -34,6 +37,8 @@ from holdfast.nodes.listening import Listener
 from holdfast.nodes.metrics import NodeMetrics
 from holdfast.nodes.node import Place, disk_control
 from holdfast.nodes.problems import Problems
+from holdfast.stream_events import Boundary, ClientEvent, Tuples, Undo
+from holdfast.why_words import plain_why
 
 FLUSH_SECONDS = 0.5
 # How soon a sink that fails is tried again.
@@ -57,6 +62,7 @@ class ClientNode:
         standing: bool = False,
     ) -> None:
         self.name = name
+        self._output = output
         self.place = place
         self.schemas: Mapping[str, pa.Schema] = {}
         self.journal = Journal(name)
@@ -73,6 +79,7 @@ class ClientNode:
             saved.get("position"),
             lambda text: self.problems.set("sink", text),
         )
+        self._takes_tentative = sink.takes_tentative
         self._on_fatal = on_fatal
         self._stopping = threading.Event()
         self._client = Client(
@@ -88,7 +95,9 @@ class ClientNode:
             role=Role.REPLICATE,
         )
         self._boundary = 0
-        self._tentative = False
+        # Up to which tuple time something stands tentatively, and why; 0 for nothing.
+        self._tentative_until = 0
+        self._why: Why | None = None
         self._started = time.monotonic()
         self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._run, name=f"{name} sink", daemon=True)
@@ -133,11 +142,8 @@ class ClientNode:
                     self._stopping.wait(AGAIN_SECONDS)
                 else:
                     event = self._client.read(timeout_s=0.1)
-                if isinstance(event, Tuples) and event.stable:
-                    self._writer.write(self._numbered(event))
-                    self.metrics.tuples_in.inc(event.table.num_rows)
-                elif event is not None:
-                    self._noted(event)
+                if event is not None:
+                    self._take(event)
                 due = time.monotonic() - flushed >= FLUSH_SECONDS
                 if (self._writer.waits or not saved) and due:
                     saved = self._flush()
@@ -147,16 +153,30 @@ class ClientNode:
         except BaseException as error:
             self._on_fatal(error)
 
-    def _noted(self, event: Tuples | Undo | Boundary) -> None:
-        """Sinks take stable tuples only; the rest is for whoever asks for the status."""
+    def _take(self, event: ClientEvent) -> None:
+        """Note an event, and hand on to the sink what it takes."""
         match event:
+            case Tuples(True, _, table):
+                self._writer.write(self._numbered(event))
+                self.metrics.tuples_in.inc(table.num_rows)
+                return
+            case Tuples(False, _, table, why):
+                newest = pc.max(table["stime"].cast(pa.int64())).as_py()
+                self._tentative_until, self._why = newest + 1, why
+                if self._takes_tentative:
+                    self._writer.write_tentative(self._without_ids(event), why)
+            case Undo(below_stime):
+                if below_stime >= self._tentative_until:
+                    self._tentative_until, self._why = 0, None
+                if self._takes_tentative:
+                    self._writer.undo(below_stime)
             case Boundary(stime):
                 self._boundary = stime
                 self.metrics.boundary.set(stime / 1e6)
-            case Tuples():
-                self._tentative = True
-            case Undo():
-                self._tentative = False
+                if self._takes_tentative:
+                    self._writer.boundary(stime)
+                return
+        self.metrics.rests_on(self._output, self._why)
 
     def status(self) -> dict[str, Any]:
         """What ``holdfast status`` shows."""
@@ -164,7 +184,8 @@ class ClientNode:
             "name": self.name,
             "kind": "client",
             "uptime_s": round(time.monotonic() - self._started, 1),
-            "state": "tentative" if self._tentative else "stable",
+            "state": "tentative" if self._tentative_until else "stable",
+            "tentative": {} if self._why is None else {self._output: plain_why(self._why)},
             "from": self._client.following,
             "next_id": self._client.next_id,
             "committed": self._client.committed,
@@ -215,3 +236,7 @@ class ClientNode:
         own = table.select(self._own.names)
         schema = pa.schema([SEQ, STIME, *self._own])
         return pa.table([pa.array(ids), table["stime"], *own.columns], schema=schema)
+
+    def _without_ids(self, event: Tuples) -> pa.Table:
+        """Tentative tuples as a sink gets them: tuple time and the output's own columns."""
+        return event.table.select(["stime", *self._own.names])

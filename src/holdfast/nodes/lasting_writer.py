@@ -2,17 +2,60 @@
 
 What was made durable last stays where it is. When a write fails, the sink is opened anew at that
 place, which takes back what was written since, and is given all of it again. Until that works
-nothing is acknowledged, so nothing is lost.
+nothing is acknowledged, so nothing is lost. What stands tentatively is told again, too: a sink that
+is opened at a position takes it back, because it cannot know who opens it.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from holdfast.connect.sink import Position, Writer
+from holdfast.core.frame import Why
+from holdfast.stream_events import not_older
+
+
+@dataclass(frozen=True)
+class _Stable:
+    table: pa.Table
+
+    def tell(self, writer: Writer) -> None:
+        writer.write(self.table)
+
+    def leaves(self, standing: list[_Tentative]) -> list[_Tentative]:
+        """What stands tentatively after this."""
+        return standing
+
+
+@dataclass(frozen=True)
+class _Tentative:
+    table: pa.Table
+    why: Why | None
+
+    def tell(self, writer: Writer) -> None:
+        writer.write_tentative(self.table, self.why)
+
+    def leaves(self, standing: list[_Tentative]) -> list[_Tentative]:
+        return [*standing, self]
+
+
+@dataclass(frozen=True)
+class _Undo:
+    below_stime: int
+
+    def tell(self, writer: Writer) -> None:
+        writer.undo(self.below_stime)
+
+    def leaves(self, standing: list[_Tentative]) -> list[_Tentative]:
+        kept = [_Tentative(not_older(each.table, self.below_stime), each.why) for each in standing]
+        return [each for each in kept if each.table.num_rows]
+
+
+_Step = _Stable | _Tentative | _Undo
 
 
 class LastingWriter:
@@ -29,8 +72,10 @@ class LastingWriter:
         self._position = position
         self._on_problem = on_problem
         self._writer: Writer | None = open_sink(position)
-        # What came since it was durable last.
-        self._since: list[pa.Table] = []
+        # What came since it was durable last; boundaries are not kept, a later one says more.
+        self._since: list[_Step] = []
+        # What stood tentatively when it was durable last.
+        self._standing: list[_Tentative] = []
 
     @property
     def fails(self) -> bool:
@@ -44,10 +89,29 @@ class LastingWriter:
 
     def write(self, table: pa.Table) -> None:
         """Take tuples, whether the sink works or not."""
-        self._since.append(table)
+        self._do(_Stable(table))
+
+    def write_tentative(self, table: pa.Table, why: Why | None) -> None:
+        """Take tuples that may be taken back."""
+        self._do(_Tentative(table, why))
+
+    def undo(self, below_stime: int) -> None:
+        """Take back older tentative tuples."""
+        self._do(_Undo(below_stime))
+
+    def boundary(self, stime: int) -> None:
+        """Say how far the stable tuples are complete; not said again if the sink fails."""
         if self._writer is not None:
             try:
-                self._writer.write(table)
+                self._writer.boundary(stime)
+            except OSError as error:
+                self._failed(error)
+
+    def _do(self, step: _Step) -> None:
+        self._since.append(step)
+        if self._writer is not None:
+            try:
+                step.tell(self._writer)
             except OSError as error:
                 self._failed(error)
 
@@ -56,12 +120,14 @@ class LastingWriter:
         try:
             if self._writer is None:
                 self._writer = self._open(self._position)
-                for table in self._since:
-                    self._writer.write(table)
+                for step in (*self._standing, *self._since):
+                    step.tell(self._writer)
             self._position = self._writer.flush()
         except OSError as error:
             self._failed(error)
             return None
+        for step in self._since:
+            self._standing = step.leaves(self._standing)
         self._since.clear()
         self._on_problem(None)
         return self._position

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from holdfast.blocks import Block
+from holdfast.core.frame import Why
 from holdfast.core.messages import FeedFrames
 
 registry = CollectorRegistry()
@@ -63,6 +66,18 @@ _INPUT_RATIO = Gauge(
     _LABELS,
     registry=registry,
 )
+_SHARE = Gauge(
+    "holdfast_tentative_share",
+    "The share of the usual data that tentative results rest on; 1 while none stands",
+    [*_LABELS, "output"],
+    registry=registry,
+)
+_MISSING = Gauge(
+    "holdfast_missing_seconds",
+    "The tuple time since which tentative results lack a stream; 0 if they do not",
+    [*_LABELS, "output", "missing"],
+    registry=registry,
+)
 _PROBLEM = Gauge(
     "holdfast_problem",
     "1 while the node has this problem; holdfast status says it in words",
@@ -86,6 +101,16 @@ class NodeMetrics:
         self.behind = _BEHIND.labels(*labels)
         self.input_ratio = _INPUT_RATIO.labels(*labels)
         self._state = ""
+        self._missing: dict[str, set[str]] = {}
+
+    def rests_on(self, output: str, why: Why | None) -> None:
+        """What the tentative results that stand on an output lack; None if none stands."""
+        share = 1.0 if why is None else why.share
+        _SHARE.labels(*self._labels, output).set(math.nan if share is None else share)
+        missing = {} if why is None else {one.stream: one.since for one in why.missing}
+        for stream in self._missing.get(output, set()) | set(missing):
+            _MISSING.labels(*self._labels, output, stream).set(missing.get(stream, 0) / 1e6)
+        self._missing[output] = set(missing)
 
     def dead_letters(self, count: int) -> None:
         """So many rows of the source could not become tuples."""

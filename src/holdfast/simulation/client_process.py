@@ -58,7 +58,7 @@ class ClientProcess(Process):
             self.world.client_checks.stable(self, first_id, rows)
             self.stable += rows
         else:
-            self.world.client_checks.tentative(self, rows)
+            self.world.client_checks.tentative(self, rows, effect.why)
             self.tentative += rows
             self.tentative_count += len(rows)
             if rows and self.first_tentative_at is None:

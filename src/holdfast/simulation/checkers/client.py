@@ -1,13 +1,15 @@
 """No loss, no duplicate, no stable tuple undone: what clients are handed, tuple by tuple.
 
 Stable tuples come with consecutive ids, each once, and equal what the replicas agree on.
-Tentative tuples never go back in time, or a client would see the same stretch twice.
+Tentative tuples never go back in time, or a client would see the same stretch twice. And they say
+what they lack: streams that reach the client's.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.core.frame import Why
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.executor import Row
 
@@ -22,6 +24,11 @@ class ClientChecks:
     def __init__(self, world: World) -> None:
         self._world = world
         self._tentative_until: dict[str, int] = {}
+        self._inputs = {
+            stream: operator.inputs
+            for fragment in world.spec.fragments
+            for stream, operator in fragment.plan.outputs
+        }
 
     def stable(self, client: ClientProcess, first_id: int, rows: list[Row]) -> None:
         if first_id != len(client.stable):
@@ -36,9 +43,17 @@ class ClientChecks:
                 "no stable tuple undone", f"{client.address} keeps {left} beside stable tuples"
             )
 
-    def tentative(self, client: ClientProcess, rows: list[Row]) -> None:
+    def tentative(self, client: ClientProcess, rows: list[Row], why: Why | None) -> None:
         if not rows:
             return
+        reaching = self._reaching(client.driver.stream)
+        missing = {one.stream for one in why.missing} if why is not None else set()
+        if not missing or not missing <= reaching:
+            raise Violation(
+                "tentative tuples say why",
+                f"{client.address} gets {rows[-1]} of {client.driver.stream} as lacking {why}; "
+                f"{sorted(reaching)} reach it",
+            )
         until = self._tentative_until.get(client.address, -1)
         if rows[0][0] <= until or (client.stable and rows[0][0] <= client.stable[-1][0]):
             raise Violation(
@@ -47,3 +62,14 @@ class ClientChecks:
                 f"{client.stable[-1:]}",
             )
         self._tentative_until[client.address] = rows[-1][0]
+
+    def _reaching(self, stream: str) -> set[str]:
+        """The streams whose tuples can shape one."""
+        found: set[str] = set()
+        left = list(self._inputs.get(stream, ()))
+        while left:
+            name = left.pop()
+            if name not in found:
+                found.add(name)
+                left += self._inputs.get(name, ())
+        return found
