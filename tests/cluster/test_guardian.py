@@ -8,13 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import psutil
 
-from holdfast.cluster.children import lines_after
 from holdfast.cluster.guardian import Guardian
-from holdfast.cluster.process_logs import rotate
 
 SECONDS = 60.0
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -83,18 +80,3 @@ def test_processes_that_were_ended_are_left_alone() -> None:
     assert process.poll() is None
     process.kill()
     process.wait(SECONDS)
-
-
-def test_a_log_that_is_too_long_is_put_aside_and_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "main-1.log"
-    with path.open("ab") as log:
-        log.write(b"old\n" * 100)
-        log.flush()
-        assert not rotate(path, 400)
-        _, offset = lines_after(path, 0)
-        assert rotate(path, 399)
-        log.write(b"new\n")
-    assert path.read_bytes() == b"new\n"
-    assert (tmp_path / "main-1.log.1").read_bytes() == b"old\n" * 100
-    # Whoever follows the log goes on at its beginning.
-    assert lines_after(path, offset) == (["new\n"], 4)

@@ -25,7 +25,7 @@ from typing import Any
 
 from holdfast import disk
 from holdfast.cluster.guardian import Guardian
-from holdfast.cluster.process_logs import rotate
+from holdfast.cluster.process_logs import log_data, rotate
 from holdfast.deployment import Deployment
 from holdfast.durable import make_private, write_whole
 
@@ -271,10 +271,10 @@ def _last_problem(path: Path) -> str | None:
 
 def last_lines(path: Path, count: int) -> tuple[list[str], int]:
     """The last lines of a file, and where it ends."""
-    data = path.read_bytes() if path.exists() else b""
+    start, data = log_data(path)
     whole = data[: data.rfind(b"\n") + 1]
     lines = whole.decode(errors="replace").splitlines(keepends=True)
-    return lines[-count:] if count else [], len(whole)
+    return lines[-count:] if count else [], start + len(whole)
 
 
 def lines_after(path: Path, offset: int) -> tuple[list[str], int]:
@@ -283,7 +283,7 @@ def lines_after(path: Path, offset: int) -> tuple[list[str], int]:
         return [], offset
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size < offset:
-            offset = 0  # it was put aside, and begins anew
+            offset = 0  # what came before was put aside
         file.seek(offset)
         data = file.read(1 << 20)
     whole = data[: data.rfind(b"\n") + 1]

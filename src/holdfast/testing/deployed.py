@@ -29,7 +29,6 @@ from holdfast.connect.json_values import json_lines
 from holdfast.deployment import Deployment
 from holdfast.frames import SEQ, STIME
 from holdfast.network import Network
-from holdfast.plans.addresses import Addresses
 from holdfast.producer import Producer
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
 
@@ -64,9 +63,7 @@ class Load:
         self, deployment: Deployment, source: str, make: MakeRows, tuples_per_second: int = 2_000
     ) -> None:
         """``make(first, count)`` gives the rows from number ``first`` on."""
-        security = deployment.security.read()
-        location = Addresses.read(deployment).book(security)[f"entry-{source}"]
-        self.producer = Producer(source, location, name="load", security=security)
+        self.producer = Producer.of(deployment.path, source, name="load")
         self.sent = 0
         self._make = make
         self._count = max(1, tuples_per_second // 50)
