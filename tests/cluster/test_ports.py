@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import ports
 from holdfast.cluster.children import Children
 from holdfast.cluster.server import Server
 from holdfast.cluster.supervisor import Supervisor
@@ -60,9 +61,16 @@ def other_program(port: int) -> Iterator[None]:
 def test_chosen_ports_are_not_those_of_outgoing_connections() -> None:
     names = [f"n{i}" for i in range(50)]
     found = free_ports(dict.fromkeys(names, LOOPBACK), names)
-    ports = [*found["nodes"].values(), *found["metrics"].values()]
-    assert len(set(ports)) == 100
-    assert not set(ports) & set(ephemeral_ports())
+    chosen = {*found["nodes"].values(), *found["metrics"].values()}
+    assert len(chosen) == 100
+    assert not chosen & set(ephemeral_ports())
+
+
+def test_every_port_is_tried_in_the_end() -> None:
+    tried = list(ports._candidates())
+    assert len(set(tried[: ports._DRAWN])) > ports._DRAWN // 2
+    usable = set(range(10_000, 65_536)) - set(ephemeral_ports())
+    assert set(tried) == {*usable, 0}
 
 
 def test_a_chosen_port_that_is_taken_is_chosen_anew(tmp_path: Path) -> None:
