@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import queue
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from holdfast import disk
 from holdfast.blocks import Block, Loader
 from holdfast.core.effects import Append, TrimLog
 from holdfast.core.events import Appended, Event, RecoveryRecord
 from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import StreamFrame
+from holdfast.disk import Fault
 from holdfast.errors import StateError
 from holdfast.frames import TIME, boundary_frame, data_frame, stream_schema
 from holdfast.kept.ledger import Ledger, Line
@@ -22,6 +26,7 @@ from holdfast.log import LogOptions, StreamLog, Trimmed
 from holdfast.nodes.spill import Spill
 
 SCHEMA = stream_schema(pa.schema([("number", pa.int64())]))
+SECONDS = 60.0
 
 
 def batch(first: int, count: int) -> pa.RecordBatch:
@@ -129,6 +134,50 @@ def test_received_blocks_beyond_the_limit_wait_on_disk(tmp_path: Path) -> None:
     del block, blocks
     assert list((tmp_path / "received").iterdir()) == []
     assert spill.memory_bytes == 0
+
+
+def test_without_room_on_disk_whoever_brings_a_block_waits(tmp_path: Path) -> None:
+    one = batch(0, 100).nbytes
+    told: list[str | None] = []
+    spill = Spill(tmp_path / "received", 2 * one, told.append)
+    blocks = [Block(batch(first, 100)) for first in range(0, 500, 100)]
+    for block in blocks[:3]:
+        spill.take(block)
+
+    def brought(block: Block) -> threading.Thread:
+        before = len(told)
+        thread = threading.Thread(target=spill.take, args=(block,), daemon=True)
+        thread.start()
+        while len(told) == before:
+            time.sleep(0.01)
+        return thread
+
+    with disk.failing(Fault.named("ENOSPC", "*/received/*")):
+        # Until a block that is in memory is let go of,
+        waiting = brought(blocks[3])
+        assert "No more are taken" in str(told[-1])
+        assert waiting.is_alive()
+        blocks[0] = blocks[1]
+        waiting.join(SECONDS)
+        assert told[-1] is None
+        # or until there is room.
+        waiting = brought(blocks[4])
+    waiting.join(SECONDS)
+    assert told[-1] is None
+    assert [block.in_memory for block in blocks[2:]] == [False, True, False]
+    for first, block in zip(range(200, 500, 100), blocks[2:], strict=True):
+        assert block.batch()["number"].to_pylist() == list(range(first, first + 100))
+    assert len(list((tmp_path / "received").iterdir())) == 2
+
+
+def test_nobody_waits_for_room_when_the_node_stops(tmp_path: Path) -> None:
+    spill = Spill(tmp_path / "received", 1)
+    with disk.failing(Fault.named("EIO")):
+        waiting = threading.Thread(target=spill.take, args=(Block(batch(0, 100)),), daemon=True)
+        waiting.start()
+        spill.close()
+        waiting.join(SECONDS)
+    assert not waiting.is_alive()
 
 
 # -- the ledger -------------------------------------------------------------------------

@@ -98,6 +98,7 @@ class Journal:
         path = self._directory / f"journal-{offset}"
         hidden = path.with_suffix(".part")
         rest = self.read(offset, self.end - offset)
+        disk.check(Operation.CREATE, hidden)
         descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             _write(descriptor, rest, 0)
@@ -112,7 +113,9 @@ class Journal:
         self._file, self._base, self._size = descriptor, offset, len(rest)
         self._synced, self._suspect = self._size, False
         if old != path:
-            old.unlink()
+            # Without it, it would only be in the way.
+            with contextlib.suppress(OSError):
+                disk.remove(old)
 
     def _open(self, directory: Path, start: int, anew: bool) -> None:
         """The journal that has offset ``start``, or a new one."""

@@ -124,8 +124,12 @@ class ReplicaNode(Node):
             self.warm.set()
         self._pair = pair
         self._partner = partner
-        self.spill = Spill(directory / "received")
-        self._queued = Spill(directory / "queued")
+        self.spill = Spill(
+            directory / "received", on_problem=lambda text: self.problems.set("received", text)
+        )
+        self._queued = Spill(
+            directory / "queued", on_problem=lambda text: self.problems.set("queued", text)
+        )
         engine = (directory / "engine").absolute()  # the JVM may have another working directory
         shutil.rmtree(engine, ignore_errors=True)  # worthless once the process has ended
         self.workshop = Workshop(load, engine, on_error)
@@ -255,6 +259,8 @@ class ReplicaNode(Node):
     def stop(self) -> None:
         if self._watch is not None:
             self._watch.close()
+        self.spill.close()
+        self._queued.close()
         super().stop()
         if self.shipper is not None:
             self.shipper.close()

@@ -12,27 +12,38 @@ import itertools
 import shutil
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 
+from holdfast import disk
 from holdfast.blocks import Block
 from holdfast.durable import make_private
 
 MEMORY_BYTES = 256 << 20
+_AGAIN_SECONDS = 0.2
 
 
 class Spill:
     """The received blocks of one replica."""
 
-    def __init__(self, directory: Path, limit_bytes: int = MEMORY_BYTES) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        limit_bytes: int = MEMORY_BYTES,
+        on_problem: Callable[[str | None], None] = lambda text: None,
+    ) -> None:
+        """``on_problem`` is told why blocks cannot be put on disk, and None when they can again."""
         shutil.rmtree(directory, ignore_errors=True)  # worthless once the process has ended
         make_private(directory)
         self._directory = directory
         self._limit = limit_bytes
+        self._on_problem = on_problem
         self._in_memory = 0
         self._numbers = itertools.count()
         self._lock = threading.Lock()
+        self._closed = threading.Event()
 
     @property
     def memory_bytes(self) -> int:
@@ -40,18 +51,49 @@ class Spill:
         return self._in_memory
 
     def take(self, block: Block) -> None:
-        """A block came in."""
+        """A block came in. Without room on disk, whoever brings it waits until there is some."""
+        failed = False
+        while not self._fits(block):
+            try:
+                self._to_disk(block)
+                break
+            except OSError as error:
+                failed = True
+                self._on_problem(
+                    f"received tuples cannot be put on disk: {error}. No more are taken until they "
+                    f"can be, or until there is room in memory"
+                )
+                if self._closed.wait(_AGAIN_SECONDS):
+                    return
+        if failed:
+            self._on_problem(None)
+
+    def close(self) -> None:
+        """Whoever waits for room does so no more."""
+        self._closed.set()
+
+    def _fits(self, block: Block) -> bool:
+        """Whether it may stay in memory; it counts from now on if it may."""
         with self._lock:
-            over = self._in_memory + block.nbytes > self._limit
-            if not over:
+            fits = self._in_memory + block.nbytes <= self._limit
+            if fits:
                 self._in_memory += block.nbytes
-        if not over:
+        if fits:
             weakref.finalize(block, self._dropped, block.nbytes)
-            return
+        return fits
+
+    def _to_disk(self, block: Block) -> None:
         path = self._directory / f"{next(self._numbers)}.arrow"
         batch = block.batch()
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
-            writer.write_batch(batch)
+        try:
+            with (
+                disk.open_file(path, "wb") as file,
+                pa.ipc.new_file(file, batch.schema) as writer,
+            ):
+                writer.write_batch(batch)
+        except BaseException:
+            _unlink(path)
+            raise
         weakref.finalize(block, _unlink, path)
         block.can_load(lambda: _read(path))
         block.forget()
