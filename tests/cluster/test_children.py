@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cluster.children import Children
+from holdfast.cluster.children import Children, log_path
 from holdfast.cluster.server import Server
 from holdfast.deployment import Deployment, SecuritySpec, load_deployment
+from holdfast.nodes.journal import Journal
 
 DEPLOYMENT = """
 name = "small"
@@ -123,3 +124,34 @@ def test_a_server_without_room_goes_on(deployment: Deployment, tmp_path: Path) -
         server.request_stop()
         thread.join(30.0)
     assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("line", ["{}", "{}----------", "----------{}", "-- {}{{half"])
+def test_why_a_process_ended_is_told_though_a_library_wrote_into_the_line(
+    deployment: Deployment, children: Children, told: list[str], tmp_path: Path, line: str
+) -> None:
+    said = json.dumps({"time": "now", "event": "fatal", "problem": "the JVM is gone"})
+    log = log_path(deployment, "entry-load")
+    ends = tmp_path / "idle"
+    ends.write_text(f"#!/bin/sh\necho '{line.format(said)}'\necho Traceback\nexit 70\n")
+    children.start()
+    wait(children, lambda: any("exit code 70" in text for text in told))
+    assert any("(the JVM is gone)" in text for text in told), (told, log.read_text())
+
+
+def test_a_line_of_the_journal_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+
+    class Stream:
+        def write(self, text: str) -> int:
+            written.append(text)
+            return len(text)
+
+        def flush(self) -> None:
+            pass
+
+    monkeypatch.setattr(sys, "stderr", Stream())
+    Journal("main-1").write("started", port=1)
+    (line,) = written
+    assert line.endswith("\n")
+    assert json.loads(line)["event"] == "started"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.spark.scratch import scratch_in
+from holdfast.spark.scratch import java_option, scratch_in
 
 SCRIPT = """
 import sys
@@ -26,6 +26,12 @@ input()
 def test_a_killed_driver_leaves_nothing_in_the_common_directory(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory() as common:
         look_at_what_is_left(Path(common), tmp_path / "own")
+
+
+def test_what_a_crashing_jvm_writes_stays_in_the_process_s_directory(tmp_path: Path) -> None:
+    assert f"-XX:ErrorFile={tmp_path}/java-crash.log" in java_option(tmp_path / "spark")
+    spaced = java_option(tmp_path / "a b" / "spark")
+    assert f'"-XX:ErrorFile={tmp_path}/a b/java-crash.log"' in spaced
 
 
 def look_at_what_is_left(common: Path, own: Path) -> None:

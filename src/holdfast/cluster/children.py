@@ -262,9 +262,11 @@ def log_path(deployment: Deployment, process: str) -> Path:
 def _last_problem(path: Path) -> str | None:
     """Why a process could not start or go on."""
     for line in reversed(last_lines(path, 50)[0]):
+        # A library may have written into the same line, before it or after it.
+        start = line.find('{"time"')
         with contextlib.suppress(ValueError):
-            said = json.loads(line)
-            if said.get("event") in ("cannot start", "fatal"):
+            said, _ = json.JSONDecoder().raw_decode(line[max(start, 0) :])
+            if isinstance(said, dict) and said.get("event") in ("cannot start", "fatal"):
                 return str(said.get("problem"))
     return None
 

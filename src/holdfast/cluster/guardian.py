@@ -85,11 +85,18 @@ class Guardian:
                 start_new_session=True,
                 text=True,
             )
-            assert process.stdin is not None
+        except OSError:
+            return None  # tried again with the next word
+        assert process.stdin is not None
+        try:
             process.stdin.write("".join(f"+{group}\n" for group in sorted(self._groups)))
             process.stdin.flush()
         except OSError:
-            return None  # tried again with the next word
+            # It has ended already; tried again with the next word.
+            _close(process.stdin)
+            process.kill()
+            process.wait()
+            return None
         return process
 
 

@@ -65,7 +65,7 @@ class EngineWatch:
     def _wait_for_end(self) -> None:
         assert self._process is not None
         code = self._process.wait()
-        how = f"ended with code {code}"
+        how = f"ended with code {code}; what it said stands before this in the log"
         if code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
         if code == -signal.SIGKILL:

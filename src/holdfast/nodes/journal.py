@@ -50,9 +50,11 @@ class Journal:
             **fields,
         }
         text = json.dumps(line, default=str)
-        # Who has nowhere to write its lines goes on all the same.
+        # In one piece: libraries write there, too, whenever they like. Who has nowhere to write
+        # its lines goes on all the same.
         with _lock, contextlib.suppress(OSError):
-            print(text, file=sys.stderr, flush=True)
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
 
     def refused_call(self, caller: str, address: str, reason: str, calls: int) -> None:
         """Somebody was not let in (``flight.refusals``)."""

@@ -28,6 +28,7 @@ def scratch_in(directory: Path) -> Path:
 
 
 def java_option(scratch: Path) -> str:
-    """What a JVM must be told to use it."""
-    option = f"-Djava.io.tmpdir={scratch}"
-    return f' "{option}"' if " " in option else f" {option}"
+    """What a JVM must be told to use it; what it writes when it crashes stays beside it."""
+    report = scratch.with_name("java-crash.log")
+    options = (f"-Djava.io.tmpdir={scratch}", f"-XX:ErrorFile={report}")
+    return "".join(f' "{each}"' if " " in each else f" {each}" for each in options)
