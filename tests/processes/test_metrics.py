@@ -8,10 +8,12 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 
+from holdfast.core.frame import Missing, Why
 from holdfast.nodes.http_server import serve_http
 from holdfast.nodes.journal import Journal
-from holdfast.nodes.metrics import NodeMetrics
+from holdfast.nodes.metrics import NodeMetrics, registry
 from tests.flight.nodes import entry_point
 
 
@@ -30,6 +32,20 @@ def test_metrics_are_served() -> None:
     sent = '{kind="replica",label="stable",process="main-9",to="screen"}'
     assert f"holdfast_tuples_sent_total{sent} 3.0" in text
     assert f"holdfast_bytes_sent_total{sent} 120.0" in text
+
+
+def test_metrics_say_what_tentative_results_lack() -> None:
+    metrics = NodeMetrics("main-8", "replica")
+    output = '{kind="replica",output="busy",process="main-8"}'
+    lacked = '{kind="replica",missing="load",output="busy",process="main-8"}'
+    metrics.rests_on("busy", Why((Missing("load", 5_000_000),), 0.75))
+    text = generate_latest(registry).decode()
+    assert f"holdfast_tentative_share{output} 0.75" in text
+    assert f"holdfast_missing_seconds{lacked} 5.0" in text
+    metrics.rests_on("busy", None)
+    text = generate_latest(registry).decode()
+    assert f"holdfast_tentative_share{output} 1.0" in text
+    assert f"holdfast_missing_seconds{lacked} 0.0" in text
 
 
 def test_what_is_said_is_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,6 +72,7 @@ class Reading:
     def __init__(self, client: Client) -> None:
         self.view = View()
         self.tentative = 0
+        self.lacked: set[str] = set()
         self.told_until = 0
         self._client = client
         threading.Thread(target=self._run, daemon=True).start()
@@ -81,6 +82,8 @@ class Reading:
             self.view.apply(event)
             if isinstance(event, Tuples) and not event.stable:
                 self.tentative += event.table.num_rows
+                assert event.why is not None
+                self.lacked |= {one.stream for one in event.why.missing}
                 self.told_until = int(event.table["stime"].cast(pa.int64())[-1].as_py())
 
     def close(self) -> None:
@@ -284,6 +287,7 @@ def test_every_policy_keeps_its_word(world: World) -> None:
     assert readings["suspend-suspend"].tentative == 0
     for name in going_on:
         assert readings[name].view.undone == readings[name].tentative > 0
+        assert "right" in readings[name].lacked
         assert ("TENTATIVE", "CORRECTION") in world.visits(name)
     # Who suspends new tuples while it reconciles never mixes them with corrections.
     for name in ("delay-suspend", "process-suspend"):

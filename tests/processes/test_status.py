@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import main
+from holdfast.commands.status_table import _says
 from holdfast.deployment import Deployment
 from holdfast.plans.addresses import Addresses
 from tests.processes.planned import planned
@@ -74,3 +75,11 @@ def test_who_reads_no_further_gets_no_traceback(deployment: Deployment) -> None:
         said = errors.read().decode()
     assert process.wait(60) == 0
     assert said == ""
+
+
+def test_a_row_says_why_an_output_is_tentative() -> None:
+    node = {"state": "up_failure", "tentative": {"busy": {"missing": {"load": 0}, "share": 0.5}}}
+    says = _says({}, node)
+    assert says == (
+        "busy is tentative: load missing since 1970-01-01T00:00:00.000Z, on 50 % of the usual data"
+    )

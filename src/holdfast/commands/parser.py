@@ -1,4 +1,4 @@
-"""The commands for deployments: up, status, top, logs, down, server, chaos."""
+"""The commands for deployments: up, status, top, explain, logs, down, server, chaos."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     status.add_argument("--json", action="store_true", help="for programs; nothing is left out")
     top = _command(commands, "top", "the same, live", _top)
     top.add_argument("--seconds", type=float, default=None, help="how long (default: until ctrl-c)")
+    explain = _command(commands, "explain", "what holds an output up right now, in words", _explain)
+    explain.add_argument("output", metavar="OUTPUT")
     logs = _command(commands, "logs", "what the processes of a deployment have written", _logs)
     logs.add_argument("process", nargs="?", help="one process; default: all")
     logs.add_argument("-n", type=int, default=20, metavar="LINES", help="last lines of each")
@@ -53,6 +55,12 @@ def _top(options: argparse.Namespace) -> int:
     from holdfast.commands.status_table import show_top
 
     return show_top(options)
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from holdfast.commands.explain import explain_output
+
+    return explain_output(options)
 
 
 def _logs(options: argparse.Namespace) -> int:

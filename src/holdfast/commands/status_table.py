@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from holdfast.why_words import read_why, show_why
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -184,6 +186,8 @@ def _says(process: dict[str, Any], node: dict[str, Any]) -> str:
     if node.get("problem"):
         problems.append(str(node["problem"]))
     problems += node.get("warnings", ())
+    tentative = node.get("tentative", {}).items()
+    problems += [f"{name} is tentative: {show_why(read_why(why))}" for name, why in tentative]
     if problems:
         return "; ".join(problems)
     cut = node.get("cut", {})

@@ -19,6 +19,7 @@ from holdfast.core.beginning import EMPTY_RECORD, Beginning, at_record, serve, w
 from holdfast.core.consistency import NodeState
 from holdfast.core.effects import BeginRunning, Effect, SetTimer, TrimLog
 from holdfast.core.events import Event, Started, TimerFired
+from holdfast.core.frame import Why
 from holdfast.core.machine import Machine
 from holdfast.core.messages import CopyState
 from holdfast.core.progress import Progress
@@ -47,12 +48,14 @@ class CopyView:
     state     what the replica does; None while the copy sleeps.
     boundary  how far the stable state is that it runs on or holds; -1 for none.
     outputs   (stream, the id that comes next, the first id that is kept, tuples not acknowledged)
+    tentative (stream, why) of the outputs on which tentative tuples stand
     """
 
     state: NodeState | None
     boundary: int
     inputs: tuple[InputView, ...]
     outputs: tuple[tuple[str, int, int, int], ...]
+    tentative: tuple[tuple[str, Why], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,13 @@ class Copy:
                 (name, one.next_id, one.first_id, sum(each.header.count for each in one.stable))
                 for name, one in self.served.items()
             ),
+            tuple(self.whys().items()),
         )
+
+    def whys(self) -> dict[str, Why]:
+        """The outputs on which tentative tuples stand, and what these lack."""
+        soutputs = {} if self.replica is None else self.replica.soutputs
+        return {name: one.why for name, one in soutputs.items() if one.why is not None}
 
     @property
     def progress(self) -> Progress | None:

@@ -78,6 +78,7 @@ from holdfast.plans.fragment_plans import FragmentPlan
 from holdfast.spark.chains import Handle, Workshop
 from holdfast.spark.engine import Engine
 from holdfast.spark.rejected import STOP
+from holdfast.why_words import plain_why
 
 WARM_SECONDS = 20.0
 
@@ -230,6 +231,9 @@ class ReplicaNode(Node):
     def look(self) -> None:
         super().look()
         tell_pace(self._pace, self.metrics, self.problems, self.loop.now(), self.copy.reach())
+        whys = self.copy.whys()
+        for stream in self.schemas:
+            self.metrics.rests_on(stream, whys.get(stream))
 
     def start(self) -> None:
         if self._pair is None:
@@ -298,6 +302,7 @@ class ReplicaNode(Node):
             },
             "outputs": {stream: next_id for stream, next_id, _, _ in view.outputs},
             "trimmed_below": {stream: first_id for stream, _, first_id, _ in view.outputs},
+            "tentative": {stream: plain_why(why) for stream, why in view.tentative},
             **({} if windows is None else {"checkpoint": windows.status()}),
             **self._copy_status(),
         }

@@ -42,6 +42,11 @@ class Topology:
         for name, fragment in plan.fragments.items():
             for output in fragment.outputs:
                 self.producers[output.stream] = deployment.fragments[name].processes
+        # The streams that shape each stream; none for those of sources.
+        self.shaped_by: dict[str, tuple[str, ...]] = dict.fromkeys(deployment.sources, ())
+        for fragment in plan.fragments.values():
+            for output in fragment.outputs:
+                self.shaped_by[output.stream] = tuple(sorted(output.reached_by))
         # The streams whose readers keep feeds at both copies.
         self.standing = {
             output.stream
