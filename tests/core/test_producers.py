@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.core import producers as machine
 from holdfast.core.fence import Fenced
-from holdfast.core.producers import ProducerPlace, Producers, SequenceGap, Verdict
+from holdfast.core.producers import (
+    ProducerPlace,
+    Producers,
+    SequenceGap,
+    TooManyNames,
+    Verdict,
+)
 
 
 def test_a_producer_goes_on_where_its_name_stands() -> None:
@@ -31,6 +38,18 @@ def test_the_older_of_two_is_refused_for_good() -> None:
 def test_an_epoch_that_nobody_gave_is_refused() -> None:
     with pytest.raises(Fenced, match="only epochs up to 0 are known here"):
         Producers({}).judge("p", 3, 1)
+
+
+def test_there_are_only_so_many_names_and_known_ones_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "MOST_NAMES", 2)
+    producers = Producers({"p": ProducerPlace(3, 7, 70)})
+    producers.open("q")
+    with pytest.raises(TooManyNames, match=r"'r' is refused: this source has 2 names .* kept for"):
+        producers.open("r")
+    assert producers.open("p").epoch == 4
+    for name in ("", "n" * 256):
+        with pytest.raises(TooManyNames, match="1 to 255 characters"):
+            producers.open(name)
 
 
 def test_a_gap_is_refused_and_says_what_is_next() -> None:

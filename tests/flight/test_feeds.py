@@ -99,3 +99,21 @@ def test_a_refusal_is_one_batch_and_the_end() -> None:
 
 def test_nobody_is_sent_what_nobody_asked_for() -> None:
     assert not Feeds("p").deliver("c", message(0, 1))
+
+
+def test_nobody_takes_everybodys_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "FEEDS_OF_ONE", 2)
+    monkeypatch.setattr(feeds, "FEEDS", 3)
+    found = Feeds("p")
+    one = found.open("c", 1, SCHEMA)
+    found.open("c", 2, SCHEMA)
+    with pytest.raises(flight.FlightUnavailableError, match="2 of them to c; it serves 2 to one"):
+        found.open("c", 3, SCHEMA)
+    # One that is opened anew takes its own place.
+    found.open("c", 2, SCHEMA)
+    found.open("d", 1, SCHEMA)
+    with pytest.raises(flight.FlightUnavailableError, match="p serves 3 subscriptions"):
+        found.open("e", 1, SCHEMA)
+    found.close_feed(one)
+    found.open("e", 1, SCHEMA)
+    assert len(found) == 3

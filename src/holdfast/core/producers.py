@@ -7,6 +7,9 @@ is a repeat, which is acknowledged again and changes nothing; one further on wou
 and is refused: what lies between is lost on its way or counted wrongly, and must not be so in
 silence. Opening fences the life before: whatever it still has on its way is refused.
 
+A name is kept for ever, for its producer may come back after years. So there are only so many, and
+none is long: whoever makes up a new name for each of its lives is told so.
+
 What was taken is not yet durable. After a restart this is made from what is.
 """
 
@@ -19,6 +22,14 @@ from enum import Enum
 from holdfast.core.fence import check
 from holdfast.core.machine import PeerError
 from holdfast.core.source_time import FAR
+
+# Each costs some hundred bytes in memory and in the ledger.
+MOST_NAMES = 10_000
+LONGEST_NAME = 255
+
+
+class TooManyNames(PeerError):
+    """No further name is taken."""
 
 
 class SequenceGap(PeerError):
@@ -56,6 +67,16 @@ class Producers:
 
     def open(self, name: str) -> ProducerPlace:
         """A new life of ``name``, which goes on where the one before stands."""
+        if not 0 < len(name) <= LONGEST_NAME:
+            raise TooManyNames(
+                f"a producer's name has 1 to {LONGEST_NAME} characters; this one has {len(name)}"
+            )
+        if name not in self._places and len(self._places) >= MOST_NAMES:
+            raise TooManyNames(
+                f"producer {name[:40]!r} is refused: this source has {len(self._places)} names of "
+                f"producers, and each is kept for ever. Go on under a name that was used before, "
+                f"as every life of a producer should"
+            )
         before = self.place(name)
         self._places[name] = replace(before, epoch=before.epoch + 1)
         return self._places[name]

@@ -26,6 +26,8 @@ QUEUE_BYTES = 64 << 20
 # were that it missed: a block costs the same on the wire and at the other end whatever it holds.
 BLOCK_TUPLES = 8_192
 QUEUE_MESSAGES = 4_096
+# Each has a thread and a connection's share; so many of one consumer, and of all, are served.
+FEEDS_OF_ONE, FEEDS = 100, 1_000
 # How long a subscriber may take to notice that its call was cancelled.
 _LOOK_SECONDS = 1.0
 
@@ -183,10 +185,21 @@ class Feeds:
             if self._closed:
                 raise flight.FlightUnavailableError(f"{self._process} is stopping")
             before = self._feeds.get((consumer, feed))
+            if before is None:
+                self._check_room(consumer)
             self._feeds[consumer, feed] = made
         if before is not None:
             before.end("replaced by a newer subscription")
         return made
+
+    def _check_room(self, consumer: str) -> None:
+        """Whoever forgets to end its subscriptions must not take everybody else's place."""
+        own = sum(name == consumer for name, _ in self._feeds)
+        if own >= FEEDS_OF_ONE or len(self._feeds) >= FEEDS:
+            raise flight.FlightUnavailableError(
+                f"{self._process} serves {len(self._feeds)} subscriptions, {own} of them to "
+                f"{consumer}; it serves {FEEDS_OF_ONE} to one and {FEEDS} in all. End some"
+            )
 
     def close_feed(self, feed: Feed) -> None:
         """The subscriber's call is over."""

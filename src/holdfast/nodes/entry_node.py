@@ -35,7 +35,7 @@ from holdfast.core.effects import AcceptTuples, Append, Effect, RefuseBatch, Tri
 from holdfast.core.entry import EntryPoint, EntrySettings
 from holdfast.core.events import Event, SourceBatch, SourceReached
 from holdfast.core.fence import Fenced
-from holdfast.core.producers import ProducerPlace, Producers, SequenceGap, Verdict
+from holdfast.core.producers import ProducerPlace, Producers, SequenceGap, TooManyNames, Verdict
 from holdfast.core.source_time import FAR
 from holdfast.errors import HoldfastError
 from holdfast.flight.refused import Refused, refused
@@ -341,7 +341,10 @@ class EntryNode(Node):
         self._refuse_producers_of_a_source()
         name = str(options["producer"])
         with self._taking:
-            place = self._producers.open(name)
+            try:
+                place = self._producers.open(name)
+            except TooManyNames as error:
+                raise refused(str(error)) from None
             offer = self._intake.opened(name, place)
         try:
             offer.durable.result(ANSWER_SECONDS)

@@ -16,7 +16,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -126,11 +126,22 @@ class Killer:
 
 def expected_file(network: Network, deployment: Deployment, output: str) -> str:
     """What a client that writes ``output`` as JSON lines must hold, to the byte."""
+    return expected_files(network, deployment, [output])[output]
+
+
+def expected_files(
+    network: Network, deployment: Deployment, outputs: Iterable[str]
+) -> dict[str, str]:
+    """The same for several outputs, computed at once."""
     sources = {
         name: logged_tuples(deployment.data / "processes" / spec.process / "streams" / name)
         for name, spec in deployment.sources.items()
     }
-    table = undisturbed(network, sources)[output]
+    found = undisturbed(network, sources)
+    return {output: _file_of(found[output]) for output in outputs}
+
+
+def _file_of(table: pa.Table) -> str:
     ids = pa.array(np.arange(table.num_rows, dtype=np.int64))
     own = table.drop_columns(["stime", "tmax"])
     schema = pa.schema([SEQ, STIME, *own.schema])
