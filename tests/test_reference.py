@@ -25,6 +25,8 @@ files = ["more.py"]
 [fragments.main]
 protection = "hybrid"
 [fragments.main.standby]
+[outputs.out]
+delay = "5 seconds"
 [clients.reader]
 output = "out"
 [servers.east]
@@ -54,8 +56,8 @@ def test_every_key_of_a_deployment_file_is_described(
     (tmp_path / "deployment.toml").write_text(DEPLOYMENT)
     load_deployment(tmp_path / "deployment.toml")
     sections = _sections((ROOT / "docs" / "reference" / "deployment.md").read_text())
-    named = {"load": "NAME", "main": "NAME", "reader": "NAME", "east": "NAME"}
-    assert len(known) == 9
+    named = {"load": "NAME", "main": "NAME", "reader": "NAME", "east": "NAME", "out": "NAME"}
+    assert len(known) == 10
     for where, names in known.items():
         title = ".".join(named.get(part, part) for part in where.split("."))
         keys = sections["The file" if where == "the file" else f"`[{title}]`"]

@@ -58,7 +58,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands.add_parser("run", help="run a query network", description=_RUN_HELP))
     describe = commands.add_parser("describe", help="print or draw a query network")
-    describe.add_argument("network", metavar="NETWORK.py")
+    describe.add_argument(
+        "network",
+        metavar="NETWORK.py",
+        help="or a DEPLOYMENT.toml: also how X of its outputs is divided",
+    )
     describe.add_argument("--draw", metavar="FILE", help="also draw it: an .svg or .png file")
     describe.set_defaults(command=_describe)
     demo = commands.add_parser("demo", help="failures, live: a source cut, a replica killed")
@@ -137,8 +141,20 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _describe(options: argparse.Namespace) -> int:
-    network = network_of(load(options.network, None), options.network)
-    print(network.describe())
+    budget: list[str] = []
+    file = options.network
+    if file.endswith((".toml", ".json")):
+        from holdfast.deployment import load_deployment
+
+        deployment = load_deployment(file)
+        file = str(deployment.network)
+    network = network_of(load(file, None), file)
+    if file != options.network:
+        from holdfast.cluster.planning import plan_of
+        from holdfast.plans.topology import Topology
+
+        budget = ["", *Topology(deployment, plan_of(network)).budget()]
+    print("\n".join([network.describe(), *budget]))
     if options.draw:
         network.draw(options.draw)
         print(f"\ndrawn into {options.draw}")

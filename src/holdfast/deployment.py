@@ -7,7 +7,7 @@
 
     [timing]
     delay = "3 seconds"               # X: every available tuple shows up within X per fragment
-    alpha = 0.9                       # the share of it that tuples may wait for missing ones
+    alpha = 0.9                       # the share of it that tuples wait; without it, it adapts
     follow_clock = 0.05               # a machine's clock that was set is followed at this rate
 
     [sources.load]                    # without "from", producers push
@@ -35,6 +35,9 @@
     [fragments.main.standby]          # how the copies of a passive or hybrid fragment stand by
     checkpoint = "sweeping"           # sweeping, individual, synchronous
     persist = true                    # checkpoints are on disk before they count
+
+    [outputs.busy]
+    delay = "5 seconds"               # X from the sources to this output; fragments share it
 
     [clients.screen]
     output = "busy"
@@ -172,6 +175,8 @@ class Deployment:
     spares: Mapping[str, int] = field(default_factory=dict)
     # How much faster or slower nodes go to make up for a machine's clock that was set.
     follow_clock: float = FOLLOW
+    # X from the sources to an output, in microseconds, where it was given (plans/budget.py).
+    outputs: Mapping[str, int] = field(default_factory=dict)
     # Whether its parts may be made to fail on purpose: ``holdfast chaos``.
     chaos: bool = False
 

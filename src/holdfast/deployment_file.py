@@ -67,6 +67,7 @@ class Reader:
             "spark",
             "sources",
             "fragments",
+            "outputs",
             "clients",
             "servers",
             "files",
@@ -87,6 +88,7 @@ class Reader:
             fragments={
                 name: self._fragment(name, each) for name, each in _items(found, "fragments")
             },
+            outputs={name: self._output(name, each) for name, each in _items(found, "outputs")},
             clients={name: self._client(name, each) for name, each in _items(found, "clients")},
             security=self._security(found),
             spark_master=str(spark.get("master", "local[2]")),
@@ -121,6 +123,7 @@ class Reader:
         )
         self._table("timing", found, "follow_clock", *lengths, *plain)
         values: dict[str, Any] = {key: found[key] for key in plain if key in found}
+        values["alpha_adapts"] = "alpha" not in found
         for key, name in lengths.items():
             if key in found:
                 values[name] = self._length(f"timing.{key}", found[key])
@@ -297,6 +300,11 @@ class Reader:
                 where, f"a process, or a list of {replicas}, one for each replica; got {found!r}"
             )
         return tuple(str(each) for each in names)
+
+    def _output(self, name: str, found: dict[str, Any]) -> int:
+        where = f"outputs.{name}"
+        self._table(where, found, "delay")
+        return self._length(f"{where}.delay", self._need(where, found, "delay"))
 
     def _client(self, name: str, found: dict[str, Any]) -> ClientSpec:
         where = f"clients.{name}"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from holdfast.core.frame import Kind
 from holdfast.core.messages import StreamFrame
+from holdfast.core.patience import REDO_AT_FIRST
 from holdfast.core.settings import Timing
 from holdfast.core.stream_copy import FAR_FUTURE, StreamCopy
 from holdfast.core.sunion import (
@@ -190,4 +191,4 @@ def test_redo_jobs_are_cut_into_pieces_but_skip_empty_time() -> None:
     assert stop == long_ago + ALONE * TIMING.redo_buckets * TIMING.bucket_us
     sunion.handle(LiveTaken(0), 50)
     stop = sunion.redo_stop(sunion.stable_target())
-    assert stop == long_ago + TIMING.redo_buckets * TIMING.bucket_us
+    assert stop == long_ago + REDO_AT_FIRST * TIMING.bucket_us

@@ -73,8 +73,24 @@ def show_status(options: argparse.Namespace) -> int:
     print("\n".join(_lines(rows)))
     for name, note in notes.items():
         print(f"{name}: {note}")
+    for line in _budget(deployment, found):
+        print(line)
     print(f"supervised by process {running}" if running else "not supervised: run holdfast up")
     return 0 if running else 1
+
+
+def _budget(deployment: Deployment, found: Sequence[NodeReport]) -> list[str]:
+    """How X is divided, where it was given for outputs, and what replicas wait of it now."""
+    if not deployment.outputs:
+        return []
+    from holdfast.plans.topology import reach
+
+    waits = [
+        f"  {each.name} waits {each.status['alpha']:g} x {each.status['delay_s']:g} s now"
+        for each in found
+        if "alpha" in each.status
+    ]
+    return reach(deployment.path).topology.budget() + waits
 
 
 def show_top(options: argparse.Namespace) -> int:

@@ -49,6 +49,7 @@ class CopyView:
     boundary  how far the stable state is that it runs on or holds; -1 for none.
     outputs   (stream, the id that comes next, the first id that is kept, tuples not acknowledged)
     tentative (stream, why) of the outputs on which tentative tuples stand
+    alpha     the share of X that tuples wait for missing ones, now
     """
 
     state: NodeState | None
@@ -56,6 +57,7 @@ class CopyView:
     inputs: tuple[InputView, ...]
     outputs: tuple[tuple[str, int, int, int], ...]
     tentative: tuple[tuple[str, Why], ...] = ()
+    alpha: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,14 @@ class Copy:
                 for name, one in self.served.items()
             ),
             tuple(self.whys().items()),
+            self.alpha,
         )
+
+    @property
+    def alpha(self) -> float:
+        """The share of X that tuples wait for missing ones, now."""
+        replica = self.replica
+        return self.settings.timing.alpha if replica is None else replica.patience.alpha
 
     def whys(self) -> dict[str, Why]:
         """The outputs on which tentative tuples stand, and what these lack."""

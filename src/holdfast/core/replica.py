@@ -57,10 +57,11 @@ from holdfast.core.messages import (
     Subscribe,
     Unsubscribe,
 )
+from holdfast.core.patience import Patience
 from holdfast.core.progress import Progress
 from holdfast.core.provider import Provider
 from holdfast.core.records import InLog
-from holdfast.core.settings import Keeping, Reconcile, ReplicaSettings
+from holdfast.core.settings import Keeping, Policy, Reconcile, ReplicaSettings
 from holdfast.core.soutput import SOutput, SOutputState
 from holdfast.core.stream_copy import FAR_FUTURE, GapFound, StreamCopy
 from holdfast.core.sunion import SUnion
@@ -89,16 +90,17 @@ class Replica:
             for one in settings.inputs
         }
         address = settings.address
-        eager = settings.while_failed is settings.while_failed.PROCESS
+        eager = settings.while_failed is Policy.PROCESS
         self.consumer = Consumer(address, settings.inputs, self.copies, self.timing)
-        self.sunion = SUnion(address, self.copies, self.timing, record.boundary, eager)
+        delays = Policy.DELAY in (settings.while_failed, settings.while_stabilizing)
+        self.patience, position = Patience(self.timing, delays), record.boundary
+        self.sunion = SUnion(address, self.copies, self.timing, position, eager, self.patience)
         self.manager = ConsistencyManager(settings, self.sunion)
         self.basis = Basis(self.copies)
-        where = (record.boundary, record.marker)
-        self.versions = Versions(address, *where, begin.state, begin.first_job, self.basis)
-        self.appender = Appender(
-            self.timing.retry_us, self.timing.record_interval_us, begin.first_append
-        )
+        begun = (position, record.marker, begin.state, begin.first_job)
+        self.versions = Versions(address, *begun, self.basis, self.patience)
+        pauses = (self.timing.retry_us, self.timing.record_interval_us)
+        self.appender = Appender(*pauses, begin.first_append)
         if begin.acks is not None:
             self.consumer.acks = {name: begin.acks.get(name, 0) for name in self.copies}
         self.windows = WindowRounds.of(settings, record.boundary)
@@ -121,8 +123,7 @@ class Replica:
             )
         self.provider = Provider(served, self._state_of)
         self.progress = Progress(address, self.timing)
-        self._retry_job_at = 0
-        self._live_had_turn = False
+        self._retry_job_at, self._live_had_turn = 0, False
         self._timer_at = FAR_FUTURE
         # When what to compute next may change though nothing arrives.
         self._look_at = 0
@@ -281,8 +282,7 @@ class Replica:
         live = self.versions.live_position
         if live is not None and live <= stop:
             self._drop_live(now, effects)
-        undo = self.settings.reconcile is Reconcile.UNDO
-        keep_from = self.versions.marker if undo else stop
+        keep_from = self.versions.marker if self.settings.reconcile is Reconcile.UNDO else stop
         self.sunion.handle(sunion.StableTaken(stop, keep_from), now)
         record = RecoveryRecord(
             stop,

@@ -98,6 +98,8 @@ class Timing:
 
     bucket_us              the length of a bucket.
     delay_us, alpha        X and α: SUnion may hold a tuple for αX.
+    alpha_adapts           α is the most, and falls as jobs need time (patience.py), but never
+    alpha_least            below this.
     heartbeat_interval_us  how often every replica of every upstream neighbour is asked.
     misses_until_down      unanswered heartbeats after which a peer counts as gone.
     partner_timeout_us     how long a partner may think about postponing.
@@ -117,6 +119,8 @@ class Timing:
     bucket_us: int = 200_000
     delay_us: int = 3 * SECOND_US
     alpha: float = 0.9
+    alpha_adapts: bool = False
+    alpha_least: float = 0.5
     heartbeat_interval_us: int = 250_000
     misses_until_down: int = 3
     partner_timeout_us: int = 500_000
@@ -137,6 +141,10 @@ class Timing:
             raise ValueError(
                 f"a bucket ({self.bucket_us} µs) is shorter than αX ({self.alpha_x_us} µs)"
             )
+        if self.alpha_adapts and not 0 < self.alpha_least <= self.alpha:
+            raise ValueError(
+                f"the least alpha is above 0 and at most {self.alpha}; got {self.alpha_least}"
+            )
 
     @property
     def stall_after_us(self) -> int:
@@ -145,8 +153,16 @@ class Timing:
 
     @property
     def alpha_x_us(self) -> int:
-        """How long SUnion may hold a tuple."""
+        """How long SUnion may hold a tuple, at most."""
         return int(self.delay_us * self.alpha)
+
+    @property
+    def least_alpha_x_us(self) -> int:
+        """How long it may hold one whatever jobs take: longer than a bucket lasts."""
+        if not self.alpha_adapts:
+            return self.alpha_x_us
+        longer_us = self.bucket_us + self.bucket_us // 2
+        return min(self.alpha_x_us, max(int(self.delay_us * self.alpha_least), longer_us))
 
 
 @dataclass(frozen=True, slots=True)

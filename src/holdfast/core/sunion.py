@@ -6,9 +6,10 @@ missing and all replicas see the same bucket. SUnion offers stable buckets in or
 positions say how far they were taken: ``stable_position`` by the stable version of the
 fragment, ``live_position`` by the live version, which exists only while an input has failed.
 
-A tuple may be held for αX from its arrival. If its bucket is not stable by then, the bucket is
-*overdue*: SUnion reports an upstream failure, once, and from then on offers buckets to the
-live version with what there is. How eagerly depends on the policy it is told:
+A tuple may be held for αX from its arrival (patience.py says how long that is). If its bucket is
+not stable by then, the bucket is *overdue*: SUnion reports an upstream failure, once, and from then
+on offers buckets to the live version with what there is. How eagerly depends on the policy it is
+told:
 
 - HOLD, SUSPEND: not at all.
 - DELAY: every bucket waits the full αX for its correction.
@@ -46,6 +47,7 @@ from typing import ClassVar, TypeAlias
 from holdfast.core.effects import InputSlice
 from holdfast.core.machine import Machine
 from holdfast.core.messages import StreamFrame
+from holdfast.core.patience import Patience
 from holdfast.core.settings import Timing
 from holdfast.core.stream_copy import FAR_FUTURE, StreamCopy
 
@@ -188,7 +190,13 @@ class SUnion(Machine[SUnionState, Trigger]):
     TABLE: ClassVar[Mapping[tuple[Enum, Enum], Enum]] = TABLE
 
     def __init__(
-        self, owner: str, copies: dict[str, StreamCopy], timing: Timing, position: int, eager: bool
+        self,
+        owner: str,
+        copies: dict[str, StreamCopy],
+        timing: Timing,
+        position: int,
+        eager: bool,
+        patience: Patience | None = None,
     ) -> None:
         super().__init__(f"{owner} SUnion", SUnionState.ORDERED)
         self.copies = copies
@@ -199,7 +207,7 @@ class SUnion(Machine[SUnionState, Trigger]):
         self.hopeless: set[str] = set()
         self._timing = timing
         self._bucket_us = timing.bucket_us
-        self._alpha_x_us = timing.alpha_x_us
+        self._patience = patience or Patience(timing)
         self._eager = eager
 
     def handle(self, event: SUnionEvent, now: int) -> list[SUnionEffect]:
@@ -285,22 +293,22 @@ class SUnion(Machine[SUnionState, Trigger]):
         reached = [copy.stable.oldest_from(self.stable_position) for copy in self.copies.values()]
         oldest = min((stime for stime in reached if stime is not None), default=target)
         start = max(self._floor(oldest), self.stable_position)
-        buckets = self._timing.redo_buckets
+        buckets = self._patience.redo_buckets
         if self.live_position is None or self.release is Release.SUSPEND:
-            buckets *= ALONE
+            buckets = self._timing.redo_buckets * ALONE
         return min(target, start + buckets * self._bucket_us)
 
     def next_deadline(self) -> int:
         """When the oldest held tuple will be overdue; FAR_FUTURE if none is held."""
         position = self._live_or_stable()
-        deadline = FAR_FUTURE
+        oldest = FAR_FUTURE
         for copy in self.copies.values():
             for arrived, stime_max in copy.ages:
                 if stime_max >= position:
-                    if arrived + self._alpha_x_us < deadline:
-                        deadline = arrived + self._alpha_x_us
+                    if arrived < oldest:
+                        oldest = arrived
                     break
-        return deadline
+        return oldest if oldest == FAR_FUTURE else oldest + self._patience.alpha_x_us
 
     def slices(self, start: int, stop: int, stable_only: bool) -> tuple[InputSlice, ...]:
         """The held input of [start, stop)."""
@@ -360,7 +368,7 @@ class SUnion(Machine[SUnionState, Trigger]):
     def _overdue_target(self, now: int) -> int:
         """The end of the newest bucket with a tuple that has waited αX."""
         position = self._live_or_stable()
-        arrived_by = now - self._alpha_x_us
+        arrived_by = now - self._patience.alpha_x_us
         newest = -1
         for copy in self.copies.values():
             for arrived, stime_max in copy.ages:

@@ -28,6 +28,7 @@ from holdfast.core.effects import CancelJob, DropState, InputSlice, RunJob
 from holdfast.core.effects import Line as Line
 from holdfast.core.events import JobDone, JobFailed, OutputBlock, WindowBlock
 from holdfast.core.machine import Machine
+from holdfast.core.patience import Patience
 from holdfast.core.why import Basis
 
 
@@ -118,9 +119,11 @@ class Versions(Machine[VersionsState, Trigger]):
         state: object = None,
         first_job: int = 1,
         basis: Basis | None = None,
+        patience: Patience | None = None,
     ) -> None:
         """``state`` is the stable version's, or what it can be rebuilt from with the input
-        since ``marker``; None is the empty one. ``basis`` is told what jobs take."""
+        since ``marker``; None is the empty one. ``basis`` is told what jobs take of the input,
+        ``patience`` how long they take."""
         fresh = marker >= position
         initial = VersionsState.WHOLE if fresh else VersionsState.CLEARED
         super().__init__(f"{owner} versions", initial)
@@ -133,6 +136,7 @@ class Versions(Machine[VersionsState, Trigger]):
         self._live_state: object = None
         self._known: list[object] = []
         self._basis = basis or Basis({})
+        self._patience = patience
         self.next_job = first_job
 
     @property
@@ -166,7 +170,7 @@ class Versions(Machine[VersionsState, Trigger]):
             case ForgetLive():
                 return self._forget_live(now)
             case Begin():
-                return [self._begin(event)]
+                return [self._begin(event, now)]
             case JobDone():
                 return self._done(event, now)
             case JobFailed(job, _):
@@ -195,7 +199,7 @@ class Versions(Machine[VersionsState, Trigger]):
         self._basis.live_ended()
         return effects + self._drop_unused()
 
-    def _begin(self, begin: Begin) -> RunJob:
+    def _begin(self, begin: Begin, now: int) -> RunJob:
         self.require(self.job is None, "one job at a time")
         match begin.line:
             case Line.STABLE:
@@ -209,6 +213,9 @@ class Versions(Machine[VersionsState, Trigger]):
                 state, start = self._live_state, self.live_position or 0
                 self._basis.live_begins(start, begin.stop, begin.slices)
         self.require(begin.stop > start, f"a job from {start} to {begin.stop}")
+        if self._patience is not None:
+            is_redo = begin.line is not Line.LIVE and self.live_position is not None
+            self._patience.job_begins(begin.stop - start, is_redo, now)
         job = self.next_job
         self.next_job += 1
         self.job = (job, begin)
@@ -219,6 +226,8 @@ class Versions(Machine[VersionsState, Trigger]):
             return [DropState(done.state)]
         begin = self.job[1]
         self.job = None
+        if self._patience is not None:
+            self._patience.job_done(now)
         self._known.append(done.state)
         if begin.line is Line.LIVE:
             self._live_state, self.live_position = done.state, begin.stop

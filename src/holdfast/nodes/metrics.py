@@ -66,6 +66,9 @@ _INPUT_RATIO = Gauge(
     _LABELS,
     registry=registry,
 )
+_ALPHA = Gauge(
+    "holdfast_alpha", "The share of X that tuples wait for missing ones", _LABELS, registry=registry
+)
 _SHARE = Gauge(
     "holdfast_tentative_share",
     "The share of the usual data that tentative results rest on; 1 while none stands",
@@ -98,6 +101,7 @@ class NodeMetrics:
         self.job_seconds = _JOB_SECONDS.labels(*labels)
         self.boundary = _BOUNDARY.labels(*labels)
         self._frames_sent = _FRAMES_SENT.labels(*labels)
+        self.alpha = _ALPHA.labels(*labels)
         self.behind = _BEHIND.labels(*labels)
         self.input_ratio = _INPUT_RATIO.labels(*labels)
         self._state = ""

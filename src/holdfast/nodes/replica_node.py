@@ -231,6 +231,7 @@ class ReplicaNode(Node):
     def look(self) -> None:
         super().look()
         tell_pace(self._pace, self.metrics, self.problems, self.loop.now(), self.copy.reach())
+        self.metrics.alpha.set(self.copy.alpha)
         whys = self.copy.whys()
         for stream in self.schemas:
             self.metrics.rests_on(stream, whys.get(stream))
@@ -303,6 +304,8 @@ class ReplicaNode(Node):
             "outputs": {stream: next_id for stream, next_id, _, _ in view.outputs},
             "trimmed_below": {stream: first_id for stream, _, first_id, _ in view.outputs},
             "tentative": {stream: plain_why(why) for stream, why in view.tentative},
+            "delay_s": self._settings.timing.delay_us / 1e6,
+            "alpha": round(view.alpha, 3),
             **({} if windows is None else {"checkpoint": windows.status()}),
             **self._copy_status(),
         }

@@ -16,6 +16,7 @@ from holdfast.core.settings import Timing
 from holdfast.core.source_time import Late, TimeSettings
 from holdfast.deployment import Deployment, DeploymentError, SourceSpec
 from holdfast.errors import HoldfastError
+from holdfast.plans.budget import divide
 from holdfast.times import show_duration
 
 if TYPE_CHECKING:
@@ -54,14 +55,36 @@ def check_times(deployment: Deployment, plan: Plan) -> None:
     """DeploymentError if a source's settings about time cannot work."""
     for name, spec in deployment.sources.items():
         try:
-            _check(deployment, spec, plan.sources[name], plan.bucket_us)
+            timing = timing_at(deployment, plan, name)
+            _check(deployment, spec, plan.sources[name], timing, plan.bucket_us)
         except DeploymentError:
             raise
         except HoldfastError as error:
             raise _error(deployment, spec, str(error)) from None
 
 
-def _check(deployment: Deployment, spec: SourceSpec, plan: SourcePlan, bucket_us: int) -> None:
+def timing_at(deployment: Deployment, plan: Plan, source: str) -> Timing:
+    """The times of who reads a source; of the one with the shortest X, if there are several."""
+    shares = divide(deployment, plan)
+    readers = [shares[name] for name, each in plan.fragments.items() if source in each.inputs]
+    delay_us = min(readers, default=deployment.timing.delay_us)
+    return replace(deployment.timing, delay_us=delay_us)
+
+
+def least_alpha(deployment: Deployment, plan: Plan, timing: Timing) -> float:
+    """How far α may fall: what a source lags by its own settings must fit into the wait."""
+    held_us = [
+        _held_us(settings) + (settings.idle_after_us or 0) + settings.bucket_us
+        for name, spec in deployment.sources.items()
+        if plan.sources[name].stime is not None and source_of(spec).live
+        for settings in [source_of(spec).time_settings(plan.bucket_us)]
+    ]
+    return min(timing.alpha, max(timing.alpha_least, max(held_us, default=0) / timing.delay_us))
+
+
+def _check(
+    deployment: Deployment, spec: SourceSpec, plan: SourcePlan, timing: Timing, bucket_us: int
+) -> None:
     if plan.stime is None:
         if spec.times:
             raise _error(
@@ -76,11 +99,12 @@ def _check(deployment: Deployment, spec: SourceSpec, plan: SourcePlan, bucket_us
     if settings.late is Late.TAKE and plan.late_refused is not None:
         raise _error(deployment, spec, f"late = 'take' is not possible: {plan.late_refused}")
     if source.live:
-        _check_sum(deployment, spec, settings)
+        _check_sum(deployment, spec, settings, timing)
 
 
-def _check_sum(deployment: Deployment, spec: SourceSpec, settings: TimeSettings) -> None:
-    timing = deployment.timing
+def _check_sum(
+    deployment: Deployment, spec: SourceSpec, settings: TimeSettings, timing: Timing
+) -> None:
     held_us = _held_us(settings) + (settings.idle_after_us or 0)
     if held_us < timing.alpha_x_us:
         return

@@ -19,13 +19,16 @@ from holdfast.core.settings import (
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.flight.security import Security
 from holdfast.plans.addresses import Book
+from holdfast.plans.budget import check_budget, divide, told
 from holdfast.plans.fragment_plans import FragmentPlan
 from holdfast.plans.plan import Plan, read_plan
 from holdfast.plans.source_times import (
     boundary_interval_us,
     check_times,
     lane_idle_us,
+    least_alpha,
     source_of,
+    timing_at,
 )
 
 
@@ -36,6 +39,7 @@ class Topology:
         self._deployment = deployment
         self._plan = plan
         self._check()
+        self.delays_us = divide(deployment, plan)
         self.producers: dict[str, tuple[str, ...]] = {
             name: (spec.process,) for name, spec in deployment.sources.items()
         }
@@ -68,6 +72,15 @@ class Topology:
         except ValueError as error:
             raise DeploymentError(f"{self._deployment.path.name}: timing: {error}") from None
 
+    def fragment_timing(self, fragment: str) -> Timing:
+        """The times of one fragment, with its share of X."""
+        timing = replace(self.timing, delay_us=self.delays_us[fragment])
+        return replace(timing, alpha_least=least_alpha(self._deployment, self._plan, timing))
+
+    def budget(self) -> list[str]:
+        """How X of each output is divided, in words."""
+        return told(self._deployment, self._plan)
+
     def entry(self, source: str) -> EntrySettings:
         spec = self._deployment.sources[source]
         bucket_us = self._plan.bucket_us
@@ -76,14 +89,17 @@ class Topology:
             source,
             self.consumers[source],
             boundary_interval_us=boundary_interval_us(bucket_us),
-            lane_idle_us=lane_idle_us(self.timing, source_of(spec).time_settings(bucket_us)),
+            lane_idle_us=lane_idle_us(
+                timing_at(self._deployment, self._plan, source),
+                source_of(spec).time_settings(bucket_us),
+            ),
         )
 
     def replica(self, process: str) -> ReplicaSettings:
         fragment, index = self._find(process)
         spec, plan = self._deployment.fragments[fragment], self._plan.fragments[fragment]
         turned = spec.processes[index:] + spec.processes[:index]
-        timing, partners = self.timing, turned[1:]
+        timing, partners = self.fragment_timing(fragment), turned[1:]
         if spec.standby is not None:
             # The other copy sleeps, and cannot be asked to go on while this one reconciles.
             partners = ()
@@ -150,6 +166,7 @@ class Topology:
                         f"{deployment.path.name}: the network's {what[:-1]} {name!r} is not "
                         f"deployed; add [{what}.{name}]"
                     )
+        check_budget(deployment, plan)
         check_times(deployment, plan)
         for client in deployment.clients.values():
             if client.output not in plan.outputs:

@@ -30,6 +30,8 @@ class ClientProcess(Process):
         self.tentative: list[Row] = []
         self.tentative_count = 0
         self.first_tentative_at: int | None = None
+        # The longest time from a tuple's making until it came tentatively.
+        self.tentative_delay_us = 0
         self.boundary = 0
         self.orders |= {
             DeliverTuples: self._tuples,
@@ -61,5 +63,7 @@ class ClientProcess(Process):
             self.world.client_checks.tentative(self, rows, effect.why)
             self.tentative += rows
             self.tentative_count += len(rows)
+            oldest = min((row[0] for row in rows), default=self.world.clock.now)
+            self.tentative_delay_us = max(self.tentative_delay_us, self.world.clock.now - oldest)
             if rows and self.first_tentative_at is None:
                 self.first_tentative_at = self.world.clock.now

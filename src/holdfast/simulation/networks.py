@@ -190,10 +190,12 @@ def build(
 def generate_timing(random: Random) -> Timing:
     bucket_us = random.choice([100_000, 200_000, 250_000, 500_000])
     delay_us = random.choice([2, 3, 5]) * SECOND_US
+    alpha = random.choice([0.6, 0.75, 0.9])
     return Timing(
         bucket_us=bucket_us,
         delay_us=delay_us,
-        alpha=random.choice([0.6, 0.75, 0.9]),
+        alpha=alpha,
+        alpha_adapts=alpha == 0.9,
         heartbeat_interval_us=random.choice([200_000, 300_000]),
         partner_timeout_us=random.choice([100_000, 300_000, 1_500_000]),
         postpone_lease_us=random.choice([2, 6]) * SECOND_US,

@@ -71,7 +71,7 @@ def shaped(seed: int, shape: str | None = None) -> Scenario | None:
         spec = networks.generate_slow_redo(random)
         server_of = place(spec, random)
         layout = layout_of(spec, server_of)
-    times = (spec.timing.alpha_x_us, spec.calm_us)
+    times = (spec.timing.least_alpha_x_us, spec.calm_us)
     schedule = schedules.generate(random, chosen, layout, *times)
     return Scenario(seed, spec, server_of, schedule)
 

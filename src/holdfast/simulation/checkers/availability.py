@@ -85,7 +85,7 @@ class Availability:
             self._changes = -1
             return
         deadline = driver.sunion.next_deadline()
-        waited = now + process.ahead_us - (deadline - driver.timing.alpha_x_us)
+        waited = now + process.ahead_us - (deadline - driver.patience.alpha_x_us)
         allowed = self._x_us + self._hop_us
         if waited <= allowed:
             return

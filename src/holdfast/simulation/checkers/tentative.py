@@ -27,7 +27,7 @@ def check(world: World) -> None:
         raise Violation(
             "fewest tentative tuples",
             f"outputs became tentative {taken} times, though no failure lasted αX = "
-            f"{world.spec.timing.alpha_x_us / 1e6:.3f} s",
+            f"{world.spec.timing.least_alpha_x_us / 1e6:.3f} s",
         )
     for client in world.clients.values():
         if client.first_tentative_at is not None:
@@ -35,5 +35,5 @@ def check(world: World) -> None:
                 "fewest tentative tuples",
                 f"{client.address} got {client.tentative_count} tentative tuples, the first at "
                 f"{client.first_tentative_at / 1e6:.3f} s, though no failure lasted αX = "
-                f"{world.spec.timing.alpha_x_us / 1e6:.3f} s",
+                f"{world.spec.timing.least_alpha_x_us / 1e6:.3f} s",
             )

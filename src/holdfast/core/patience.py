@@ -1,0 +1,102 @@
+"""Patience: how long a tuple may wait for missing ones, as far as jobs leave time for it.
+
+Theory of operation. A replica has X for a tuple, from its arrival until the first result that it
+shaped is out. It may wait αX of that for the rest of its bucket. What is left is for everything
+else: the job that may be under way when the wait ends, the job that computes the result, and its
+way to the reader. How long jobs take is the machine's affair, so it is measured: how long they
+take usually, and how long the slowest took lately (which is forgotten little by little). α is what
+these leave of X, but no more than the share that was asked for and no less than a bound below
+which waiting would be of no use. It falls at once and rises slowly. Where α was given by hand it
+stays. Who answers new tuples at once when a failure was noticed has no job under way then, mostly;
+who delays them has one all the time, and reckons with the slowest.
+
+While a failure is corrected beside a live version, redo jobs take turns with live ones, and what is
+due must not wait longer for a redo than it would for any other job. So redo jobs are made as large
+as fit into that time: twice as large at most after one that was quick, smaller after one that took
+too long.
+
+Only times of jobs go in, never a clock: what is tentative depends on the machine, what is stable
+does not.
+"""
+
+from __future__ import annotations
+
+from holdfast.core.settings import Timing
+
+# How much of the slowest job's lead over the usual is forgotten with each job.
+_FORGET = 0.03
+# How much one job counts for what is usual.
+_GAIN = 0.125
+# Messages and what else is done between a wait, a job and a reader.
+WAY_US = 80_000
+REDO_AT_FIRST = 10
+# A redo goes so many times as fast as the stream at least, or it would never come to an end.
+_REDO_SPEED = 4
+
+
+class Patience:
+    """What one replica has learned of its jobs."""
+
+    def __init__(self, timing: Timing, delays: bool = False) -> None:
+        """``delays``: buckets are delayed while something is failed or corrected."""
+        self._timing = timing
+        self._delays = delays
+        self._usual_us = 0.0
+        self._slowest_us = 0.0
+        self._job: tuple[int, int, bool] | None = None
+        self._redo_buckets = min(timing.redo_buckets, REDO_AT_FIRST)
+        self.alpha_x_us = timing.alpha_x_us
+
+    @property
+    def alpha(self) -> float:
+        """The share of X that tuples wait now."""
+        return self.alpha_x_us / self._timing.delay_us
+
+    @property
+    def need_us(self) -> int:
+        """What jobs and messages take of X after the wait, by what was measured."""
+        under_way_us = self._slowest_us if self._delays else self._usual_us
+        return int(under_way_us + self._slowest_us) + WAY_US if self._slowest_us else 0
+
+    @property
+    def redo_buckets(self) -> int:
+        """How many buckets a redo job takes while a live version waits for its turn."""
+        return self._redo_buckets
+
+    def job_begins(self, span_us: int, is_redo: bool, now: int) -> None:
+        """A job over so much stream time begins; ``is_redo``: beside a live version."""
+        self._job = (now, span_us, is_redo)
+
+    def job_done(self, now: int) -> None:
+        """The job that began last is done."""
+        if self._job is None:
+            return
+        (began, span_us, is_redo), self._job = self._job, None
+        took_us = max(1, now - began)
+        if is_redo:
+            self._size_redo(took_us, span_us)
+        elif span_us <= self._timing.alpha_x_us:
+            self._learn(took_us)
+
+    def _learn(self, took_us: int) -> None:
+        first = not self._slowest_us
+        self._usual_us += took_us - self._usual_us if first else _GAIN * (took_us - self._usual_us)
+        lead_us = (self._slowest_us - self._usual_us) * (1 - _FORGET)
+        self._slowest_us = max(took_us, self._usual_us + max(0.0, lead_us))
+        timing = self._timing
+        if timing.alpha_adapts:
+            left_us = timing.delay_us - self.need_us
+            self.alpha_x_us = max(timing.least_alpha_x_us, min(timing.alpha_x_us, left_us))
+
+    def _size_redo(self, took_us: int, span_us: int) -> None:
+        spare_us = self._timing.delay_us - self.alpha_x_us
+        fits_us = max(self._usual_us, spare_us - self._slowest_us - WAY_US)
+        buckets = max(1, span_us // self._timing.bucket_us)
+        wanted = int(buckets * min(2.0, max(0.25, fits_us / took_us)))
+        least = -(-_REDO_SPEED * took_us // self._timing.bucket_us)
+        self._redo_buckets = min(self._timing.redo_buckets, max(least, wanted))
+
+    def validate(self) -> None:
+        timing = self._timing
+        if not timing.bucket_us < self.alpha_x_us <= timing.alpha_x_us:
+            raise ValueError(f"αX is {self.alpha_x_us} µs with {timing}")

@@ -1,0 +1,101 @@
+"""How long tuples wait: what jobs leave of X, within bounds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core.patience import REDO_AT_FIRST, WAY_US, Patience
+from holdfast.core.settings import SECOND_US, Timing
+
+X = 3 * SECOND_US
+TIMING = Timing(delay_us=X, alpha=0.9, alpha_adapts=True)
+
+
+def run(patience: Patience, *took_ms: int, redo: bool = False, span_us: int = 200_000) -> None:
+    for each in took_ms:
+        patience.job_begins(span_us, redo, 1_000)
+        patience.job_done(1_000 + each * 1_000)
+
+
+def test_it_waits_what_was_asked_for_until_jobs_need_more() -> None:
+    patience = Patience(TIMING)
+    assert patience.alpha_x_us == 2_700_000
+    run(patience, *[80] * 20)
+    assert patience.alpha == pytest.approx(0.9, abs=0.02)
+    assert patience.alpha_x_us + patience.need_us <= X
+
+
+def test_a_slow_job_counts_at_once_and_is_forgotten_little_by_little() -> None:
+    patience = Patience(TIMING)
+    run(patience, *[80] * 20)
+    before = patience.alpha_x_us
+    run(patience, 600)
+    at_once = patience.alpha_x_us
+    assert at_once <= X - 600_000 - WAY_US
+    run(patience, *[80] * 10)
+    assert at_once < patience.alpha_x_us < before
+    run(patience, *[80] * 200)
+    assert patience.alpha_x_us == pytest.approx(before, rel=0.02)
+
+
+def test_who_delays_reckons_with_a_slow_job_under_way() -> None:
+    patience = Patience(TIMING, delays=True)
+    run(patience, *[80] * 20, 300)
+    assert patience.alpha_x_us <= X - 2 * 300_000 - WAY_US
+
+
+def test_it_never_waits_less_than_the_bound() -> None:
+    patience = Patience(TIMING)
+    run(patience, *[20_000] * 5)
+    assert patience.alpha_x_us == X // 2
+
+
+def test_alpha_by_hand_stays() -> None:
+    patience = Patience(Timing(delay_us=X, alpha=0.9))
+    run(patience, *[2_000] * 5)
+    assert patience.alpha_x_us == 2_700_000
+
+
+def test_jobs_over_much_time_say_nothing_of_the_usual_ones() -> None:
+    patience = Patience(TIMING)
+    run(patience, *[80] * 20)
+    before = patience.alpha_x_us
+    run(patience, 5_000, span_us=20 * SECOND_US)
+    assert patience.alpha_x_us == before
+
+
+def test_redo_jobs_grow_while_they_are_quick_and_shrink_when_they_are_not() -> None:
+    patience = Patience(TIMING)
+    run(patience, *[80] * 20)
+    assert patience.redo_buckets == REDO_AT_FIRST
+    for _ in range(4):
+        run(patience, 20, redo=True, span_us=patience.redo_buckets * 200_000)
+    assert patience.redo_buckets == TIMING.redo_buckets
+    run(patience, 900, redo=True, span_us=patience.redo_buckets * 200_000)
+    assert patience.redo_buckets <= TIMING.redo_buckets // 2
+
+
+def test_a_redo_of_slow_jobs_comes_to_an_end_all_the_same() -> None:
+    patience = Patience(TIMING)
+    for _ in range(10):
+        run(patience, 800, redo=True, span_us=patience.redo_buckets * 200_000)
+    assert patience.redo_buckets * 200_000 >= 4 * 800_000
+
+
+@given(st.lists(st.integers(1, 4_000), min_size=1, max_size=40))
+def test_whatever_jobs_take_it_stays_within_its_bounds(took_ms: list[int]) -> None:
+    patience = Patience(TIMING)
+    for each in took_ms:
+        run(patience, each)
+        patience.validate()
+        fits = patience.alpha_x_us + patience.need_us <= X
+        assert fits or patience.alpha_x_us == X // 2
+        # What comes next may be as slow as the slowest lately, with one like the usual before it.
+        assert patience.need_us >= each * 1_000 + WAY_US
+
+
+def test_a_least_alpha_above_the_most_is_refused() -> None:
+    with pytest.raises(ValueError, match="least alpha"):
+        Timing(alpha=0.6, alpha_adapts=True, alpha_least=0.7)

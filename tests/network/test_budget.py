@@ -1,0 +1,104 @@
+"""X of an output is divided over the fragments on its paths, and none takes longer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from holdfast.core.settings import Timing
+from holdfast.deployment import Deployment, DeploymentError, Endpoint, FragmentSpec, SourceSpec
+from holdfast.plans.budget import check_budget, divide, end_to_end_us, told
+from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
+from holdfast.plans.plan import Plan, SourcePlan
+from holdfast.plans.topology import Topology
+
+SECOND = 1_000_000
+NOTHING = pa.schema([])
+
+
+def fragment(name: str, *inputs: str) -> FragmentPlan:
+    stream = FragmentStream(f"{name}.out", NOTHING, frozenset(inputs))
+    return FragmentPlan(name, dict.fromkeys(inputs, NOTHING), (stream,), False, ())
+
+
+# load ─▶ a ─▶ b ─▶ d ─▶ d.out, and weather ─▶ c ─▶ d, c.out being an output, too
+PLAN = Plan(
+    200_000,
+    {name: SourcePlan(NOTHING, None, ()) for name in ("load", "weather")},
+    {
+        "a": fragment("a", "load"),
+        "b": fragment("b", "a.out"),
+        "c": fragment("c", "weather"),
+        "d": fragment("d", "b.out", "c.out"),
+    },
+    ("d.out", "c.out"),
+)
+
+
+def deployment(**outputs: float) -> Deployment:
+    return Deployment(
+        name="small",
+        path=Path("deployment.toml"),
+        network=Path("network.py"),
+        data=Path("data"),
+        timing=Timing(bucket_us=1, delay_us=3 * SECOND, alpha_adapts=True),
+        sources={name: SourceSpec(name, Endpoint()) for name in PLAN.sources},
+        fragments={name: FragmentSpec(name, (Endpoint(),)) for name in PLAN.fragments},
+        clients={},
+        outputs={name.replace("_", "."): int(each * SECOND) for name, each in outputs.items()},
+    )
+
+
+def test_without_a_delay_of_its_own_every_fragment_has_x() -> None:
+    shares = divide(deployment(), PLAN)
+    assert shares == dict.fromkeys("abcd", 3 * SECOND)
+    assert end_to_end_us(PLAN, shares, "d.out") == 9 * SECOND
+
+
+def test_the_fragments_of_the_longest_path_share_equally() -> None:
+    shares = divide(deployment(d_out=6), PLAN)
+    assert shares == {"a": 2 * SECOND, "b": 2 * SECOND, "c": 3 * SECOND, "d": 2 * SECOND}
+    assert end_to_end_us(PLAN, shares, "d.out") == 6 * SECOND
+
+
+def test_of_two_outputs_the_stricter_counts() -> None:
+    shares = divide(deployment(d_out=6, c_out=1), PLAN)
+    assert shares["c"] == SECOND
+    assert end_to_end_us(PLAN, shares, "d.out") <= 6 * SECOND
+
+
+def test_replicas_are_told_their_share() -> None:
+    topology = Topology(deployment(d_out=6), PLAN)
+    assert topology.replica("b-1").timing.delay_us == 2 * SECOND
+    assert topology.replica("c-1").timing.delay_us == 3 * SECOND
+    assert topology.replica("b-1").timing.alpha_adapts
+
+
+def test_the_division_is_said_in_words() -> None:
+    lines = told(deployment(d_out=6), PLAN)
+    assert lines[0] == "output d.out: X = 6 s from the sources, as asked"
+    said = "  fragment b: 2 s (3 on its longest path), of which tuples wait at most 1.8 s"
+    assert said in lines
+    assert "output c.out: X = 3 s from the sources, by timing.delay" in lines
+
+
+def test_what_cannot_be_divided_is_refused_with_the_sum() -> None:
+    with pytest.raises(DeploymentError, match="600 ms over 3 fragments leave"):
+        check_budget(deployment(d_out=0.6), PLAN)
+    with pytest.raises(DeploymentError, match="the network has no such output"):
+        check_budget(deployment(e_out=3), PLAN)
+
+
+def test_alpha_does_not_fall_below_what_a_source_lags() -> None:
+    given = deployment()
+    times = {"lateness": 2 * SECOND}
+    slow = replace(given.sources["load"], times=times)
+    own = replace(PLAN.sources["load"], stime="at")
+    plan = replace(PLAN, sources={**PLAN.sources, "load": own})
+    topology = Topology(replace(given, sources={**given.sources, "load": slow}), plan)
+    timing = topology.replica("a-1").timing
+    assert timing.least_alpha_x_us > 2 * SECOND + plan.bucket_us
+    assert Topology(given, PLAN).replica("a-1").timing.alpha_least == 0.5

@@ -1,0 +1,52 @@
+"""The first tentative result is out by X, however slow the jobs are, if α may adapt."""
+
+from __future__ import annotations
+
+from itertools import product
+from random import Random
+
+import pytest
+
+from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
+from holdfast.simulation import networks
+from holdfast.simulation.executor import Plan, Union
+from holdfast.simulation.networks import Fragment
+from holdfast.simulation.schedules import Fault, FaultKind, Schedule
+from holdfast.simulation.world import World, place
+
+X = 3 * SECOND_US
+POLICIES = list(product((Policy.PROCESS, Policy.DELAY), repeat=2))
+
+
+def world(job_us: int, adapts: bool, policies: tuple[Policy, Policy], away_s: float) -> World:
+    """Two replicas merge three streams, one of which is away for a while."""
+    timing = Timing(bucket_us=200_000, delay_us=X, alpha=0.9, alpha_adapts=adapts)
+    streams = ("s0", "s1", "s2")
+    plan = Plan((("f00.0", Union(streams)),))
+    fragment = Fragment("f00", plan, ("f00a", "f00b"), *policies, Reconcile.CHECKPOINT)
+    spec = networks.build(timing, streams, (fragment,), ("f00.0",), job_us)
+    start = 20 * SECOND_US
+    away = Fault(FaultKind.PARTITION, start, start + int(away_s * SECOND_US), ("e0",))
+    schedule = Schedule((away,), away.end + spec.calm_us)
+    return World(spec, schedule, Random(7), place(spec, Random(7)))
+
+
+@pytest.mark.parametrize("job_ms", [40, 300])
+@pytest.mark.parametrize("policies", POLICIES, ids=lambda each: "-".join(p.value for p in each))
+def test_every_policy_is_out_by_x(job_ms: int, policies: tuple[Policy, Policy]) -> None:
+    for away_s in (5, 20):
+        made = world(job_ms * 1_000, True, policies, away_s)
+        made.run()
+        (client,) = made.clients.values()
+        assert client.tentative_delay_us - made.skew_us <= X, f"{away_s} s"
+        alphas = [one.replica.patience.alpha for one in made.replicas.values() if one.replica]
+        assert min(alphas) >= 0.5
+        if job_ms <= 40:
+            assert min(alphas) > 0.9 - 0.06
+
+
+def test_with_alpha_by_hand_slow_jobs_are_late() -> None:
+    made = world(300_000, False, (Policy.PROCESS, Policy.PROCESS), 5)
+    made.run()
+    (client,) = made.clients.values()
+    assert client.tentative_delay_us > X
