@@ -90,6 +90,9 @@ class Inlet:
         self._time = SourceTime(settings, int(saved.get("boundary", -FOREVER)))
         if operator.stime is None:
             self._clock.at_least(self.own_boundary)
+        elif source.has_lanes:
+            for lane, newest in saved.get("lanes", {}).items():
+                self.open_lane(lane, int(newest))
         elif not source.is_pushed or settings.idle_after_us is not None:
             self.open_lane(OWN_LANE, int(saved.get("newest", -FOREVER)))
         self._asked_at = self._clock.now()
@@ -100,6 +103,9 @@ class Inlet:
             self._reader = source.open(self._columns, saved.get("position"), scratch)
         except InputError as error:
             raise InputError(f"source {self.name!r}: {error}") from None
+        # What a row is judged with; its place is not part of the tuple.
+        places = [each for each in self._reader.places if each.name not in self._columns.names]
+        self._judged = pa.schema([*self._columns, *places])
 
     @property
     def boundary(self) -> int:
@@ -137,10 +143,15 @@ class Inlet:
         """Read the next chunk, which came through ``lane``; how many rows it had, good or bad."""
         now = self._clock.now()
         chunk = None if self._reader.ended else self._read()
+        for each in self._reader.lanes:
+            if self._time.lane(each) is None:
+                self.open_lane(each)
         if chunk is not None:
-            self._ingest(chunk, lane, now)
+            self._ingest(chunk, chunk.lane or lane, now)
         if self.takes_arrival_time:
             self._time.forbid_before(now // self._bucket * self._bucket)
+        elif self.source.has_lanes:
+            self._look_at_lanes(now)
         elif chunk is None:
             # Only who was asked and had nothing was quiet.
             self.excuse(now - self._asked_at - _ASKED_US)
@@ -148,7 +159,16 @@ class Inlet:
         self._asked_at = now
         return 0 if chunk is None else chunk.table.num_rows + len(chunk.rejects)
 
-    # -- lanes: the producers of a source that is pushed --------------------------------
+    # -- lanes: the producers of a source that is pushed, or what a reader has several of --
+
+    def _look_at_lanes(self, now: int) -> None:
+        """Some have rows and others not; only who has none was quiet."""
+        self.excuse(now - self._asked_at - _ASKED_US)
+        for lane in self._reader.behind:
+            self.open_lane(lane)
+        for lane in self._reader.finished:
+            self._time.promise(lane, FOREVER, now)
+        self.look_for_idle()
 
     def open_lane(self, lane: str, newest: int = -FOREVER, promised: int = -FOREVER) -> None:
         """A producer is there, with what an earlier life knew of it."""
@@ -200,7 +220,9 @@ class Inlet:
 
     def save(self) -> dict[str, Any]:
         """What the checkpoint's manifest keeps; the waiting tuples are kept beside it."""
+        lanes = {lane: self.place_of(lane)[0] for lane in self._reader.lanes}
         return {
+            **({"lanes": lanes} if lanes else {}),
             "source": self.source.identity,
             "position": self._reader.position,
             "next_id": self.tuples,
@@ -240,7 +262,7 @@ class Inlet:
 
     def _ingest(self, chunk: Chunk, lane: str, now: int) -> None:
         try:
-            rows, rejects = conform(chunk.table, self._columns, self.required)
+            rows, rejects = conform(chunk.table, self._judged, self.required)
         except InputError as error:
             raise InputError(f"source {self.name!r} ({self.source}): {error}") from None
         self._reject([*chunk.rejects, *rejects])
@@ -294,7 +316,7 @@ class Inlet:
         count = rows.num_rows
         times = pa.array(stime).cast(TIME)
         ids = pa.array(np.arange(self.tuples, self.tuples + count, dtype=np.int64))
-        columns = [times, times, ids, *rows.columns]
+        columns = [times, times, ids, *rows.select(self._columns.names).columns]
         table = pa.table(columns, schema=self._schema)
         self._waiting.append(_waiting(table, time.monotonic()))
         self.tuples += count

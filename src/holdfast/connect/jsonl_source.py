@@ -83,21 +83,25 @@ class JsonParser:
         )
 
     def parse(self, block: bytes) -> Chunk | None:
-        return joined(parse_lines(block, self._parse, _fault))
+        return joined(parse_lines(block, self._parse, explain))
 
     def _parse(self, block: bytes) -> Chunk:
+        return Chunk(self.table(block, len([line for line in block.split(b"\n") if line.strip()])))
+
+    def table(self, block: bytes, lines: int) -> pa.Table:
+        """So many lines as rows; an Arrow exception if one of them is no object as declared."""
         table = arrow_json.read_json(
             pa.BufferReader(block),
             arrow_json.ReadOptions(use_threads=False, block_size=len(block) + 1),
             self._options,
         )
-        lines = len([line for line in block.split(b"\n") if line.strip()])
         if table.num_rows != lines:
             raise pa.ArrowInvalid(f"{table.num_rows} objects in {lines} lines")
-        return Chunk(table)
+        return table
 
 
-def _fault(message: str) -> str:
+def explain(message: str) -> str:
+    """Arrow's message as the reason of a dead letter."""
     message = message.removeprefix("JSON parse error: ").removesuffix(" in row 0")
     return f"not JSON as declared: {message}"
 

@@ -10,7 +10,7 @@ exactly where the one that reported it stood.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
@@ -29,6 +29,7 @@ FILE_LATENESS = 60 * SECOND
 # How far ahead of the clock the rows of a live source may be by default.
 FUTURE_LIMIT = 60 * SECOND
 OFF = "off"
+_NO_PLACES = pa.schema([])
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,14 @@ class Reject:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows, as the source's format has them, and the rows that are none."""
+    """Some rows, as the source's format has them, and the rows that are none.
+
+    lane  which of the reader's lanes they came through, if it has several.
+    """
 
     table: pa.Table
     rejects: Sequence[Reject] = ()
+    lane: str = ""
 
 
 class TimeOptions(TypedDict, total=False):
@@ -65,6 +70,26 @@ class Reader(ABC):
     def problem(self) -> str | None:
         """What keeps it from reading on right now, if anything does; it tries again by itself."""
         return None
+
+    @property
+    def lanes(self) -> Sequence[str]:
+        """The parts that are read beside each other, each with a time of its own, if it has any."""
+        return ()
+
+    @property
+    def behind(self) -> Collection[str]:
+        """Lanes that may have rows by now that were not yet read: these are not quiet."""
+        return ()
+
+    @property
+    def finished(self) -> Collection[str]:
+        """Lanes of which no row can follow, while others go on."""
+        return ()
+
+    @property
+    def places(self) -> pa.Schema:
+        """Columns of its chunks that say where a row came from; dead letters show them."""
+        return _NO_PLACES
 
     @abstractmethod
     def read(self) -> Chunk | None:
@@ -109,6 +134,11 @@ class Source(ABC):
     @property
     def is_pushed(self) -> bool:
         """Whether producers hand rows over, each through a lane of its own."""
+        return False
+
+    @property
+    def has_lanes(self) -> bool:
+        """Whether it is read through lanes of its own, such as a topic's partitions."""
         return False
 
     @property

@@ -21,6 +21,8 @@ from holdfast.spark.engine import Bucket, input_schema
 
 # A source may run ahead of the others by so many tuples, then it is not read.
 _MOST_WAITING = 2_000_000
+# A partition that is at its end and quiet for so long, while others are not, holds nobody back.
+_LANE_IDLE_US = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Inputs:
                 dead_letters,
                 saved["sources"][name] if saved else None,
                 directory.source(name) if directory else None,
+                lane_idle_us=_LANE_IDLE_US if sources[name].has_lanes else None,
             )
             waiting = directory.read_waiting(name) if directory else None
             if waiting is not None:

@@ -1,0 +1,364 @@
+"""Reads the partitions of a topic, each as a lane, from offsets that others keep.
+
+The consumer belongs to no group: which partitions there are is known from the topic, which offset
+is next from the position. Offsets move on when a chunk is handed out, never before. What a broker
+that is away keeps from being read is a problem that passes; records that are gone are not.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.connect.kafka_client import client_config, kafka
+from holdfast.connect.kafka_topic import TopicState, TopicWatch
+from holdfast.connect.record_formats import Decoder, RegistryFailed
+from holdfast.connect.source import Chunk, Position, Reader, Reject
+from holdfast.errors import InputError
+from holdfast.frames import TIME
+
+if TYPE_CHECKING:
+    from holdfast.connect.kafka_source import KafkaSource
+
+_MOST_RECORDS = 20_000
+# A read waits so long for the first record, and no longer.
+_WAIT_SECONDS = 0.005
+# Offset: from the first record that is there.
+_BEGINNING = -2
+_PLACES = pa.schema(
+    [
+        pa.field("kafka_topic", pa.string()),
+        pa.field("kafka_partition", pa.int32()),
+        pa.field("kafka_offset", pa.int64()),
+    ]
+)
+_SHOWN_BYTES = 1_000
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Records of one partition that were received and not yet handed out."""
+
+    partition: int
+    messages: Sequence[Any]
+
+
+class KafkaReader(Reader):
+    """An open topic."""
+
+    def __init__(self, source: KafkaSource, schema: pa.Schema, position: Position | None) -> None:
+        self._source = source
+        self._wanted = [name for name in schema.names if name.startswith("kafka_")]
+        fields = [each for each in schema if each.name not in self._wanted]
+        self._decoder = Decoder(source.format, pa.schema(fields), source.topic)
+        self._topic_id: str | None = position["topic_id"] if position else None
+        # By partition, the offset of the next record that is to be handed out.
+        offsets = position["offsets"] if position else {}
+        self._offsets: dict[int, int] = {int(number): at for number, at in offsets.items()}
+        # Where the source ends, if it does.
+        ends = position.get("ends") if position else None
+        self._ends: dict[int, int] | None = ends and {int(key): at for key, at in ends.items()}
+        self._assigned: set[int] = set()
+        # By partition, where it ended, if all before that was received.
+        self._at_end: dict[int, int] = {}
+        # Partitions that began anew after a loss, and the offset that was wanted.
+        self._lost: dict[int, int] = {}
+        self._parts: deque[_Part] = deque()
+        self._rejects: list[Reject] = []
+        self._problem: str | None = None
+        self._using = threading.Lock()
+        self._closed = False
+        is_new = position is None
+        wants_ends = is_new and (source.starting_offsets == "latest" or not source.follow)
+        self._watch = TopicWatch(source.topic, source.servers, source.config, wants_ends)
+        self._consumer = kafka().Consumer(
+            {
+                "fetch.wait.max.ms": 100,
+                "queued.max.messages.kbytes": 32_768,
+                **client_config(source.servers, source.config),
+                # The library wants a name; nothing is read from it.
+                "group.id": source.group or "holdfast",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "allow.auto.create.topics": False,
+                "isolation.level": "read_committed",
+                "error_cb": self._failed,
+            }
+        )
+
+    # -- what is known of it ------------------------------------------------------------
+
+    @property
+    def problem(self) -> str | None:
+        return self._problem or self._watch.problem
+
+    @property
+    def lanes(self) -> Sequence[str]:
+        return [str(number) for number in self._offsets]
+
+    @property
+    def behind(self) -> Collection[str]:
+        if self.problem is not None:
+            return self.lanes
+        return [str(number) for number in self._offsets if number not in self._at_end]
+
+    @property
+    def finished(self) -> Collection[str]:
+        if self._ends is None:
+            return ()
+        return [
+            str(number)
+            for number, offset in self._offsets.items()
+            if offset >= self._ends.get(number, 0)
+        ]
+
+    @property
+    def places(self) -> pa.Schema:
+        return _PLACES
+
+    @property
+    def position(self) -> Position:
+        offsets = {str(number): offset for number, offset in self._offsets.items()}
+        ends = None
+        if self._ends is not None:
+            ends = {str(number): offset for number, offset in self._ends.items()}
+        return {"topic_id": self._topic_id, "offsets": offsets, "ends": ends}
+
+    def checkpointed(self, position: Position) -> None:
+        if self._source.group is not None:
+            offsets = [
+                kafka().TopicPartition(self._source.topic, int(number), offset)
+                for number, offset in position["offsets"].items()
+                if offset >= 0
+            ]
+            with self._using:
+                if offsets and not self._closed:
+                    self._consumer.commit(offsets=offsets, asynchronous=True)
+
+    def close(self) -> None:
+        with self._using:
+            self._closed = True
+            self._consumer.close()
+
+    # -- reading ------------------------------------------------------------------------
+
+    def read(self) -> Chunk | None:
+        with self._using:
+            if self._closed:
+                return None
+            state = self._watch.look()
+            if state is not None:
+                self._changed(state)
+            if not self._parts:
+                self._receive()
+            chunk = self._next_chunk()
+            if self._ends is not None and not self._parts:
+                self.ended = len(self.finished) == len(self._ends)
+            return chunk
+
+    def _next_chunk(self) -> Chunk | None:
+        if self._rejects:
+            rejects, self._rejects = self._rejects, []
+            return Chunk(pa.table({}), rejects, self.lanes[0])
+        if not self._parts:
+            return None
+        part = self._parts[0]
+        try:
+            chunk = self._chunk(part)
+        except RegistryFailed as error:
+            self._problem = str(error)  # the same records are tried again
+            return None
+        self._parts.popleft()
+        self._offsets[part.partition] = part.messages[-1].offset() + 1
+        self._pass_marks(part.partition)
+        return chunk
+
+    def _chunk(self, part: _Part) -> Chunk:
+        messages = part.messages
+        values = [message.value() for message in messages]
+        decoded = self._decoder.decode(values)
+        rejects = [
+            Reject(reason, self._shown(messages[number], values[number]))
+            for number, reason in sorted(decoded.bad.items())
+        ]
+        table = decoded.table
+        if decoded.bad:
+            messages = [messages[number] for number in decoded.good]
+        for name, column in self._columns(part.partition, messages).items():
+            table = table.append_column(name, column)
+        return Chunk(table if messages else pa.table({}), rejects, str(part.partition))
+
+    def _columns(self, partition: int, messages: Sequence[Any]) -> dict[str, pa.Array]:
+        """The record's own columns: those that are declared, and its place."""
+        count = len(messages)
+        found = {
+            "kafka_topic": pa.repeat(self._source.topic, count),
+            "kafka_partition": pa.array(np.full(count, partition, dtype=np.int32)),
+            "kafka_offset": pa.array([message.offset() for message in messages], pa.int64()),
+        }
+        if "kafka_timestamp" in self._wanted:
+            times = [message.timestamp()[1] for message in messages]
+            found["kafka_timestamp"] = pa.array(times, pa.timestamp("ms", tz="UTC")).cast(TIME)
+        if "kafka_key" in self._wanted:
+            keys = [message.key() for message in messages]
+            found["kafka_key"] = pa.array(keys, pa.binary())
+        return found
+
+    def _shown(self, message: Any, value: bytes | None) -> dict[str, object]:
+        return {
+            "kafka_topic": self._source.topic,
+            "kafka_partition": message.partition(),
+            "kafka_offset": message.offset(),
+            "value": value and value[:_SHOWN_BYTES].decode("utf-8", "replace"),
+        }
+
+    def _receive(self) -> None:
+        """What the library has fetched, as parts in the order of partitions."""
+        if not self._assigned:
+            self._consumer.poll(0)  # only so that it can say what is wrong
+            return
+        messages = self._consumer.consume(_MOST_RECORDS, _WAIT_SECONDS)
+        records = [message for message in messages if message.error() is None]
+        if records:
+            self._sort(records)
+        if len(records) < len(messages):
+            for message in messages:
+                if message.error() is not None:
+                    self._noted(message.error(), message)
+
+    def _sort(self, records: Sequence[Any]) -> None:
+        self._problem = None
+        partitions = np.fromiter((each.partition() for each in records), np.int32, len(records))
+        for partition in np.unique(partitions).tolist():
+            mine = np.flatnonzero(partitions == partition).tolist()
+            self._take(partition, [records[place] for place in mine])
+
+    def _take(self, partition: int, messages: Sequence[Any]) -> None:
+        first = messages[0].offset()
+        if partition in self._lost:
+            self._tell_lost(partition, first)
+        # What was fetched before an assignment changed may come once more.
+        wanted = self._offsets[partition]
+        end = (self._ends or {}).get(partition)
+        if first < wanted or end is not None:
+            messages = [
+                each
+                for each in messages
+                if each.offset() >= wanted and (end is None or each.offset() < end)
+            ]
+        if messages:
+            self._at_end.pop(partition, None)
+            self._parts.append(_Part(partition, messages))
+
+    # -- what else the cluster says -----------------------------------------------------
+
+    def _noted(self, error: Any, message: Any) -> None:
+        codes = kafka().KafkaError
+        partition = message.partition()
+        match error.code():
+            case codes._PARTITION_EOF:
+                self._reached_end(partition, message.offset())
+            case codes._AUTO_OFFSET_RESET | codes.OFFSET_OUT_OF_RANGE:
+                self._gone(partition)
+            case _:
+                self._failed(error)
+
+    def _reached_end(self, partition: int, offset: int) -> None:
+        self._problem = None
+        if partition in self._lost:
+            self._tell_lost(partition, offset)
+        received = [each.messages[-1] for each in self._parts if each.partition == partition]
+        if not received or offset > received[-1].offset():
+            self._at_end[partition] = offset
+            self._pass_marks(partition)
+
+    def _pass_marks(self, partition: int) -> None:
+        """Behind the last record there may be marks of transactions: nothing to read there."""
+        end = self._at_end.get(partition)
+        if end is not None and not any(part.partition == partition for part in self._parts):
+            self._offsets[partition] = max(self._offsets[partition], end)
+
+    def _failed(self, error: Any) -> None:
+        """Called by the library, too."""
+        self._problem = f"{self._source}: {error.str()}; it is tried again"
+        self._watch.soon()
+
+    def _changed(self, state: TopicState) -> None:
+        """The first look at the topic, or another one."""
+        if self._topic_id is not None and state.topic_id != self._topic_id:
+            self._made_again(state)
+        is_new = self._topic_id is None
+        self._topic_id = state.topic_id
+        if is_new and not self._source.follow:
+            self._ends = dict(state.ends)
+        for number in state.partitions:
+            if number not in self._offsets and (self._ends is None or number in self._ends):
+                from_end = is_new and self._source.starting_offsets == "latest"
+                self._offsets[number] = state.ends[number] if from_end else _BEGINNING
+        gone = [number for number in self._offsets if number not in state.partitions]
+        if gone:
+            raise InputError(f"partition {gone[0]} of topic {self._source.topic!r} is gone")
+        fresh = [number for number in self._offsets if number not in self._assigned]
+        if fresh:
+            self._assign(fresh)
+
+    def _assign(self, partitions: Sequence[int]) -> None:
+        topic = self._source.topic
+        self._consumer.incremental_assign(
+            [kafka().TopicPartition(topic, number, self._offsets[number]) for number in partitions]
+        )
+        self._assigned.update(partitions)
+
+    def _made_again(self, state: TopicState) -> None:
+        """Offsets of a topic that is gone mean nothing in this one."""
+        if self._source.fail_on_data_loss:
+            raise InputError(
+                f"topic {self._source.topic!r} was deleted and made again since it was read (its "
+                f"id was {self._topic_id}, now it is {state.topic_id}): what was not read of the "
+                f"old one is gone, and offsets begin anew. To go on with the new one, start with "
+                f"fail_on_data_loss=false; to begin anew, with a new state or data directory"
+            )
+        self._rejects.append(
+            Reject(
+                "the topic was deleted and made again; what was not read of it is gone",
+                {"kafka_topic": self._source.topic, "offsets": str(self._offsets)},
+            )
+        )
+        self._consumer.unassign()
+        self._assigned, self._at_end, self._lost = set(), {}, {}
+        self._parts.clear()
+        self._offsets = dict.fromkeys(state.partitions, _BEGINNING)
+
+    def _gone(self, partition: int) -> None:
+        """The record that is next was deleted, or never was."""
+        wanted = self._offsets[partition]
+        self._watch.soon()
+        if self._source.fail_on_data_loss:
+            raise InputError(
+                f"partition {partition} of topic {self._source.topic!r} has no offset {wanted} any "
+                f"more: records were deleted before they were read, by retention or with the "
+                f"topic. To go on with what is there, start with fail_on_data_loss=false"
+            )
+        self._lost[partition] = wanted
+        self._offsets[partition] = _BEGINNING
+        old = [kafka().TopicPartition(self._source.topic, partition)]
+        self._consumer.incremental_unassign(old)
+        self._assign([partition])
+
+    def _tell_lost(self, partition: int, found: int) -> None:
+        wanted = self._lost.pop(partition)
+        place = {"kafka_topic": self._source.topic, "kafka_partition": partition}
+        self._rejects.append(
+            Reject(
+                f"records were deleted before they were read: {wanted} was next, {found} is there",
+                {**place, "kafka_offset": wanted},
+            )
+        )
