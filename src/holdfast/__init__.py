@@ -15,12 +15,17 @@ if TYPE_CHECKING:
     from holdfast.connect.callback_sink import call
     from holdfast.connect.console_sink import write_console
     from holdfast.connect.csv_source import read_csv
+    from holdfast.connect.delta_sink import write_delta
     from holdfast.connect.directory_source import read_directory
     from holdfast.connect.generator_source import generate, rate
+    from holdfast.connect.iceberg_sink import write_iceberg
     from holdfast.connect.jsonl_sink import write_jsonl
     from holdfast.connect.jsonl_source import read_jsonl
+    from holdfast.connect.kafka_sink import write_kafka
+    from holdfast.connect.kafka_source import read_kafka
     from holdfast.connect.parquet_sink import write_parquet
     from holdfast.connect.parquet_source import read_parquet
+    from holdfast.connect.postgres_sink import write_postgres
     from holdfast.connect.socket_source import read_socket
     from holdfast.connect.upsert_sink import write_sqlite
     from holdfast.core.frame import Missing, Why
@@ -65,6 +70,7 @@ _HOMES = {
     "read_csv": "connect.csv_source",
     "read_directory": "connect.directory_source",
     "read_jsonl": "connect.jsonl_source",
+    "read_kafka": "connect.kafka_source",
     "read_parquet": "connect.parquet_source",
     "read_socket": "connect.socket_source",
     "run": "single.run",
@@ -73,8 +79,12 @@ _HOMES = {
     "top": "aggregates",
     "window": "windows",
     "write_console": "connect.console_sink",
+    "write_delta": "connect.delta_sink",
+    "write_iceberg": "connect.iceberg_sink",
     "write_jsonl": "connect.jsonl_sink",
+    "write_kafka": "connect.kafka_sink",
     "write_parquet": "connect.parquet_sink",
+    "write_postgres": "connect.postgres_sink",
     "write_sqlite": "connect.upsert_sink",
 }
 
@@ -105,6 +115,7 @@ __all__ = [
     "read_csv",
     "read_directory",
     "read_jsonl",
+    "read_kafka",
     "read_parquet",
     "read_socket",
     "run",
@@ -113,8 +124,12 @@ __all__ = [
     "top",
     "window",
     "write_console",
+    "write_delta",
+    "write_iceberg",
     "write_jsonl",
+    "write_kafka",
     "write_parquet",
+    "write_postgres",
     "write_sqlite",
 ]
 

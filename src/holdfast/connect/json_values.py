@@ -13,16 +13,20 @@ import pyarrow as pa
 
 def json_lines(table: pa.Table) -> str:
     """The rows as JSON objects, one a line."""
+    return "".join(f"{line}\n" for line in json_texts(table))
+
+
+def json_texts(table: pa.Table) -> list[str]:
+    """The rows as JSON objects."""
     names = table.column_names
     columns = [_column(table[name]) for name in names]
     rows = zip(*columns, strict=True)
     encode = _ENCODER.encode
     try:
-        lines = [encode(dict(zip(names, row, strict=True))) for row in rows]
+        return [encode(dict(zip(names, row, strict=True))) for row in rows]
     except ValueError:  # a NaN or an infinity, which JSON has no word for
         rows = zip(*columns, strict=True)
-        lines = [encode(jsonable(dict(zip(names, row, strict=True)))) for row in rows]
-    return "".join(f"{line}\n" for line in lines)
+        return [encode(jsonable(dict(zip(names, row, strict=True)))) for row in rows]
 
 
 def _column(column: pa.ChunkedArray) -> list[object]:

@@ -58,6 +58,23 @@ class Sink(ABC):
     def open(self, output: str, schema: pa.Schema, position: Position | None) -> Writer:
         """Start writing, anew (replacing what an earlier run wrote) or from a position."""
 
+    def known_as(self, writer: str) -> Sink:
+        """The same sink for one who writes: the id of a state directory or of a client.
+
+        Only sinks that keep the last tuple id themselves must know.
+        """
+        return self
+
+    @property
+    def can_go_back(self) -> bool:
+        """Whether opening it with a position takes back what was written after that."""
+        return True
+
+    @property
+    def flush_seconds(self) -> float:
+        """How often a client makes what it wrote durable."""
+        return 0.5
+
     @property
     def takes_tentative(self) -> bool:
         """Whether it is told of tentative tuples and their corrections, too."""

@@ -8,12 +8,17 @@ from typing import Any
 from holdfast.connect.callback_sink import call, function_at
 from holdfast.connect.console_sink import write_console
 from holdfast.connect.csv_source import read_csv
+from holdfast.connect.delta_sink import write_delta
 from holdfast.connect.directory_source import read_directory
 from holdfast.connect.generator_source import rate
+from holdfast.connect.iceberg_sink import write_iceberg
 from holdfast.connect.jsonl_sink import write_jsonl
 from holdfast.connect.jsonl_source import read_jsonl
+from holdfast.connect.kafka_sink import write_kafka
+from holdfast.connect.kafka_source import read_kafka
 from holdfast.connect.parquet_sink import write_parquet
 from holdfast.connect.parquet_source import read_parquet
+from holdfast.connect.postgres_sink import write_postgres
 from holdfast.connect.sink import Sink
 from holdfast.connect.socket_source import read_socket
 from holdfast.connect.source import Source
@@ -26,15 +31,23 @@ _SOURCES: Mapping[str, Callable[..., Source]] = {
     "parquet": read_parquet,
     "directory": read_directory,
     "socket": lambda address, **options: read_socket(*_host_and_port(address), **options),
+    "kafka": read_kafka,
     "rate": lambda number, **options: rate(float(number), **options),
 }
 _SINKS: Mapping[str, Callable[..., Sink]] = {
     "console": lambda _="", **options: write_console(**options),
+    "delta": write_delta,
+    "iceberg": write_iceberg,
     "jsonl": write_jsonl,
+    "kafka": write_kafka,
     "parquet": write_parquet,
+    "postgres": write_postgres,
     "sqlite": write_sqlite,
     "call": lambda place, **options: call(function_at(place), **options),
 }
+
+# What stands after the kind is no path.
+_NO_FILES = ("console", "iceberg", "kafka", "postgres", "rate", "socket")
 
 
 def parse_source(text: str) -> tuple[str, Source]:
@@ -53,8 +66,11 @@ def places_of(text: str) -> list[str]:
     """Whatever in ``csv:load.csv,lateness=10 s`` may be the path of a file."""
     _, kind, place, options = _split("source or output", f"name={text}", {**_SOURCES, **_SINKS})
     texts = [each for each in options.values() if isinstance(each, str)]
-    is_about_files = kind not in ("console", "rate", "socket")
-    return [*([place] if is_about_files else []), *(each for each in texts if "/" in each)]
+    is_about_files = kind not in _NO_FILES
+    named = [place] if is_about_files else []
+    if "config" in options:
+        named.append(str(options["config"]))
+    return [*named, *(each for each in texts if "/" in each and each not in named)]
 
 
 def _split(

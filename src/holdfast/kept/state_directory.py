@@ -6,6 +6,7 @@
     sources/NAME/         what a source must keep itself, e.g. the journal of a socket
     engine/               the running engine's own files; worthless once it has stopped
     dead-letters.jsonl    rows that could not become tuples
+    writer.json           what sinks know this run and those that go on from it by
 
 A checkpoint is complete when the manifest names it, in these steps:
 
@@ -25,6 +26,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -81,6 +83,14 @@ class StateDirectory:
     @property
     def dead_letters(self) -> Path:
         return self.path / "dead-letters.jsonl"
+
+    @property
+    def writer_id(self) -> str:
+        """Who writes to the sinks: the same for every run that goes on here."""
+        path = self.path / "writer.json"
+        if not path.exists():
+            write_document(path, {"writer": uuid.uuid4().hex})
+        return str(read_document(path)["writer"])
 
     def source(self, name: str) -> Path:
         """The directory a source may keep files in."""

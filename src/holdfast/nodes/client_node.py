@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -40,7 +41,6 @@ from holdfast.nodes.problems import Problems
 from holdfast.stream_events import Boundary, ClientEvent, Tuples, Undo
 from holdfast.why_words import plain_why
 
-FLUSH_SECONDS = 0.5
 # How soon a sink that fails is tried again.
 AGAIN_SECONDS = 0.2
 
@@ -69,9 +69,11 @@ class ClientNode:
         self.metrics = NodeMetrics(name, "client")
         self._path = directory / "position.json"
         make_private(directory)
-        saved: dict[str, Any] = {"next_id": 0}
-        if self._path.exists():
-            saved = read_document(self._path)
+        saved = _found_or_begun(self._path)
+        # Sinks that keep the last tuple id themselves know by it whose it is.
+        self._writer_id = str(saved.get("writer", ""))
+        sink = sink.known_as(self._writer_id)
+        self._flush_seconds = sink.flush_seconds
         self._own = pa.schema([field for field in schema if field.name not in ("stime", "tmax")])
         self.problems = Problems(self.journal, self.metrics)
         self._writer = LastingWriter(
@@ -141,10 +143,10 @@ class ClientNode:
                 if self._writer.fails or not saved:
                     self._stopping.wait(AGAIN_SECONDS)
                 else:
-                    event = self._client.read(timeout_s=0.1)
+                    event = self._client.read(timeout_s=min(0.1, self._flush_seconds))
                 if event is not None:
                     self._take(event)
-                due = time.monotonic() - flushed >= FLUSH_SECONDS
+                due = time.monotonic() - flushed >= self._flush_seconds
                 if (self._writer.waits or not saved) and due:
                     saved = self._flush()
                     flushed = time.monotonic()
@@ -218,7 +220,11 @@ class ClientNode:
         if position is None:
             return False
         # 2: where it and the stream go on
-        saved = {"next_id": self._client.next_id, "position": position}
+        saved = {
+            "next_id": self._client.next_id,
+            "position": position,
+            "writer": self._writer_id,
+        }
         try:
             write_document(self._path, saved)
         except OSError as error:
@@ -240,3 +246,12 @@ class ClientNode:
     def _without_ids(self, event: Tuples) -> pa.Table:
         """Tentative tuples as a sink gets them: tuple time and the output's own columns."""
         return event.table.select(["stime", *self._own.names])
+
+
+def _found_or_begun(path: Path) -> dict[str, Any]:
+    """Where an earlier life of this client was; or its beginning, written down."""
+    if path.exists():
+        return read_document(path)
+    begun: dict[str, Any] = {"next_id": 0, "position": None, "writer": uuid.uuid4().hex}
+    write_document(path, begun)
+    return begun

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from holdfast.connect.console_sink import write_console
 from holdfast.connect.sink import Sink, Writer
+from holdfast.errors import StateError
 from holdfast.frames import SEQ, STIME
 from holdfast.network import Network
 from holdfast.single.inputs import check_names, check_same
@@ -24,13 +25,25 @@ class Outputs:
     """
 
     def __init__(
-        self, network: Network, sinks: Mapping[str, Sink], saved: Mapping[str, Any] | None
+        self,
+        network: Network,
+        sinks: Mapping[str, Sink],
+        saved: Mapping[str, Any] | None,
+        writer: str = "",
+        finished: bool = False,
     ) -> None:
+        """``writer`` is who writes, for sinks that keep the last tuple id themselves.
+
+        finished  an earlier run has written what its windows had at the end of its input.
+        """
         check_names("output", network, sinks, network.outputs)
         self._schemas = {
             name: input_schema(stream.operator) for name, stream in network.outputs.items()
         }
-        self._sinks = {name: sinks.get(name) or write_console() for name in network.outputs}
+        self._sinks = {
+            name: (sinks.get(name) or write_console()).known_as(writer) for name in network.outputs
+        }
+        self._finished = finished
         self._saved = {name: (saved or {}).get(name, {}) for name in network.outputs}
         for name, sink in self._sinks.items():
             if name in (saved or {}):
@@ -42,6 +55,13 @@ class Outputs:
         """Open every sink that is not open yet."""
         for name, sink in self._sinks.items():
             if name not in self._writers:
+                if self._finished and not sink.can_go_back:
+                    raise StateError(
+                        f"output {name!r}: an earlier run came to the end of its input and wrote "
+                        f"what its windows had by then; now there is more input, and {sink} cannot "
+                        f"take that back. Let such a source go on waiting (follow), or start over "
+                        f"with a new state directory"
+                    )
                 position = self._saved[name].get("position")
                 self._writers[name] = sink.open(name, self._schemas[name], position)
 

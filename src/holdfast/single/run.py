@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -112,7 +113,13 @@ class _Loop:
             directory.dead_letters if directory else Path("dead-letters", f"{network.name}.jsonl")
         )
         self._dead_letters = DeadLetters(path, **kept)
-        self._outputs = Outputs(network, sinks, manifest["outputs"] if manifest else None)
+        self._outputs = Outputs(
+            network,
+            sinks,
+            manifest["outputs"] if manifest else None,
+            directory.writer_id if directory else uuid.uuid4().hex,
+            self._finished_before is not None,
+        )
         self._inputs = Inputs(network, sources, self._dead_letters, directory)
         self._engine = Engine(network, directory.engine if directory else None)
         self._version = Version(self._engine)

@@ -1,0 +1,253 @@
+"""Commits tuples to a Kafka topic, in one transaction with the id after the last.
+
+A producer that has failed is not used again: another one is made, which ends what the old one left
+open. No call waits without end, though the library has calls that can: each runs in a thread that
+is left behind if it does not come back.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from holdfast.connect.committing_writer import (
+    CommittingWriter,
+    StableRows,
+    Step,
+    TakeBack,
+    TentativeRows,
+)
+from holdfast.connect.json_values import json_texts, jsonable
+from holdfast.connect.kafka_client import CALL_SECONDS, client_config, kafka
+from holdfast.connect.sink import Position
+from holdfast.errors import StateError
+
+if TYPE_CHECKING:
+    from holdfast.connect.kafka_sink import KafkaSink
+
+STABLE, TENTATIVE, UNDO = b"stable", b"tentative", b"undo"
+ID_HEADER, STIME_HEADER = "holdfast-id", "holdfast-stime"
+STABILITY_HEADER = "holdfast-stability"
+_SYSTEM = ("seq", "stime")
+# A library call gets its own time limit, and a little more before it is left behind.
+_LEFT_BEHIND_SECONDS = CALL_SECONDS + 5.0
+
+
+class KafkaWriter(CommittingWriter):
+    """One producer at a time."""
+
+    def __init__(self, sink: KafkaSink, name: str, position: Position | None) -> None:
+        super().__init__(str(sink), position)
+        self._topic = sink.topic
+        self._tentative_topic = sink.tentative_topic
+        self._key = sink.key
+        self._name = name
+        # The broker keeps it beside the offset.
+        self._owner = json.dumps({"writer": sink.writer})
+        self._config = client_config(sink.servers, sink.config)
+        self._producer: _Producer | None = None
+        self._next_id = 0
+        # By key, the time of the newest tentative record that stands on a topic with keys.
+        self._standing: dict[str | bytes | None, int] = {}
+
+    def committed(self) -> int:
+        if self._producer is None:
+            producer = _Producer(self._config, self._name)
+            # From here on no older producer of this name can commit, and nothing is open.
+            producer.call(lambda: producer.library.init_transactions(CALL_SECONDS))
+            self._next_id = producer.call(lambda: producer.found(self._topic, self._owner))
+            self._producer = producer
+        return self._next_id
+
+    def commit(self, steps: list[Step], next_id: int) -> None:
+        producer = self._producer
+        assert producer is not None
+        self._producer = None  # until it has done it
+        producer.call(producer.library.begin_transaction)
+        for step in steps:
+            producer.call(partial(self._produce, producer, step))
+        producer.call(lambda: producer.keep(self._topic, next_id, self._owner))
+        producer.call(lambda: producer.library.commit_transaction(CALL_SECONDS))
+        self._producer, self._next_id = producer, next_id
+
+    def close(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    def _produce(self, producer: _Producer, step: Step) -> None:
+        match step:
+            case StableRows(table):
+                ids = [b"%d" % each for each in table["seq"].to_pylist()]
+                self._records(producer, self._topic, table, STABLE, ids)
+            case TentativeRows(table):
+                self._records(producer, self._tentative_topic, table, TENTATIVE, None)
+            case TakeBack(below_stime):
+                self._take_back(producer, below_stime)
+
+    def _records(
+        self,
+        producer: _Producer,
+        topic: str,
+        table: pa.Table,
+        stability: bytes,
+        ids: list[bytes] | None,
+    ) -> None:
+        own = [name for name in table.column_names if name not in _SYSTEM]
+        values, keys = json_texts(table.select(own)), self._keys(table)
+        stimes = table["stime"].cast(pa.int64()).to_pylist()
+        if ids is None and self._key:
+            self._standing.update(zip(keys, stimes, strict=True))
+        # One call a record: the library has none that takes many with headers.
+        for place, (value, key, stime) in enumerate(zip(values, keys, stimes, strict=True)):
+            headers = [(STIME_HEADER, b"%d" % stime), (STABILITY_HEADER, stability)]
+            if ids is not None:
+                headers.append((ID_HEADER, ids[place]))
+            producer.produce(topic, value, key, stime, headers)
+
+    def _take_back(self, producer: _Producer, below_stime: int) -> None:
+        """With keys, a tombstone for each that is taken back; without, one record that says so."""
+        headers = [(STIME_HEADER, b"%d" % below_stime), (STABILITY_HEADER, UNDO)]
+        topic = self._tentative_topic
+        if not self._key:
+            producer.produce(topic, "{}", None, below_stime, headers)
+            return
+        for key in [key for key, stime in self._standing.items() if stime < below_stime]:
+            producer.produce(topic, None, key, below_stime, headers)
+            del self._standing[key]
+
+    def _keys(self, table: pa.Table) -> list[str | bytes | None]:
+        if not self._key:
+            return [None] * table.num_rows
+        columns = [table[name].to_pylist() for name in self._key]
+        if len(columns) == 1:
+            return [_key_text(each) for each in columns[0]]
+        return [json.dumps(jsonable(list(each))) for each in zip(*columns, strict=True)]
+
+
+def _key_text(value: object) -> str | bytes | None:
+    if value is None or isinstance(value, str | bytes):
+        return value
+    plain = jsonable(value)
+    return plain if isinstance(plain, str) else json.dumps(plain)
+
+
+class _Producer:
+    """A transactional producer, and a thread of its own that calls it."""
+
+    def __init__(self, config: dict[str, Any], name: str) -> None:
+        self._name = name
+        self._config = config
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], queue.SimpleQueue[Any]] | None]
+        self._calls = queue.SimpleQueue()
+        self.library = kafka().Producer(
+            {
+                "linger.ms": 2,
+                "compression.type": "lz4",
+                "queue.buffering.max.kbytes": 262_144,
+                # The same partitions as the clients of Java and Spark choose.
+                "partitioner": "murmur2_random",
+                **config,
+                "transactional.id": name,
+                "transaction.timeout.ms": 60_000,
+                "acks": "all",
+            }
+        )
+        threading.Thread(target=self._serve, name=f"kafka {name}", daemon=True).start()
+
+    def call(self, what: Callable[[], Any]) -> Any:
+        """The answer; OSError if it fails or does not come, and then this one is of no more use."""
+        answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._calls.put((what, answer))
+        try:
+            found = answer.get(timeout=_LEFT_BEHIND_SECONDS)
+        except queue.Empty:
+            self._calls.put(None)
+            raise ConnectionError("Kafka's client does not come back; a new one is made") from None
+        if isinstance(found, BaseException):
+            self.close()
+            raise self._explained(found)
+        return found
+
+    def produce(
+        self,
+        topic: str,
+        value: str | None,
+        key: str | bytes | None,
+        stime: int,
+        headers: list[tuple[str, bytes]],
+    ) -> None:
+        """Hand over one record; waits while the library's queue is full."""
+        deadline = time.monotonic() + CALL_SECONDS
+        while True:
+            try:
+                self.library.produce(
+                    topic, value, key, timestamp=max(0, stime // 1000), headers=headers
+                )
+                return
+            except BufferError:
+                if time.monotonic() > deadline:
+                    raise ConnectionError("Kafka takes no more records") from None
+                self.library.poll(0.1)
+
+    def close(self) -> None:
+        """Let it go; what is open in it is taken back by the broker or by the next one."""
+        self._calls.put(None)
+
+    def found(self, topic: str, owner: str) -> int:
+        """The id that was committed last by this owner."""
+        consumer = self._group()
+        try:
+            (place,) = consumer.committed([kafka().TopicPartition(topic, 0)], CALL_SECONDS)
+        finally:
+            consumer.close()
+        if place.error is not None:
+            raise kafka().KafkaException(place.error)
+        return int(place.offset) if place.offset >= 0 and place.metadata == owner else 0
+
+    def keep(self, topic: str, next_id: int, owner: str) -> None:
+        """Commit the id with the transaction that is open."""
+        place = kafka().TopicPartition(topic, 0, next_id, metadata=owner)
+        if self._metadata is None:
+            consumer = self._group()
+            self._metadata = consumer.consumer_group_metadata()
+            consumer.close()
+        self.library.send_offsets_to_transaction([place], self._metadata, CALL_SECONDS)
+
+    _metadata: Any = None
+
+    def _group(self) -> Any:
+        return kafka().Consumer(
+            {**self._config, "group.id": self._name, "isolation.level": "read_committed"}
+        )
+
+    def _serve(self) -> None:
+        """Its thread: also what takes the time to let it go."""
+        while (call := self._calls.get()) is not None:
+            what, answer = call
+            try:
+                answer.put(what())
+            except BaseException as error:
+                answer.put(error)
+        self.library.purge()
+        del self.library
+
+    def _explained(self, error: BaseException) -> BaseException:
+        module = kafka()
+        if not isinstance(error, module.KafkaException):
+            return error
+        codes, found = module.KafkaError, error.args[0]
+        fenced = (codes._FENCED, codes.PRODUCER_FENCED, codes.INVALID_PRODUCER_EPOCH)
+        if found.code() in fenced:
+            return StateError(
+                f"another writer has taken over as {self._name!r}; there must be one only. Give "
+                f"them different names: transactional_id=..."
+            )
+        return ConnectionError(f"Kafka: {found.str()}")
