@@ -212,7 +212,7 @@ def load(directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return list(describe_query(load_network(directory / "network.py", "local[2]", {})))
 
 
-def test_code_counts_and_neither_comments_nor_the_process_do(
+def test_code_counts_and_comments_do_not(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: dict[str, list[str]] = {}
@@ -228,9 +228,16 @@ def test_code_counts_and_neither_comments_nor_the_process_do(
     assert found.pop("comment") == found.pop("local variable") == plain
     assert len({identity_of(each) for each in found.values()}) == 5
 
-    (tmp_path / "nothing" / "helpers.py").write_text(HELPERS)
+
+@pytest.mark.thorough
+def test_another_process_describes_it_alike(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "network.py").write_text(NETWORK)
+    (tmp_path / "helpers.py").write_text(HELPERS)
+    plain = load(tmp_path, monkeypatch)
     done = subprocess.run(
-        [sys.executable, "-c", DESCRIBE, str(tmp_path / "nothing" / "network.py")],
+        [sys.executable, "-c", DESCRIBE, str(tmp_path / "network.py")],
         env={**os.environ, "PYTHONHASHSEED": "7"},
         stdout=subprocess.PIPE,
         timeout=300,

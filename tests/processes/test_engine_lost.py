@@ -102,6 +102,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
 
 
 @pytest.mark.long
+@pytest.mark.thorough
 @pytest.mark.timeout(500)
 def test_results_go_on_when_only_the_jvm_stops_or_dies(watched: Watched) -> None:
     watched.results_go_on("at the start")

@@ -89,6 +89,7 @@ def test_a_source_that_stays_away_and_a_failure_while_that_is_corrected(world: W
         assert "stabilization" in world.states(name)[seen[name] :]
 
 
+@pytest.mark.thorough
 def test_failures_that_overlap(world: World) -> None:
     world.cut("c")
     world.until_tentative()
@@ -140,6 +141,10 @@ def test_both_replicas_fail_in_turn(world: World) -> None:
     world.until("a refusal", lambda: world.refusal(first) == "recovering", 120.0)
     world.heal("c")
     world.check()
-    world.kill(second)
+    # Of the other one only the JVM dies: its process ends with the reason, and comes back.
+    restarts = world.supervisor.restarts(second)
+    world.kill_jvm(second)
     world.until_following(first)
+    world.until("a restart", lambda: world.supervisor.restarts(second) > restarts)
+    assert "was killed by SIGKILL" in str(world.supervisor._state(second)["problem"])
     world.check()

@@ -135,6 +135,7 @@ class Pair:
         self.wait(lambda: self.lines() > have + 10, what)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_a_replica_on_another_machine(tmp_path: Path, spark: SparkSession) -> None:
     with two_machines() as (here, there):

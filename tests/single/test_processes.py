@@ -73,6 +73,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.thorough
 def test_killed_and_interrupted_runs_give_the_output_of_one(
     directory: Path, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

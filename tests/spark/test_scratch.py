@@ -23,6 +23,7 @@ input()
 """
 
 
+@pytest.mark.thorough
 def test_a_killed_driver_leaves_nothing_in_the_common_directory(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory() as common:
         look_at_what_is_left(Path(common), tmp_path / "own")
