@@ -47,3 +47,25 @@ def test_a_short_spell_is_no_overload() -> None:
 
 def test_an_input_that_stands_still_is_none() -> None:
     assert paced(0.0, 0.0, 20, behind_s=5).overload is None
+
+
+def test_one_that_gets_nothing_done_for_a_while_says_so() -> None:
+    pace = paced(0.0, 0.0, 20, behind_s=5)
+    said = pace.standing(20 * SECOND, recovering=False)
+    assert said is not None
+    assert "nothing was processed for 20 s; 5.0 s of input wait" in said
+    pace.note(21 * SECOND, 105 * SECOND, 101 * SECOND)
+    assert pace.standing(21 * SECOND, recovering=False) is None
+    # Who has nothing to do stands still, too.
+    assert paced(0.0, 0.0, 20).standing(20 * SECOND, recovering=False) is None
+
+
+def test_one_that_recovers_says_so_though_no_input_has_come() -> None:
+    pace = Pace(allowed_us=2 * SECOND)
+    for second in range(10):
+        pace.note(second * SECOND, 0, 100 * SECOND)
+    said = pace.standing(9 * SECOND, recovering=True)
+    assert said is not None
+    assert said.startswith("it recovers, and nothing was processed for 9 s")
+    pace.forget()
+    assert pace.standing(99 * SECOND, recovering=True) is None

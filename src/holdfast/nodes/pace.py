@@ -2,7 +2,8 @@
 
 Both are measured in stream time over the last seconds, so that quiet and busy streams count alike.
 A replica that is behind and falls further behind is overloaded, and how much faster its input
-comes than it is processed says by how much. One that is behind and catches up is not.
+comes than it is processed says by how much. One that is behind and catches up is not; but if it
+gets nothing done for a while, because it recovers or one large job takes long, it says that.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ class Pace:
         """``allowed_us`` is how far behind a replica may be."""
         self._allowed_us = allowed_us
         self._seen: deque[tuple[int, int, int]] = deque()
+        # When something was processed last, or it began to run.
+        self._moved: int | None = None
 
     def note(self, now: int, arrived: int, processed: int) -> None:
         """The input has come up to one time, and is processed up to another."""
         seen = self._seen
+        if not seen or processed > seen[-1][2]:
+            self._moved = now
         if seen and (arrived < seen[-1][1] or processed < seen[-1][2]):
             seen.clear()  # another life
         seen.append((now, arrived, processed))
@@ -38,6 +43,7 @@ class Pace:
     def forget(self) -> None:
         """Nothing runs now."""
         self._seen.clear()
+        self._moved = None
 
     @property
     def behind_us(self) -> int:
@@ -78,15 +84,34 @@ class Pace:
             f"process more cores (spark.master), make the query cheaper, or split it into fragments"
         )
 
+    def standing(self, now: int, recovering: bool) -> str | None:
+        """What to say of a replica that has work and gets nothing done."""
+        if self._moved is None or not (recovering or self.behind_us > 0):
+            return None
+        idle_us = now - self._moved
+        if idle_us <= 2 * self._allowed_us:
+            return None
+        what = "it recovers, and " if recovering else ""
+        return (
+            f"{what}nothing was processed for {idle_us / 1e6:.0f} s; {self.behind_us / 1e6:.1f} s "
+            f"of input wait. Results go on when what is under way is done"
+        )
+
 
 def tell_pace(
-    pace: Pace, metrics: NodeMetrics, problems: Problems, now: int, reach: tuple[int, int] | None
+    pace: Pace,
+    metrics: NodeMetrics,
+    problems: Problems,
+    now: int,
+    reach: tuple[int, int] | None,
+    recovering: bool = False,
 ) -> None:
     """Note how far a replica is, and say so where anybody looks."""
-    if reach is None or min(reach) <= 0:
+    if reach is None or (min(reach) <= 0 and not recovering):
         pace.forget()
     else:
         pace.note(now, *reach)
     metrics.behind.set(pace.behind_us / 1e6)
     metrics.input_ratio.set(pace.ratio)
     problems.set("overload", pace.overload)
+    problems.set("behind", None if pace.overload else pace.standing(now, recovering))

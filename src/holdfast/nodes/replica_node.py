@@ -22,6 +22,7 @@ from typing import Any, assert_never
 import pyarrow.flight as flight
 
 from holdfast.blocks import Block
+from holdfast.core.consistency import NodeState
 from holdfast.core.copy import Copy
 from holdfast.core.effects import (
     AcceptTuples,
@@ -230,7 +231,9 @@ class ReplicaNode(Node):
 
     def look(self) -> None:
         super().look()
-        tell_pace(self._pace, self.metrics, self.problems, self.loop.now(), self.copy.reach())
+        reach, replica = self.copy.reach(), self.copy.replica
+        recovering = replica is not None and replica.state is NodeState.RECOVERING
+        tell_pace(self._pace, self.metrics, self.problems, self.loop.now(), reach, recovering)
         self.metrics.alpha.set(self.copy.alpha)
         whys = self.copy.whys()
         for stream in self.schemas:
