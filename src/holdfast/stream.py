@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -27,6 +27,7 @@ from holdfast.spark.distinct import Distinct
 from holdfast.spark.join import OUTER, Join
 from holdfast.spark.stateful import Layout, Stateful
 from holdfast.times import Duration, microseconds, show_duration
+from holdfast.visible import VisibleFrame, keep_system_columns, whole_of
 from holdfast.windows import TimeWindow, Window
 
 if TYPE_CHECKING:
@@ -61,12 +62,11 @@ class Stream:
 
     def select(self, *columns: Column | str) -> Stream:
         """These columns or expressions, like DataFrame.select; '*' means all."""
-        return self._project("select", lambda df: df.select(*columns, *_system_copies()))
+        return self._project("select", lambda df, more: df.select(*columns, *more))
 
     def selectExpr(self, *expressions: str) -> Stream:
         """These SQL expressions."""
-        columns = [F.expr(each) for each in expressions]
-        return self._project("select", lambda df: df.select(*columns, *_system_copies()))
+        return self.select(*(F.expr(each) for each in expressions))
 
     def withColumn(self, name: str, column: Column | str) -> Stream:
         """The stream with one column added or replaced; a string is a SQL expression."""
@@ -91,11 +91,13 @@ class Stream:
     def transform(self, function: Callable[[DataFrame], DataFrame]) -> Stream:
         """Any PySpark code that looks at one tuple at a time.
 
-        The function gets a DataFrame with the stream's columns and stime, tmax and seq, and
-        must keep those three.
+        The function gets a DataFrame with the stream's columns. The system columns go with each
+        tuple by themselves; an expression may read them as ``stime``, ``tmax`` and ``seq``.
         """
         name = getattr(function, "__name__", "function")
-        return self._stateless("transform", f"transform {name}", function)
+        return self._stateless(
+            "transform", f"transform {name}", lambda df: whole_of(function(_visible(df)))
+        )
 
     def union(self, *others: Stream) -> Stream:
         """All tuples of these streams, which must have the same columns and types."""
@@ -249,17 +251,10 @@ class Stream:
     ) -> Stream:
         return self._new_stateless(kind, label, [self], lambda frames: function(frames[0]))
 
-    def _project(self, kind: str, function: Callable[[DataFrame], DataFrame]) -> Stream:
-        """A select whose system columns travel under other names, so that '*' stays clean."""
-
-        def project(df: DataFrame) -> DataFrame:
-            picked = function(df)
-            user = [name for name in picked.columns if name not in _hidden_names()]
-            system = [F.col(_hidden(name)).alias(name) for name in SYSTEM_COLUMNS]
-            kept = [F.col(f"`{name}`") for name in user if name not in SYSTEM_COLUMNS]
-            return picked.select(*system, *kept)
-
-        stream = self._stateless(kind, kind, project)
+    def _project(
+        self, kind: str, function: Callable[[DataFrame, Sequence[Column]], DataFrame]
+    ) -> Stream:
+        stream = self._stateless(kind, kind, lambda df: keep_system_columns(df, function))
         return stream._relabel(f"{kind} {', '.join(stream.columns)}")
 
     def _relabel(self, label: str) -> Stream:
@@ -311,16 +306,8 @@ def _keeps(operator: Operator, column: str) -> bool:
     return operator.name.startswith(("filter_", "drop_", "union_", "cut_", "distinct_"))
 
 
-def _hidden(name: str) -> str:
-    return f"__{name}"
-
-
-def _hidden_names() -> list[str]:
-    return [_hidden(name) for name in SYSTEM_COLUMNS]
-
-
-def _system_copies() -> list[Column]:
-    return [F.col(name).alias(_hidden(name)) for name in SYSTEM_COLUMNS]
+def _visible(frame: DataFrame) -> DataFrame:
+    return cast(DataFrame, VisibleFrame(frame))
 
 
 def _branch(frame: DataFrame, index: int, bits: int) -> DataFrame:
@@ -341,8 +328,8 @@ def _user_schema(template: DataFrame, label: str) -> StructType:
     missing = [name for name in SYSTEM_COLUMNS if name not in template.columns]
     if missing:
         raise NetworkError(
-            f"{label}: the result lacks the system columns {missing}; keep them, for example "
-            f"with df.select('stime', 'tmax', 'seq', ...) or df.withColumn(...)"
+            f"{label}: the result is not made of the stream's own tuples, for it lacks {missing}; "
+            f"use what looks at one tuple at a time, such as select, withColumn, where or drop"
         )
     fields = list(template.schema.fields)
     for name in SYSTEM_COLUMNS:

@@ -225,7 +225,15 @@ MISFITS: dict[str, tuple[Build, str]] = {
     ),
     "transform drops stime": (
         lambda s, _: s.transform(lambda df: df.drop("stime")),
-        r"transform .*lacks the system columns \['stime'\]; keep them",
+        "drop 'stime': stime is a system column, which stays as it is",
+    ),
+    "transform makes other tuples": (
+        lambda s, _: s.transform(lambda df: df.sparkSession.range(3)),
+        r"not made of the stream's own tuples, for it lacks \['stime', 'tmax', 'seq'\]",
+    ),
+    "transform sets seq": (
+        lambda s, _: s.transform(lambda df: df.withColumn("seq", F.lit(1))),
+        "withColumn 'seq': seq is a system column",
     ),
     "transform aggregates": (
         lambda s, _: s.transform(lambda df: df.groupBy("stime", "tmax", "seq").count()),

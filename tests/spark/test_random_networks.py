@@ -90,7 +90,7 @@ def build(streams: Sequence[Stream], node: Node) -> Stream:
             return source.union(streams[node.inputs[1]])
         case "explode":
             both = F.explode(F.expr("array(n, n + 1)")).alias("n")
-            return source.transform(lambda df: df.select("stime", "tmax", "seq", "k", both, "x"))
+            return source.transform(lambda df: df.select("k", both, "x"))
         case "tumble":
             return source.groupBy(window(size), "k").agg(largest, total).select("k", "n", "x")
         case "slide":
