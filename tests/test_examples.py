@@ -27,6 +27,7 @@ PRINTED = {
     "own_aggregate": "spread=",
     "generated": "server 2 had",
     "going_on": "run 2: 180 tuples so far",
+    "dashboard": "\033[33m  quito     88.0  without load, on 60%\033[0m",
     "dead_letters": "'high' is not of type double",
     "drawing": "network.png",
     "tcp": "berlin",
