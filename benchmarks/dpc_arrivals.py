@@ -94,6 +94,17 @@ class Arrivals:
         if self._failure is not None:
             raise self._failure
 
+    def explained(self, since: int, missing: str) -> tuple[int, int]:
+        """Of the tentative blocks since a moment, how many there are and how many name it."""
+        with self._lock:
+            events = [event for event, now in self._parts if now >= since and not event.stable]
+        right = [
+            event
+            for event in events
+            if event.why is not None and missing in {one.stream for one in event.why.missing}
+        ]
+        return len(events), len(right)
+
     def seen(self, since: int = 0) -> Seen:
         """What came since a moment."""
         if self._failure is not None:
@@ -128,16 +139,22 @@ def available(seen: Seen, failure: Failure) -> npt.NDArray[np.bool_]:
     return kept
 
 
+def delays_s(seen: Seen, failure: Failure, until: int) -> npt.NDArray[np.float64]:
+    """How long each tuple that was to be had took to its first result."""
+    first = first_arrivals(seen)
+    since = failure.cut - 1_000_000
+    counted = available(first, failure) & (first.made >= since) & (first.made < until)
+    found: npt.NDArray[np.float64] = (first.came - first.made)[counted] / 1e6
+    return found
+
+
 def figures(seen: Seen, failure: Failure, until: int) -> Figures:
     """The figures of a failure, from shortly before the cut until a later moment."""
-    since = failure.cut - 1_000_000
-    first = first_arrivals(seen)
-    counted = available(first, failure) & (first.made >= since) & (first.made < until)
-    delays = (first.came - first.made)[counted] / 1e6
+    delays = delays_s(seen, failure, until)
     tentative = int(((~seen.stable) & (seen.came >= failure.cut)).sum())
     return Figures(
         round(float(delays.max()), 3) if len(delays) else 0.0,
         tentative,
         round(float(np.median(delays)), 3) if len(delays) else 0.0,
-        int(counted.sum()),
+        len(delays),
     )

@@ -23,6 +23,8 @@ from pyspark.sql.types import StructType
 
 from benchmarks.dpc_setting import FAILED, SOURCES, Setting, build_network, describe_deployment
 from holdfast.cluster.planning import plan_of
+from holdfast.connect.push_source import PushSource
+from holdfast.connect.source import FUTURE_LIMIT
 from holdfast.core.effects import Effect, RunJob, Send
 from holdfast.core.entry import EntrySettings
 from holdfast.core.events import Event, JobDone, MessageArrived
@@ -190,13 +192,14 @@ class Host:
         found = Setting(**setting)
         deployment = describe_deployment(found, Path(directory))
         self._readers = deployment.fragments[found.fragment_names[0]].processes
+        stime = "at" if found.own_time else None
         for name in SOURCES:
             process = deployment.sources[name].process
             self._nodes[process] = EntryNode(
                 EntrySettings(process, name, self._readers, _boundary_interval(found)),
-                SourceOperator(name, f"source {name!r}", (), StructType([]), "", None, ()),
+                SourceOperator(name, f"source {name!r}", (), StructType([]), "", stime, ()),
                 pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schemas[name]))),
-                None,
+                _source(found) if found.own_time else None,
                 found.bucket_ms * 1000,
                 Path(directory) / process,
                 _place(process, book),
@@ -237,6 +240,15 @@ class Host:
             thread.join(30.0)
         self._nodes.clear()
         self._makers.clear()
+
+
+def _source(setting: Setting) -> PushSource:
+    """Producers whose tuples bring their own time."""
+    return PushSource(
+        lateness=setting.lateness_ms * 1000,
+        idle_after=setting.idle_after_ms * 1000 or None,
+        future_limit=FUTURE_LIMIT,
+    )
 
 
 def _boundary_interval(setting: Setting) -> int:

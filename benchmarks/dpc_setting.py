@@ -42,6 +42,11 @@ class Setting:
     reconcile: str = "checkpoint"
     heartbeat_ms: int = 250
     redo_buckets: int = 50
+    adapts: bool = False
+    own_time: bool = False
+    lateness_ms: int = 0
+    idle_after_ms: int = 0
+    quiet: bool = False
 
     @property
     def policy(self) -> str:
@@ -57,13 +62,15 @@ class Setting:
             bucket_us=self.bucket_ms * 1000,
             delay_us=int(self.delay_s * 1e6),
             alpha=self.alpha,
+            alpha_adapts=self.adapts,
             heartbeat_interval_us=self.heartbeat_ms * 1000,
             redo_buckets=self.redo_buckets,
         )
 
     def same_network(self) -> tuple[Any, ...]:
         """Settings that agree in this run the same query."""
-        return (self.rate, self.bucket_ms, self.fragments, self.joins, self.state_tuples)
+        query = (self.bucket_ms, self.fragments, self.joins, self.state_tuples, self.own_time)
+        return (self.rate, *query)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -72,7 +79,10 @@ class Setting:
 def build_network(spark: SparkSession, setting: Setting) -> Network:
     """The query."""
     network = Network("dpc", spark=spark, bucket=f"{setting.bucket_ms} ms", partitions=2)
-    sources = [network.source(name, "number bigint, made bigint") for name in SOURCES]
+    columns, stime = "number bigint, made bigint", None
+    if setting.own_time:
+        columns, stime = f"{columns}, at timestamp", "at"
+    sources = [network.source(name, columns, stime=stime) for name in SOURCES]
     stream = sources[0].union(*sources[1:])
     window_us = max(1, setting.state_tuples * 1_000_000 // setting.rate)
     names = setting.fragment_names

@@ -122,12 +122,18 @@ class Hosts:
 class Load:
     """Sends every source its share of the rate, by the clock; numbers say the source."""
 
-    def __init__(self, locations: dict[str, str], rate: int) -> None:
+    def __init__(self, locations: dict[str, str], setting: Setting) -> None:
         self._producers = [
             Producer(name, locations[name], name="load", linger_s=0.002, pending_batches=4096)
             for name in SOURCES
         ]
-        self._rate = rate / len(SOURCES)
+        self._rate = setting.rate / len(SOURCES)
+        self._own_time = setting.own_time
+        self._lateness_us = setting.lateness_ms * 1000
+        self._random = np.random.default_rng(1)
+        # Sources that say nothing now, and what they have not said.
+        self.quiet: set[int] = set(range(len(SOURCES))) if setting.quiet else set()
+        self.unsaid = 0
         self.sent = 0
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
@@ -147,9 +153,27 @@ class Load:
     def _send(self, up_to: int) -> None:
         numbers = np.arange(self.sent, up_to, dtype=np.int64)
         for index, producer in enumerate(self._producers):
+            if index in self.quiet:
+                self.unsaid += len(numbers)
+                continue
             made = np.full(len(numbers), time.time_ns() // 1000, dtype=np.int64)
-            producer.send(pa.table({"number": numbers * len(SOURCES) + index, "made": made}))
+            self.send(producer, numbers * len(SOURCES) + index, made)
         self.sent = up_to
+
+    def send(self, producer: Producer, numbers: Any, made: Any) -> None:
+        """Send tuples; with times of their own, these are out of order within the lateness."""
+        columns = {"number": numbers, "made": made}
+        if self._own_time:
+            late = self._random.integers(0, self._lateness_us + 1, len(made))
+            columns["at"] = pa.array(made - late).cast(pa.timestamp("us", "UTC"))
+        producer.send(pa.table(columns))
+
+    def send_stamped(self, index: int, year: int) -> None:
+        """One row with a time that is not its own."""
+        at = np.array([np.datetime64(f"{year}-01-01", "us").astype(np.int64)])
+        columns = {"number": np.array([-1]), "made": at, "at": pa.array(at)}
+        columns["at"] = columns["at"].cast(pa.timestamp("us", "UTC"))
+        self._producers[index].send(pa.table(columns))
 
     def stop(self) -> int:
         """Send no more; how many tuples each source has sent."""
@@ -186,7 +210,7 @@ class World:
             timing=setting.timing(),
         )
         self.arrivals = Arrivals(self.client)
-        self.load = Load({name: book[f"entry-{name}"] for name in SOURCES}, setting.rate)
+        self.load = Load({name: book[f"entry-{name}"] for name in SOURCES}, setting)
 
     def __enter__(self) -> World:
         return self
@@ -245,14 +269,20 @@ class World:
 
     def finish(self) -> int:
         """Stop the load; the client must hold every tuple once. Returns how many there are."""
-        total = self.load.stop() * len(SOURCES)
+        total = self.load.stop() * len(SOURCES) - self.load.unsaid
         self.wait(lambda: self.client.next_id >= total, 60.0, f"{total} stable tuples")
         self.arrivals.stop()
         seen = self.arrivals.seen()
         stable = np.sort(seen.number[seen.stable])
-        if len(stable) != total or not np.array_equal(stable, np.arange(total)):
+        whole = self.load.unsaid > 0 or np.array_equal(stable, np.arange(total))
+        if len(stable) != total or len(np.unique(stable)) != total or not whole:
             raise AssertionError(f"{total} tuples were sent, {len(stable)} stable ones came")
         return total
+
+    def alpha(self) -> float:
+        """The least share of X that a replica waits now."""
+        found = self.hosts.replicas.order("status")
+        return min(float(each["alpha"]) for each in found.values())
 
     def report(self) -> dict[str, Any]:
         return self.hosts.replicas.order("report")
