@@ -49,7 +49,8 @@ def told(tmp_path: Path, tentative: bool) -> tuple[list[dict[str, Any]], dict[st
         assert node._flush()
         return [json.loads(line) for line in path.read_text().splitlines()], node.status()
     finally:
-        node.stop()
+        node._client.close()
+        node._writer.close()
 
 
 def test_a_sink_that_takes_tentative_tuples_is_told_everything(tmp_path: Path) -> None:
