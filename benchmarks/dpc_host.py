@@ -295,7 +295,8 @@ def _rows(schema: pa.Schema, start: int, count: int) -> pa.Table:
     numbers = pa.array(range(count), pa.int64())
     times = pa.array([start] * count, pa.int64()).cast(TIME)
     columns = {"stime": times, "tmax": times}
-    return pa.table([columns.get(field.name, numbers) for field in schema], schema=schema)
+    rows = [columns.get(field.name, numbers.cast(field.type)) for field in schema]
+    return pa.table(rows, schema=schema)
 
 
 def main() -> None:
