@@ -42,6 +42,7 @@ from holdfast.flight.peers import Peers
 from holdfast.flight.refused import Refused
 from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
+from holdfast.frames import SEQ
 from holdfast.loop import Loop
 from holdfast.stream_events import Boundary as Boundary
 from holdfast.stream_events import ClientEvent as ClientEvent
@@ -235,6 +236,8 @@ class Client:
     def _tuples(self, effect: DeliverTuples) -> None:
         assert isinstance(effect.block, Block)
         table = pa.Table.from_batches([effect.block.batch()]).slice(effect.skip)
+        if SEQ.name in table.column_names:  # of the network; to an application the id is the place
+            table = table.drop_columns([SEQ.name])
         stable = effect.header.kind is Kind.STABLE
         if not stable and effect.header.stime_min < effect.stime_from:
             stimes = table["stime"].cast(pa.int64()).to_numpy()

@@ -5,12 +5,14 @@ A source's stream is named after the source and served by its entry point; a net
 named after the output; any other stream between fragments is named ``fragment.operator``. The
 names are the same in every process, because operators are named by counting.
 
-Between fragments the tuple id takes the place of ``seq``.
+A tuple keeps its ``seq`` from fragment to fragment, so what a network computes does not depend on
+where it is cut: tuples of one time have the same order everywhere.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from graphlib import CycleError, TopologicalSorter
 
 import pyarrow as pa
 
@@ -25,14 +27,30 @@ from holdfast.stream import Stream
 
 
 def stream_schema_of(operator: Operator) -> pa.Schema:
-    """The schema of an operator's tuples on the wire and in logs: the engine's without seq."""
+    """The schema of an operator's tuples on the wire and in logs.
+
+    It is the engine's, but without ``seq`` for a source: that is the tuple id.
+    """
     schema = input_schema(operator)
-    return pa.schema([field for field in schema if field.name != SEQ.name])
+    if isinstance(operator, SourceOperator):
+        return pa.schema([field for field in schema if field.name != SEQ.name])
+    return schema
 
 
 def fragment_names(network: Network) -> list[str]:
     """The network's fragments, upstream first; one with nothing but sources is none."""
-    names = dict.fromkeys(operator.fragment for operator in network.operators)
+    above: dict[str, set[str]] = {}
+    for operator in network.operators:
+        read = above.setdefault(operator.fragment, set())
+        read.update(each.fragment for each in operator.inputs if each.fragment != operator.fragment)
+    try:
+        names = list(TopologicalSorter(above).static_order())
+    except CycleError as error:
+        around = " reads ".join(repr(name) for name in reversed(error.args[1]))
+        raise NetworkError(
+            f"network {network.name!r}: fragment {around}: each would wait for the other. Give "
+            f"what comes back to a fragment a name of its own, with fragment()"
+        ) from None
     return [name for name in names if _outputs(network, name)]
 
 
@@ -124,12 +142,13 @@ class _FragmentNetwork(Network):
 
 def _plan(network: Network, fragment: str) -> FragmentPlan:
     part = _FragmentNetwork(network, fragment)
+    read = _inputs(network, fragment)
     outputs = []
     for name, stream in part.outputs.items():
         above = upstream([stream.operator])
         reached = frozenset(each.name for each in above if isinstance(each, SourceOperator))
         outputs.append(FragmentStream(name, stream_schema_of(stream.operator), reached))
-    inputs = {name: stream_schema_of(operator) for name, operator in part.sources.items()}
+    inputs = {name: stream_schema_of(read[name]) for name in part.sources}
     blocking = any(
         getattr(getattr(each, "stateful", None), "blocks", False) for each in part.operators
     )

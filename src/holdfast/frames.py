@@ -5,9 +5,11 @@ Every tuple of a stream carries two times next to the columns of its schema:
 - ``stime``, the tuple time, which places it in a bucket and orders it;
 - ``tmax``, the newest input tuple time that shaped it.
 
-Its tuple id is not stored: the header has the first id, the rest is position. Inside an
-engine tuples carry one more column, ``seq``, which orders tuples of equal ``stime``; between
-fragments the tuple id plays that part.
+Its tuple id is not stored: the header has the first id, the rest is position. A third column,
+``seq``, orders tuples of equal ``stime``. A source's tuples have their ids for it, so entry points
+do not store it; operators carry or hash it, and streams between fragments have it. Time and ``seq``
+together are the tuple's *key*: it is the same on every replica, in whatever order and wherever the
+network is cut. Tuples that share a key (one exploded into many) go by their columns.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ SYSTEM_COLUMNS = ("stime", "tmax", "seq")
 
 
 def stream_schema(user_schema: pa.Schema) -> pa.Schema:
-    """The schema of a stream's record batches: the two times, then the user's columns."""
+    """The schema of a source's record batches: the two times, then the user's columns."""
     return pa.schema([STIME, TMAX, *user_schema])
 
 

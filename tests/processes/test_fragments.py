@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from holdfast import Network, NetworkError, window
+from holdfast import Network, NetworkError, count_window, window
 from holdfast.cluster.networks import load_network
 from holdfast.fragments import fragment_names, fragment_network, plan_fragments, stream_schema_of
 from holdfast.frames import TIME
@@ -63,6 +63,61 @@ def test_a_join_of_two_fragments_with_an_output_in_the_middle(spark: SparkSessio
     streams = undisturbed(network, rows)
     assert streams["sums"].num_rows == 12
     assert streams["joined"].num_rows > 100
+
+
+def _crossing(spark: SparkSession, fragments: tuple[str, str, str]) -> Network:
+    """Tuples of one time from several sources, in front of operators that mind their order."""
+    network = Network("crossing", bucket="1 second", spark=spark)
+    first, second, last = fragments
+    left = network.source("left", "k bigint, v double", fragment=first)
+    right = network.source("right", "k bigint, v double", fragment=second)
+    many = right.transform(
+        lambda df: df.select(
+            "stime", "tmax", "seq", "k", F.explode(F.expr("array(v, -v)")).alias("v")
+        )
+    )
+    both = left.filter("v > 0").fragment(last).union(many.filter("v < 0.5").fragment(last))
+    counted = both.groupBy(count_window(3), "k")
+    counted.agg(F.first("v").alias("first"), F.last("v").alias("last")).output("counted")
+    both.output("both")
+    return network
+
+
+def test_cutting_a_network_changes_no_bit(spark: SparkSession) -> None:
+    """A tuple's key is of the network: the order of tuples of one time is the same everywhere."""
+    times = np.repeat(np.arange(0, 3_000_000, 100_000), 20)
+    rows = np.random.default_rng(7)
+    found = []
+    sources = {
+        name: pa.table(
+            {
+                "stime": pa.array(times).cast(TIME),
+                "tmax": pa.array(times).cast(TIME),
+                "k": rows.integers(0, 3, len(times)),
+                "v": rows.normal(size=len(times)),
+            }
+        )
+        for name in ("left", "right")
+    }
+    for fragments in (("main", "main", "main"), ("left", "right", "both")):
+        network = _crossing(spark, fragments)
+        given = {
+            name: table.cast(stream_schema_of(network.sources[name]))
+            for name, table in sources.items()
+        }
+        streams = undisturbed(network, given)
+        found.append({name: streams[name] for name in ("both", "counted")})
+    assert found[0]["counted"].num_rows > 200
+    assert found[1] == found[0]
+
+
+def test_fragments_that_would_wait_for_each_other_are_refused(spark: SparkSession) -> None:
+    network = Network("around", spark=spark)
+    there = network.source("load", "k bigint", fragment="here").fragment("there")
+    there.filter("k > 0").fragment("here").output("back")
+    there.output("there")
+    with pytest.raises(NetworkError, match="'here' reads 'there' reads 'here'"):
+        plan_fragments(network)
 
 
 def test_a_fragment_that_is_not_there_is_named(spark: SparkSession) -> None:

@@ -30,7 +30,7 @@ from holdfast.durable import make_private, read_document, write_document
 from holdfast.flight.refused import refused
 from holdfast.flight.roles import Role
 from holdfast.flight.server import PutBatch, StreamServer
-from holdfast.frames import SEQ, STIME
+from holdfast.frames import SEQ, STIME, SYSTEM_COLUMNS
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.lasting_writer import LastingWriter
 from holdfast.nodes.links import if_allowed, kept_links, links_control
@@ -74,7 +74,7 @@ class ClientNode:
         self._writer_id = str(saved.get("writer", ""))
         sink = sink.known_as(self._writer_id)
         self._flush_seconds = sink.flush_seconds
-        self._own = pa.schema([field for field in schema if field.name not in ("stime", "tmax")])
+        self._own = pa.schema([field for field in schema if field.name not in SYSTEM_COLUMNS])
         self.problems = Problems(self.journal, self.metrics)
         self._writer = LastingWriter(
             lambda position: sink.open(output, self._own, position),

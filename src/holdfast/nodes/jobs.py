@@ -1,8 +1,8 @@
 """Runs a replica's jobs on Spark, one at a time, in a thread of their own.
 
 A job is the driver's RunJob: a state, slices of received blocks, how far to go. The slices
-become one Arrow table for each input, with ``seq`` from the tuple ids; what the engine gives
-becomes one block for each output. No tuple is ever touched by Python.
+become one Arrow table for each input, a source's with the tuple ids as ``seq``; what the engine
+gives becomes one block for each output. No tuple is ever touched by Python.
 
 A state that was kept is made one that a job can start from when the first job needs it: packed
 states are unpacked, and with continuous checkpoints the log is read (``kept_windows``). Where
@@ -221,7 +221,7 @@ def activate(spark: SparkSession) -> None:
 def input_tables(
     slices: Iterable[InputSlice], schemas: Mapping[str, pa.Schema]
 ) -> dict[str, pa.Table]:
-    """The slices of each input as one table in the engine's schema, tuple ids as ``seq``.
+    """The slices of each input as one table in the engine's schema; a source's ids are its ``seq``.
 
     A redo has thousands of slices, so for each of them as little is done as can be.
     """
@@ -257,10 +257,10 @@ def _one_table(
 ) -> pa.Table:
     columns = []
     for field in schema:
-        if field.name == SEQ.name:
+        at = batches[0].schema.get_field_index(field.name)
+        if at < 0 and field.name == SEQ.name:
             columns.append(pa.chunked_array([ids], field.type))
             continue
-        at = batches[0].schema.get_field_index(field.name)
         columns.append(pa.chunked_array([batch.column(at) for batch in batches], field.type))
     return pa.table(columns, schema=schema)
 
@@ -272,7 +272,7 @@ def output_block(stream: str, table: pa.Table, emit_from: int) -> OutputBlock:
     count = table.num_rows - skipped
     if count == 0:
         return OutputBlock(stream, 0, skipped, 0, 0, 0, None)
-    fresh = table.slice(skipped).drop_columns([SEQ.name])
+    fresh = table.slice(skipped)
     tmax = pc.max(fresh["tmax"].cast(pa.int64())).as_py()
     low, high = int(stimes[skipped]), int(stimes[-1])
     return OutputBlock(stream, count, skipped, low, high, tmax, Block(one_batch(fresh)))

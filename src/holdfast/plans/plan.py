@@ -24,7 +24,7 @@ from holdfast.deployment_file import plain_name
 from holdfast.durable import make_private, write_whole
 from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
 
-FORMAT = 3
+FORMAT = 4
 # The exit code of planning when there is state of another query; the last line says so, as JSON.
 REFUSED = 3
 _SQL = "spark.sql."

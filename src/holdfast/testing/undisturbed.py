@@ -49,14 +49,20 @@ def undisturbed(
             }
             result = engine.advance(EMPTY, [Bucket(0, boundary, tables)], boundary)
             for stream, table in result.outputs.items():
-                streams[stream] = table.drop_columns([SEQ.name])
+                streams[stream] = table
         finally:
             engine.close()
-    return streams
+    return {stream: without_seq(table) for stream, table in streams.items()}
+
+
+def without_seq(table: pa.Table) -> pa.Table:
+    """What a client sees of a stream's tuples."""
+    return table.drop_columns([SEQ.name]) if SEQ.name in table.column_names else table
 
 
 def _numbered(table: pa.Table, schema: pa.Schema, boundary: int) -> pa.Table:
-    ids = pa.array(np.arange(table.num_rows, dtype=np.int64))
-    table = table.append_column(SEQ.name, ids)
+    if SEQ.name not in table.column_names:
+        ids = pa.array(np.arange(table.num_rows, dtype=np.int64))
+        table = table.append_column(SEQ.name, ids)
     due = table["stime"].cast(pa.int64()).to_numpy() < boundary
     return table.filter(pa.array(due)).select(schema.names).cast(schema)
