@@ -129,13 +129,21 @@ class FragmentSpec:
     standby: StandbySettings | None = None
     continuous: Continuous | None = None
     on_error: str = "stop"
+    race: bool = False
 
     @property
     def protection(self) -> Protection:
         """What stands in for a replica that is lost."""
         if self.standby is not None:
             return self.standby.protection
+        if self.race:
+            return Protection.RACE
         return Protection.ACTIVE if len(self.replicas) > 1 else Protection.NONE
+
+    @property
+    def standing(self) -> bool:
+        """Whether those who read it keep a feed at every replica."""
+        return self.protection in (Protection.HYBRID, Protection.RACE)
 
     @property
     def processes(self) -> tuple[str, ...]:

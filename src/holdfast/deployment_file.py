@@ -214,6 +214,7 @@ class Reader:
             self._standby(name, protection, found.get("standby")),
             self._continuous(where, found),
             self._on_error(where, found.get("on_error", "stop")),
+            protection is Protection.RACE,
         )
 
     def _on_error(self, where: str, value: Any) -> str:
@@ -237,11 +238,12 @@ class Reader:
             Protection.ACTIVE: replicas >= 2,
             Protection.PASSIVE: replicas == 2,
             Protection.HYBRID: replicas == 2,
+            Protection.RACE: replicas >= 2,
         }
         if not fits[protection]:
             raise self._error(
                 f"{where}.replicas",
-                f"none has one replica, active two or more, passive and hybrid two; "
+                f"none has one replica, active and race two or more, passive and hybrid two; "
                 f"{protection.value} has {replicas} here",
             )
         if protection in (Protection.PASSIVE, Protection.HYBRID) and reconcile is Reconcile.UNDO:

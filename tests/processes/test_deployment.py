@@ -109,6 +109,10 @@ def test_a_fragment_chooses_its_protection(tmp_path: Path) -> None:
     found = written(tmp_path, GOOD)
     assert found.fragments["main"].protection is Protection.ACTIVE
     assert found.fragments["tail"].protection is Protection.NONE
+    race = written(tmp_path, GOOD.replace("replicas = 2", 'replicas = 2\nprotection = "race"'))
+    assert race.fragments["main"].protection is Protection.RACE
+    assert race.fragments["main"].standing
+    assert not race.fragments["tail"].standing
     hybrid = GOOD.replace('replicas = ["127.0.0.1:4712"]\ncolocate = "small"', HYBRID)
     tail = written(tmp_path, hybrid).fragments["tail"]
     assert tail.processes == ("tail-1", "tail-2")

@@ -33,12 +33,16 @@ Held = tuple[RecoveryRecord, object]
 
 @dataclass(frozen=True, slots=True)
 class InputView:
-    """An input as it is now: from whom it comes, and how far."""
+    """An input as it is now: from whom it comes, and how far.
+
+    shares  how much of it each replica brought, by how early it was, if all of them send it.
+    """
 
     stream: str
     producer: str | None
     next_id: int
     boundary: int
+    shares: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,7 @@ class Copy:
                     None if one.main is None else one.main.peer,
                     one.copy.next_id,
                     one.copy.boundary,
+                    tuple(one.ranks.shares.items()),
                 )
                 for name, one in upstreams.items()
             ),

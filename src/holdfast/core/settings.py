@@ -30,12 +30,15 @@ class Protection(Enum):
     ACTIVE   other replicas, which run all the time.
     PASSIVE  a second copy that holds checkpoints and is started from them.
     HYBRID   a second copy that is started, holds checkpoints and sleeps.
+    RACE     other replicas, which run all the time, and everyone who reads takes from all of them
+             whatever comes first.
     """
 
     NONE = "none"
     ACTIVE = "active"
     PASSIVE = "passive"
     HYBRID = "hybrid"
+    RACE = "race"
 
 
 class Checkpointing(Enum):

@@ -23,10 +23,14 @@ replica at once, if there is one: a process that dies breaks its connections lon
 misses heartbeats. What a feed carries is itself news of its replica's state, faster than
 heartbeats: tentative tuples, an UNDO, a REC_DONE.
 
-Where the producer is a hybrid fragment the consumer keeps a *standing* feed at every other copy
-too, also at one that is suspended and sends nothing. When that copy wakes, its tuples are here
-before any heartbeat has told of it, and before the lost copy is given up. From a standing feed
-only stable tuples and boundaries are taken: they are the same whoever brings them.
+Where the producer is a hybrid or a racing fragment the consumer keeps a *standing* feed at every
+other replica too. From a standing feed only stable tuples and boundaries are taken: they are the
+same whoever brings them, so each is taken from whoever is first.
+
+- A copy that is suspended sends nothing. When it wakes, its tuples are here before any heartbeat
+  has told of it, and before the lost copy is given up.
+- Replicas that race all send. One that is lost, cut off or slow leaves no gap: nobody must notice
+  before the others' tuples are taken. Who was how early is noted (ranks.py).
 
 When no current replica is known the stream is *hopeless* for the moment, which SUnion uses
 not to wait in vain.
@@ -53,6 +57,7 @@ from holdfast.core.messages import (
     Subscribe,
     Unsubscribe,
 )
+from holdfast.core.ranks import Ranks
 from holdfast.core.stream_copy import StreamCopy
 
 
@@ -204,6 +209,7 @@ class Upstream(Machine[Following, Trigger]):
         self.standing: dict[str, Feed] = {}
         self.hopeless = False
         self._stands = stands
+        self.ranks = Ranks()
         self._feed_ids = feed_ids
         self.reports: dict[str, StreamReport] = {}
         self._behind_us = behind_us
@@ -267,6 +273,8 @@ class Upstream(Machine[Following, Trigger]):
         header = frame.header
         if header.kind is Kind.STABLE:
             feed.stable_next = header.next_id
+            if self._stands:
+                self.ranks.arrived(feed.peer, header.first_id, header.next_id)
         elif header.kind is Kind.UNDO and header.first_id < feed.stable_next:
             raise PeerError(
                 f"{self.name}: {feed.peer} undoes from {header.first_id}, "
@@ -367,7 +375,7 @@ class Upstream(Machine[Following, Trigger]):
         return max(report.live_boundary for report in self.reports.values()) <= far
 
     def _stand(self, now: int, effects: list[UpstreamEffect]) -> None:
-        """Keep a feed at every copy that is not followed, where the producer stands by."""
+        """Keep a feed at every replica that is not followed, where the producer has us do so."""
         followed = {feed.peer for feed in self._followed()}
         wanted = [
             peer

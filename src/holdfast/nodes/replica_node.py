@@ -301,6 +301,7 @@ class ReplicaNode(Node):
                     "from": one.producer,
                     "next_id": one.next_id,
                     "boundary": one.boundary,
+                    "shares": {name: round(share, 4) for name, share in one.shares},
                 }
                 for one in view.inputs
             },

@@ -11,7 +11,6 @@ from holdfast.core.entry import EntrySettings
 from holdfast.core.settings import (
     Input,
     Output,
-    Protection,
     ReplicaSettings,
     StandbySettings,
     Timing,
@@ -51,11 +50,11 @@ class Topology:
         for fragment in plan.fragments.values():
             for output in fragment.outputs:
                 self.shaped_by[output.stream] = tuple(sorted(output.reached_by))
-        # The streams whose readers keep feeds at both copies.
+        # The streams whose readers keep a feed at every replica.
         self.standing = {
             output.stream
             for name, fragment in plan.fragments.items()
-            if deployment.fragments[name].protection is Protection.HYBRID
+            if deployment.fragments[name].standing
             for output in fragment.outputs
         }
         self.consumers: dict[str, tuple[str, ...]] = dict.fromkeys(self.producers, ())

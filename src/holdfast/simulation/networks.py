@@ -41,17 +41,20 @@ class Fragment:
     reconcile: Reconcile
     standby: StandbySettings | None = None
     continuous: Continuous | None = None
+    race: bool = False
 
     @property
     def protection(self) -> Protection:
         if self.standby is not None:
             return self.standby.protection
+        if self.race:
+            return Protection.RACE
         return Protection.ACTIVE if len(self.addresses) > 1 else Protection.NONE
 
     @property
     def standing(self) -> bool:
-        """Whether readers keep feeds at both copies."""
-        return self.standby is not None and self.standby.protection is Protection.HYBRID
+        """Whether readers keep feeds at every replica."""
+        return self.protection in (Protection.HYBRID, Protection.RACE)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -232,6 +235,22 @@ def generate(random: Random) -> NetworkSpec:
     read = tuple(f"s{index}" for index in range(sources) if f"s{index}" in used)
     own_time = frozenset(stream for stream in read if random.random() < 0.2)
     return build(timing, read, tuple(fragments), tuple(watched), job_us, own_time)
+
+
+def racing(random: Random, spec: NetworkSpec) -> NetworkSpec:
+    """The same network, some of whose fragments race."""
+    fragments = tuple(
+        replace(one, race=one.protection is Protection.ACTIVE and random.random() < 0.3)
+        for one in spec.fragments
+    )
+    return build(
+        spec.timing,
+        tuple(one.stream for one in spec.entries),
+        fragments,
+        tuple(one.input.stream for one in spec.clients),
+        spec.job_us,
+        frozenset(one.stream for one in spec.entries if one.own_time),
+    )
 
 
 def generate_slow_redo(random: Random) -> NetworkSpec:

@@ -61,7 +61,7 @@ def scenario_of(seed: int) -> Scenario:
 def shaped(seed: int, shape: str | None = None) -> Scenario | None:
     """The same with a schedule of one shape; None if the seed's network is none for it."""
     random = Random(seed)
-    spec = networks.generate(random)
+    spec = networks.racing(Random(-1 - seed), networks.generate(random))
     server_of = place(spec, random)
     layout = layout_of(spec, server_of)
     chosen = schedules.choose(random, layout, shape)

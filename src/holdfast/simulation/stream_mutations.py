@@ -41,6 +41,28 @@ def give_a_broken_feed_up_for_good(original: Any) -> Any:
     return broken
 
 
+@mutation(Upstream, "_stand")
+def race_with_one_replica(original: Any) -> Any:
+    def broken(self: Upstream, now: int, effects: list[Any]) -> None:
+        return None
+
+    return broken
+
+
+@mutation(Upstream, "_arrived")
+def take_only_from_whom_one_follows(original: Any) -> Any:
+    def broken(self: Upstream, peer: str, message: Any, now: int) -> list[Any]:
+        if peer in self.standing and self.main is not None:
+            feed = self.standing[peer]
+            if message.feed == feed.id and message.seq == feed.received:
+                feed.received += 1
+                return []
+        effects: list[Any] = original(self, peer, message, now)
+        return effects
+
+    return broken
+
+
 @mutation(Upstream, "_open")
 def continue_one_tuple_too_far(original: Any) -> Any:
     def broken(self: Upstream, peer: str, now: int, effects: list[Any]) -> Feed:

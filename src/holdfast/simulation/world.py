@@ -35,6 +35,7 @@ from holdfast.simulation.checkers import (
 from holdfast.simulation.checkers.availability import Availability
 from holdfast.simulation.checkers.client import ClientChecks
 from holdfast.simulation.checkers.convergence import Truth
+from holdfast.simulation.checkers.race import Race
 from holdfast.simulation.checkers.stable_tree import StableTree
 from holdfast.simulation.checkers.standby import StandbyChecks
 from holdfast.simulation.client_process import ClientProcess
@@ -173,6 +174,7 @@ class World:
         self.standby = StandbyChecks(self)
         self.availability = Availability(self)
         self.stable_tree = StableTree(self)
+        self.race = Race(self)
 
     def _build(self) -> None:
         spec = self.spec
@@ -260,6 +262,7 @@ class World:
             self.standby.sample()
             self.availability.sample()
             self.stable_tree.sample()
+            self.race.sample()
         self.clock.after(self._sample_us, self._sample)
 
     def _deliver(self, source: str, target: str, message: Message) -> None:
