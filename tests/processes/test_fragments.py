@@ -71,11 +71,7 @@ def _crossing(spark: SparkSession, fragments: tuple[str, str, str]) -> Network:
     first, second, last = fragments
     left = network.source("left", "k bigint, v double", fragment=first)
     right = network.source("right", "k bigint, v double", fragment=second)
-    many = right.transform(
-        lambda df: df.select(
-            "stime", "tmax", "seq", "k", F.explode(F.expr("array(v, -v)")).alias("v")
-        )
-    )
+    many = right.transform(lambda df: df.select("k", F.explode(F.expr("array(v, -v)")).alias("v")))
     both = left.filter("v > 0").fragment(last).union(many.filter("v < 0.5").fragment(last))
     counted = both.groupBy(count_window(3), "k")
     counted.agg(F.first("v").alias("first"), F.last("v").alias("last")).output("counted")
