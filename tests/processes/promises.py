@@ -48,6 +48,7 @@ chaos = true
 
 [timing]
 delay = "1500 ms"
+alpha = 0.9
 heartbeat = "100 ms"
 partner_timeout = "300 ms"
 postpone_lease = "2 seconds"

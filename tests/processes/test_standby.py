@@ -42,6 +42,7 @@ network = "network.py"
 chaos = true
 [timing]
 delay = "4 seconds"
+alpha = 0.9
 heartbeat = "100 ms"
 [sources.load]
 keep = true
