@@ -31,9 +31,14 @@ test-fast: venv ## the protocols, the simulator, the logs, sources and outputs; 
 	@$(run) $(bin)/python -m pytest -q -n2 --dist loadfile --no-loadscope-reorder -m 'not jobs and not thorough' $(fast) $(ARGS)
 
 .PHONY: test-all
-test-all: classes ## every test, the thorough ones too, with more examples, then the planted mistakes (BENCH=mutations)
+test-all: classes browser ## every test, the thorough ones too, with more examples, then the planted mistakes (BENCH=mutations)
 	@HOLDFAST_EXAMPLES=25 $(run) $(bin)/python -m pytest -q -n2 --dist loadfile --no-loadscope-reorder --timeout 900 $(ARGS)
 	@scripts/bench mutations
+
+# The page is tested in a real browser where there is one; `make test-all` sees to it.
+.PHONY: browser
+browser:
+	@scripts/browser
 
 .PHONY: check
 check: venv ## style, formatting, who may import whom, and types

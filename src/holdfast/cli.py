@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seconds", type=float, default=24, help="how long (default: 24)")
     demo.add_argument("--servers", type=int, default=12, help="how many servers (default: 12)")
     demo.add_argument("--picture", default="holdfast-demo.png", help="where to draw the picture")
+    demo.add_argument("--web", action="store_true", help="also on a page, until ctrl-c")
     demo.add_argument("--spark-master", metavar="URL", help="default: local[*]")
     demo.set_defaults(command=_demo)
     prepare = commands.add_parser("prepare", help="make Spark start faster here, once")
@@ -180,7 +181,7 @@ def _demo(options: argparse.Namespace) -> int:
 
     with said("── Spark starts, to read the query", lambda text: print(text, flush=True)):
         start_spark(options.spark_master)
-    return run_demo(options.seconds, options.servers, options.picture)
+    return run_demo(options.seconds, options.servers, options.picture, options.web)
 
 
 def load(path: str, spark_master: str | None, drivers: int | None = None) -> ModuleType:

@@ -374,8 +374,9 @@ class Reader:
             raise self._error(twice[0], "two processes have this name; rename one")
 
     def _check_places(self, deployment: Deployment) -> None:
+        endpoints = deployment.endpoints
         for process, nodes in deployment.processes.items():
-            servers = {deployment.endpoints[node].server for node in nodes}
+            servers = {endpoints[node].server for node in nodes}
             if len(servers) > 1:
                 raise self._error(process, f"{', '.join(nodes)} share a process, so one server")
         for name in deployment.spares:
@@ -387,7 +388,7 @@ class Reader:
                 )
         if all(is_loopback(server.host) for server in deployment.servers.values()):
             return
-        for name, endpoint in deployment.endpoints.items():
+        for name, endpoint in endpoints.items():
             if is_loopback(endpoint.host) and name not in deployment.clients:
                 raise self._error(
                     name,

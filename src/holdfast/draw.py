@@ -55,7 +55,7 @@ def draw(
     path: str, name: str, operators: Sequence[Operator], outputs: Mapping[str, list[str]]
 ) -> None:
     """Draw the graph into an .svg or .png file."""
-    layout = lay_out(operators, outputs, _kinds(operators))
+    layout = lay_out(operators, outputs, {each.name: kind_of(each) for each in operators})
     match Path(path).suffix.lower():
         case ".svg":
             Path(path).write_text(_svg(name, layout), encoding="utf-8")
@@ -68,12 +68,11 @@ def draw(
             )
 
 
-def _kinds(operators: Sequence[Operator]) -> dict[str, str]:
-    kinds = {}
-    for operator in operators:
-        kind = "stateful" if isinstance(operator, StatefulOperator) else "stateless"
-        kinds[operator.name] = "source" if isinstance(operator, SourceOperator) else kind
-    return kinds
+def kind_of(operator: Operator) -> str:
+    """source, stateless or stateful."""
+    if isinstance(operator, SourceOperator):
+        return "source"
+    return "stateful" if isinstance(operator, StatefulOperator) else "stateless"
 
 
 def _svg(name: str, layout: Layout) -> str:

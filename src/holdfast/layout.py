@@ -108,6 +108,11 @@ def lay_out(
     )
 
 
+def shown_label(operator: Operator) -> str:
+    """What it does, without what Spark wraps around its expressions."""
+    return _COLUMN.sub(r"\1", operator.label)
+
+
 def _places(
     operators: Sequence[Operator], outputs: Mapping[str, list[str]], kinds: Mapping[str, str]
 ) -> list[_Place]:
@@ -119,7 +124,7 @@ def _places(
             place.title = [operator.name]
             place.detail = textwrap.wrap(", ".join(operator.schema.fieldNames()), _WRAP + 4)
         else:
-            place.title = textwrap.wrap(_COLUMN.sub(r"\1", operator.label), _WRAP)[:5]
+            place.title = textwrap.wrap(shown_label(operator), _WRAP)[:5]
         place.inputs = [named[each.name] for each in operator.inputs]
         named[operator.name] = place
     for operator in reversed(operators):  # a source stands right before what reads it

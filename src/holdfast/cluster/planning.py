@@ -11,12 +11,17 @@ from pathlib import Path
 
 from holdfast.cluster.networks import load_network
 from holdfast.deployment import Deployment, load_deployment
+from holdfast.description import columns_text
+from holdfast.draw import kind_of
 from holdfast.errors import HoldfastError, StateError
 from holdfast.fragments import plan_fragments
 from holdfast.identity import refuse_changed
 from holdfast.late_rows import why_late_rows_are_not_taken
+from holdfast.layout import shown_label
 from holdfast.network import Network
+from holdfast.operators import Operator
 from holdfast.plans.fragment_plans import FragmentPlan
+from holdfast.plans.operator_plans import OperatorPlan
 from holdfast.plans.plan import (
     FORMAT,
     REFUSED,
@@ -45,6 +50,19 @@ def plan_of(network: Network) -> Plan:
         },
         {plan.name: plan for plan in plan_fragments(network)},
         tuple(network.outputs),
+        tuple(_operator_plan(each) for each in network.operators),
+        {name: stream.operator.name for name, stream in network.outputs.items()},
+    )
+
+
+def _operator_plan(operator: Operator) -> OperatorPlan:
+    return OperatorPlan(
+        operator.name,
+        shown_label(operator),
+        kind_of(operator),
+        operator.fragment,
+        tuple(each.name for each in operator.inputs),
+        columns_text(operator.schema),
     )
 
 
@@ -113,12 +131,13 @@ def main(arguments: list[str]) -> int:
 def network_problem(error: BaseException, network: Path) -> str:
     """One line for a mistake in a network's file: where in it, and what."""
     trace = error.__traceback__
-    line = None
+    line = error.lineno if isinstance(error, SyntaxError) else None
     while trace is not None:
         if Path(trace.tb_frame.f_code.co_filename) == network:
             line = trace.tb_lineno
         trace = trace.tb_next
-    what = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    said = str(error.msg if isinstance(error, SyntaxError) else error).strip()
+    what = said.splitlines()[0] if said else ""
     kind = "" if isinstance(error, HoldfastError) else f"{type(error).__name__}: "
     where = "" if line is None else f"line {line}: "
     return f"{where}{kind}{what}"

@@ -61,13 +61,14 @@ class RemoteServer:
         return str(file.relative_to(base)) if file.is_relative_to(base) else file.name
 
     def states(self) -> dict[str, dict[str, Any]]:
-        """pid, restarts and uptime of its processes; empty if it runs none."""
+        """pid, restarts, uptime, CPU time and memory of its processes; empty if it runs none."""
         found: dict[str, dict[str, Any]] = self._call("processes")
         return found
 
-    def signal(self, process: str, number: signal.Signals) -> int | None:
-        """Signal a process and its JVM; its pid, None if it does not run now."""
-        answer = self._call("signal", {"process": process, "signal": number.name})
+    def signal(self, process: str, number: signal.Signals, *, jvm: bool = False) -> int | None:
+        """Signal a process and its JVM, or that alone; its pid, None if it does not run now."""
+        asked = {"process": process, "signal": number.name, "jvm": jvm}
+        answer = self._call("signal", asked)
         pid: int | None = answer["pid"]
         return pid
 

@@ -36,6 +36,7 @@ from holdfast.cluster.children import Children, last_lines, lines_after, log_pat
 from holdfast.cluster.disturbances import start_disturbance
 from holdfast.cluster.starting import check_certificates
 from holdfast.cluster.trusted import Trusted
+from holdfast.cluster.usage import signal_jvm, with_usage
 from holdfast.core.messages import Message
 from holdfast.deployment import Deployment, SecuritySpec, load_deployment
 from holdfast.deployment_file import Reader
@@ -145,7 +146,7 @@ class Server:
         controls: dict[str, Control] = {
             "ports": self._ports,
             "deploy": self._deploy,
-            "processes": lambda options: self._found(options).states(),
+            "processes": lambda options: with_usage(self._found(options).states()),
             "signal": self._signal,
             "logs": self._logs,
             "disturb": self._disturb,
@@ -232,7 +233,10 @@ class Server:
 
     def _signal(self, options: dict[str, Any]) -> dict[str, Any]:
         number = _SIGNALS[str(options["signal"])]
-        return {"pid": self._to_disturb(options).signal(str(options["process"]), number)}
+        children, process = self._to_disturb(options), str(options["process"])
+        if options.get("jvm"):
+            return {"pid": signal_jvm(children.states()[process]["pid"], number)}
+        return {"pid": children.signal(process, number)}
 
     def _logs(self, options: dict[str, Any]) -> dict[str, Any]:
         children = self._found(options)

@@ -34,6 +34,7 @@ from holdfast.cluster.starting import (
     plan_network,
 )
 from holdfast.cluster.status import node_status
+from holdfast.cluster.usage import signal_jvm
 from holdfast.deployment import Deployment
 from holdfast.durable import make_private
 from holdfast.errors import HoldfastError
@@ -256,7 +257,7 @@ class Supervisor:
 
 def read_state(deployment: Deployment) -> dict[str, dict[str, Any]]:
     """pid, restarts and uptime of every process, as its supervisor or server has it."""
-    found = _local_state(deployment)
+    found = local_state(deployment)
     for name in deployment.servers:
         try:
             found |= RemoteServer(deployment, name).states()
@@ -266,7 +267,8 @@ def read_state(deployment: Deployment) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _local_state(deployment: Deployment) -> dict[str, dict[str, Any]]:
+def local_state(deployment: Deployment) -> dict[str, dict[str, Any]]:
+    """The same of the processes of this machine."""
     try:
         found: dict[str, dict[str, Any]] = json.loads(
             (deployment.data / "processes.json").read_text()
@@ -292,8 +294,10 @@ def supervisor_pid(deployment: Deployment) -> int | None:
         return int(text) if text else None
 
 
-def send_signal(deployment: Deployment, process: str, number: signal.Signals) -> int:
-    """Signal a process and its JVM, here or on its server; its pid."""
+def send_signal(
+    deployment: Deployment, process: str, number: signal.Signals, *, jvm: bool = False
+) -> int:
+    """Signal a process and its JVM, or that alone, here or on its server; the pid."""
     if process not in deployment.processes:
         raise SupervisorError(
             f"there is no process {process!r}; there are {sorted(deployment.processes)}"
@@ -301,14 +305,17 @@ def send_signal(deployment: Deployment, process: str, number: signal.Signals) ->
     server = deployment.server_of(process)
     pid: int | None
     if server is not None:
-        pid = RemoteServer(deployment, server).signal(process, number)
+        pid = RemoteServer(deployment, server).signal(process, number, jvm=jvm)
+    elif jvm:
+        pid = signal_jvm(local_state(deployment).get(process, {}).get("pid"), number)
     else:
-        pid = _local_state(deployment).get(process, {}).get("pid")
+        pid = local_state(deployment).get(process, {}).get("pid")
         try:
             if pid is not None:
                 os.killpg(pid, number)
         except ProcessLookupError:
             pid = None
     if pid is None:
-        raise SupervisorError(f"{process} is not running now")
+        what = f"the JVM of {process}" if jvm else process
+        raise SupervisorError(f"{what} is not running now")
     return pid

@@ -21,6 +21,7 @@ def add_chaos(chaos: argparse.ArgumentParser) -> None:
     ):
         parser = _failure(failures, name, text, _signal)
         parser.add_argument("process")
+        parser.add_argument("--jvm", action="store_true", help="only its JVM")
         parser.set_defaults(number=_SIGNALS[name])
     cut = _failure(failures, "cut", "cut the link between two nodes", _cut)
     cut.add_argument("source", metavar="NODE")
@@ -64,8 +65,9 @@ def _signal(options: argparse.Namespace) -> int:
 
     deployment = load_deployment(options.deployment)
     check_chaos(deployment)
-    pid = send_signal(deployment, options.process, options.number)
-    print(f"{options.number.name}: {options.process}, process {pid}")
+    pid = send_signal(deployment, options.process, options.number, jvm=options.jvm)
+    what = f"the JVM of {options.process}" if options.jvm else options.process
+    print(f"{options.number.name}: {what}, process {pid}")
     return 0
 
 

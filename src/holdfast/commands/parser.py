@@ -1,4 +1,4 @@
-"""The commands for deployments: up, status, top, explain, logs, down, server, chaos."""
+"""The commands for deployments: up, status, top, explain, logs, down, web, server, chaos."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from holdfast.commands.chaos import add_chaos
 from holdfast.commands.security import add_security
 from holdfast.commands.server import add_server
 from holdfast.commands.up import add_up
+from holdfast.commands.web import add_web
 
 if TYPE_CHECKING:
     from holdfast.deployment import Deployment
@@ -32,6 +33,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     logs.add_argument("-n", type=int, default=20, metavar="LINES", help="last lines of each")
     logs.add_argument("--follow", action="store_true", help="go on as they write")
     _command(commands, "down", "stop a deployment", _down)
+    add_web(_command(commands, "web", "a page on which to watch a deployment", None))
     add_server(commands)
     add_security(commands)
     add_chaos(_command(commands, "chaos", "make a part of a deployment fail", None))

@@ -64,8 +64,11 @@ output = "{output}"
 """
 
 
-def run_demo(seconds: float, servers: int, picture: str) -> int:
-    """Show it; the exit code is 0 if the client ended with exactly what it should hold."""
+def run_demo(seconds: float, servers: int, picture: str, web: bool = False) -> int:
+    """Show it; the exit code is 0 if the client ended with exactly what it should hold.
+
+    ``web``: on a page, too, where one may go on pulling plugs until ctrl-c.
+    """
     if servers < len(REGIONS) or seconds < SHORTEST_SECONDS:
         raise InputError(
             f"the demo needs at least {len(REGIONS)} servers and {SHORTEST_SECONDS:g} seconds"
@@ -80,8 +83,8 @@ def run_demo(seconds: float, servers: int, picture: str) -> int:
         try:
             with _started(deployment, view) as supervisor:
                 demo = _Demo(deployment, supervisor, history, view, servers)
-                with contextlib.closing(demo):
-                    demo.run()
+                with contextlib.closing(demo), _on_a_page(deployment, view, web):
+                    demo.run(goes_on=web)
                 view.say("the processes stop")
         finally:
             view.close()
@@ -102,6 +105,20 @@ def _started(deployment: Deployment, view: View) -> Iterator[Supervisor]:
         with said(what, view.say):
             supervisor = stack.enter_context(supervised(deployment, view.say))
         yield supervisor
+
+
+@contextlib.contextmanager
+def _on_a_page(deployment: Deployment, view: View, web: bool) -> Iterator[None]:
+    """The deployment also on a page, if so wished."""
+    if not web:
+        yield
+        return
+    from holdfast.web.serve import WebServer, serving
+
+    why = "the demonstration's network is compared with a batch job, so it is not to be changed"
+    with serving(WebServer(deployment, not_editable=why)) as server:
+        view.say(f"watch it, and pull plugs yourself: {server.link()}")
+        yield
 
 
 def _prepare(directory: Path) -> Deployment:
@@ -146,7 +163,8 @@ class _Demo:
         for journal in self._journals.values():
             journal.close()
 
-    def run(self) -> None:
+    def run(self, goes_on: bool = False) -> None:
+        """``goes_on``: after its own failures, until ctrl-c."""
         history, seconds = self._history, self._history.seconds
         self._view.say("Spark compiles the query on both replicas")
         self._until("the first results", self._warm)
@@ -162,6 +180,12 @@ class _Demo:
         self._go_on(0.6 * seconds)
         self._kill()
         self._go_on(seconds)
+        if goes_on:
+            self._view.say("that was all of its own; pull plugs on the page, and ctrl-c ends it")
+            with contextlib.suppress(KeyboardInterrupt):
+                while True:
+                    self._turn()
+            heal(self._deployment)
         self._until("both replicas stable", self._all_stable)
         self._view.say("no more probes; the last results")
         for load in self._loads:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -82,12 +83,22 @@ class Jobs:
         self._windows: KeptWindows | None = None
         # What the log gave for the record that this life began from.
         self._recovered: tuple[RecoveryRecord | None, State] | None = None
+        # What the last job made; those who need it keep it.
+        self._last: weakref.ref[State] = weakref.ref(EMPTY)
+        self._sizes: dict[str, dict[str, int]] = {}
         self._queue: queue.SimpleQueue[_Order] = queue.SimpleQueue()
         self._cancelled: set[int] = set()
         self._thread = threading.Thread(target=self._run, name="holdfast-jobs", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    def state_sizes(self) -> dict[str, dict[str, int]]:
+        """Rows and bytes of the state of each operator, after a job of late."""
+        state = self._last()
+        if state is not None:  # else it is packed, or nobody needs it any more
+            self._sizes = state.sizes()
+        return self._sizes
 
     def submit(self, job: RunJob) -> None:
         self._queue.put(job)
@@ -185,6 +196,7 @@ class Jobs:
         taken = sum(table.num_rows for table in tables.values())
         wanted = tuple(block for block in blocks if block.count or block.skipped)
         done = JobDone(job.job, advance.state, max(0, min(marker, job.stop)), wanted)
+        self._last = weakref.ref(advance.state)
         begun = time.monotonic()
         if keeps is not None:
             done = keeps.keep(job, state, done, advance, taken, begun - started)

@@ -310,6 +310,7 @@ class ReplicaNode(Node):
             "tentative": {stream: plain_why(why) for stream, why in view.tentative},
             "delay_s": self._settings.timing.delay_us / 1e6,
             "alpha": round(view.alpha, 3),
+            "operators": self.jobs.state_sizes(),
             **({} if windows is None else {"checkpoint": windows.status()}),
             **self._copy_status(),
         }

@@ -12,7 +12,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from holdfast.deployment import Deployment, DeploymentError
 from holdfast.deployment_file import plain_name
 from holdfast.durable import make_private, write_whole
 from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
+from holdfast.plans.operator_plans import OperatorPlan
 
 FORMAT = 4
 # The exit code of planning when there is state of another query; the last line says so, as JSON.
@@ -45,12 +46,18 @@ class SourcePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """A network without its operators."""
+    """A network as those know it who cannot run its operators.
+
+    operators         to show them; none in a plan that an older version made.
+    output_operators  the operator whose stream each output is; the same.
+    """
 
     bucket_us: int
     sources: Mapping[str, SourcePlan]
     fragments: Mapping[str, FragmentPlan]
     outputs: tuple[str, ...]
+    operators: tuple[OperatorPlan, ...] = ()
+    output_operators: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan_path(deployment: Deployment) -> Path:
@@ -102,6 +109,8 @@ def write_plan(deployment: Deployment, plan: Plan) -> None:
             for name, each in plan.fragments.items()
         },
         "outputs": list(plan.outputs),
+        "operators": [each.plain() for each in plan.operators],
+        "output_operators": dict(plan.output_operators),
     }
     make_private(deployment.data)
     write_whole(plan_path(deployment), json.dumps(found, indent=1).encode())
@@ -138,6 +147,8 @@ def read_plan(deployment: Deployment) -> Plan:
             for name, each in found["fragments"].items()
         },
         tuple(found["outputs"]),
+        tuple(OperatorPlan.of(each) for each in found.get("operators", ())),
+        dict(found.get("output_operators", {})),
     )
 
 

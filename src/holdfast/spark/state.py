@@ -67,6 +67,16 @@ class State:
         """How many state rows there are at most (replaced ones count until merged)."""
         return sum(run.rows for *_, run in self.all_runs())
 
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """Rows and bytes of each operator's runs."""
+        found: dict[str, dict[str, int]] = {}
+        for operator, _, _, run in self.all_runs():
+            size = found.setdefault(operator, {"rows": 0, "bytes": 0})
+            size["rows"] += run.rows
+            with contextlib.suppress(OSError):  # merged into another meanwhile
+                size["bytes"] += run.path.stat().st_size
+        return found
+
 
 EMPTY = State(0, -FOREVER)
 

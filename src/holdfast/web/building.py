@@ -1,0 +1,86 @@
+"""Builds a network that somebody wrote on the page, in a process of its own.
+
+    python -m holdfast.web.building < {"deployment": PATH, "toml": TEXT, "network": TEXT}
+
+Nothing is written but the last line of its output, JSON: what is wrong, or what it comes to. The
+process and its JVM are gone before anybody believes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from holdfast.deployment import Deployment
+from holdfast.deployment_file import Reader
+from holdfast.errors import HoldfastError, StateError
+
+
+def built(deployment: Deployment, network: str) -> dict[str, Any]:
+    """What a network's text comes to in a deployment, or what is wrong with it."""
+    from holdfast.cluster.networks import load_network
+    from holdfast.cluster.planning import network_problem, plan_of, refuse_other_query
+    from holdfast.plans.plan import sql_settings
+    from holdfast.plans.topology import Topology
+
+    with tempfile.TemporaryDirectory(prefix="holdfast-edit-") as directory:
+        file = Path(directory) / deployment.network.name
+        file.write_text(network)
+        try:
+            made = load_network(file, "local[1]", sql_settings(deployment), Path(directory))
+            plan = plan_of(made)
+        except Exception as error:
+            return _problem("network", network_problem(error, file))
+    try:
+        Topology(deployment, plan)
+    except HoldfastError as error:
+        return _problem("knobs", str(error))
+    found: dict[str, Any] = {
+        "operators": [each.plain() for each in plan.operators],
+        "says": {name: list(each.description) for name, each in plan.fragments.items()},
+        "outputs": dict(plan.output_operators),
+    }
+    try:
+        refuse_other_query(deployment, plan)
+    except StateError as error:
+        return {**found, **_problem("state", str(error))}
+    return {**found, "problem": None}
+
+
+def _problem(where: str, text: str) -> dict[str, Any]:
+    line = re.match(r"line (\d+): ", text)
+    return {
+        "problem": {
+            "where": where,
+            "line": None if line is None else int(line.group(1)),
+            "text": text if line is None else text[line.end() :],
+        }
+    }
+
+
+def main() -> int:
+    asked = json.load(sys.stdin)
+    path = Path(asked["deployment"])
+    try:
+        deployment = Reader(path).deployment(tomllib.loads(asked["toml"]))
+    except (HoldfastError, tomllib.TOMLDecodeError) as error:
+        print(json.dumps(_problem("knobs", str(error))))
+        return 0
+    # What the network imports stands beside its file, not beside what is built here.
+    beside = str(deployment.network.parent)
+    sys.path.insert(0, beside)
+    known = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([beside, *([known] if known else [])])
+    found = built(deployment, asked["network"])
+    print(json.dumps(found), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

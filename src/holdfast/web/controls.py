@@ -1,0 +1,118 @@
+"""Failures on purpose, from the page: the same that ``holdfast chaos`` makes."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.cluster.chaos import check_chaos, cut, disturb, heal
+from holdfast.cluster.disturbances import Disturbance
+from holdfast.cluster.supervisor import send_signal
+from holdfast.deployment import Deployment
+from holdfast.errors import HoldfastError, InputError
+from holdfast.web.history import History
+
+_LONGEST_SECONDS = 3600.0
+
+
+class Controls:
+    """Carries out what the page asks for, and writes it down."""
+
+    def __init__(self, deployment: Callable[[], Deployment], history: History) -> None:
+        self._deployment = deployment
+        self._history = history
+        self._actions: Mapping[str, Callable[[Deployment, dict[str, Any]], tuple[str, str]]] = {
+            "kill": lambda d, asked: _signalled(d, asked, signal.SIGKILL, "kill -9"),
+            "kill-jvm": lambda d, asked: _signalled(d, asked, signal.SIGKILL, "kill -9", jvm=True),
+            "pause": lambda d, asked: _signalled(d, asked, signal.SIGSTOP, "pause"),
+            "resume": lambda d, asked: _signalled(d, asked, signal.SIGCONT, "resume"),
+            "slow": self._slowed,
+            "cut": _cut,
+            "heal": _healed,
+        }
+
+    def carry_out(self, by: str, asked: dict[str, Any]) -> str:
+        """Do it; what was done. HoldfastError if it cannot be."""
+        name = str(asked.get("action"))
+        if name not in self._actions:
+            raise InputError(f"there is no control {name!r}; there are {sorted(self._actions)}")
+        at = time.time()
+        try:
+            deployment = self._deployment()
+            check_chaos(deployment)
+            text, said = self._actions[name](deployment, asked)
+        except HoldfastError as error:
+            self._history.controlled(at, by, _wish(asked), str(error), True)
+            raise
+        self._history.controlled(at, by, text, said, False)
+        return f"{text}: {said}"
+
+    def _slowed(self, deployment: Deployment, asked: dict[str, Any]) -> tuple[str, str]:
+        process = _text(asked, "process")
+        seconds, share = _number(asked, "seconds", 10.0), _number(asked, "share", 0.1)
+        if seconds > _LONGEST_SECONDS:
+            raise InputError(f"seconds is at most {_LONGEST_SECONDS:g}; got {seconds:g}")
+        disturbance = Disturbance(seconds, process, share)
+        send_signal(deployment, process, signal.SIGCONT)  # says so if it does not run
+
+        def slow() -> None:
+            try:
+                disturb(deployment, disturbance)
+                self._history.happened(time.time(), process, "has its whole time again", "control")
+            except HoldfastError as error:
+                self._history.happened(time.time(), process, str(error), "error")
+
+        threading.Thread(target=slow, name="holdfast-web-slow", daemon=True).start()
+        return f"slow {process}", f"it has {share:.0%} of its time for {seconds:g} s"
+
+
+def _signalled(
+    deployment: Deployment,
+    asked: dict[str, Any],
+    number: signal.Signals,
+    what: str,
+    *,
+    jvm: bool = False,
+) -> tuple[str, str]:
+    process = _text(asked, "process")
+    pid = send_signal(deployment, process, number, jvm=jvm)
+    return f"{what} {f'the JVM of {process}' if jvm else process}", f"process {pid}"
+
+
+def _cut(deployment: Deployment, asked: dict[str, Any]) -> tuple[str, str]:
+    source, target = _text(asked, "source"), _text(asked, "target")
+    one_way = bool(asked.get("one_way", False))
+    cut(deployment, source, target, one_way=one_way)
+    return f"cut {source} {'→' if one_way else '–'} {target}", "it stays cut until it is healed"
+
+
+def _healed(deployment: Deployment, asked: dict[str, Any]) -> tuple[str, str]:
+    if not asked.get("source"):
+        what, silent = "every link", heal(deployment)
+    else:
+        source, target = _text(asked, "source"), _text(asked, "target")
+        what, silent = f"{source} – {target}", heal(deployment, source, target)
+    said = f"{', '.join(silent)} did not answer; heal again when they are up" if silent else "done"
+    return f"heal {what}", said
+
+
+def _wish(asked: dict[str, Any]) -> str:
+    ends = (asked.get(name) for name in ("process", "source", "target"))
+    return " ".join(str(each) for each in (asked.get("action"), *ends) if each)
+
+
+def _text(asked: dict[str, Any], name: str) -> str:
+    value = asked.get(name)
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{name} must be a name; got {value!r}")
+    return value
+
+
+def _number(asked: dict[str, Any], name: str, default: float) -> float:
+    value = asked.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{name} must be a number; got {value!r}")
+    return float(value)

@@ -1,0 +1,97 @@
+// Another network or other knobs: written, built by the server, looked at, submitted.
+
+import { make, setText } from "./dom.js";
+
+export class Edit {
+  constructor(app, root) {
+    this.app = app;
+    this.numbers = make("div", { class: "numbers", "aria-hidden": "true" });
+    this.text = make("textarea", { spellcheck: "false", autocapitalize: "off", "aria-label": "The network's source",
+      oninput: () => this.changed(), onscroll: () => { this.numbers.scrollTop = this.text.scrollTop; } });
+    this.said = make("p", { role: "status" });
+    this.preview = make("ul");
+    this.check = make("button", { type: "button", onclick: () => this.build() }, "See what changes");
+    this.submit = make("button", { type: "button", disabled: true, onclick: () => this.send() }, "Submit");
+    this.knobs = make("div");
+    this.title = make("h2", {}, "Network");
+    root.append(make("div", { class: "editor" },
+      make("div", { class: "column" }, this.title, make("div", { class: "source" }, this.numbers, this.text)),
+      make("aside", { class: "side" }, make("h2", {}, "Knobs"), this.knobs, make("div", { class: "row" }, this.check, this.submit), this.said, this.preview)));
+    this.load();
+  }
+
+  update() {}
+
+  async load() {
+    const answer = await fetch("/api/edit"), found = await answer.json();
+    if (!answer.ok) { setText(this.said, found.said); this.check.disabled = true; return; }
+    this.before = found;
+    setText(this.title, found.file);
+    this.text.value = found.network;
+    const tables = new Map();
+    for (const knob of found.knobs) {
+      if (!tables.has(knob.table)) tables.set(knob.table, []);
+      const input = knob.choices ? make("select", { onchange: () => this.changed() }, knob.choices.map((each) => make("option", { value: each }, each)))
+        : make("input", { oninput: () => this.changed(), ...(typeof knob.value === "number" ? { type: "number", min: 1 } : {}) });
+      input.value = knob.value;
+      input.dataset.name = knob.name;
+      tables.get(knob.table).push(make("label", { class: "knob" }, knob.key === "delay" ? "X, delay" : knob.key.replaceAll("_", " "), input));
+    }
+    this.knobs.replaceChildren(...[...tables].map(([table, inputs]) => make("fieldset", {}, make("legend", {}, table), ...inputs)));
+    this.changed();
+  }
+
+  asked() {
+    const knobs = {};
+    for (const input of this.knobs.querySelectorAll("[data-name]")) {
+      const before = this.before.knobs.find((knob) => knob.name === input.dataset.name).value;
+      const value = typeof before === "number" ? Number(input.value) : input.value;
+      if (value !== before) knobs[input.dataset.name] = value;
+    }
+    return { network: this.text.value, knobs };
+  }
+
+  changed(wrong = null) {
+    this.submit.disabled = true;
+    const count = this.text.value.split("\n").length;
+    this.numbers.replaceChildren(...Array.from({ length: count }, (_, place) => (place + 1 === wrong ? make("span", { class: "wrong" }, `${place + 1}`) : `${place + 1}\n`)));
+    this.numbers.scrollTop = this.text.scrollTop;
+  }
+
+  async build() {
+    this.check.disabled = true;
+    this.preview.replaceChildren();
+    this.say("it is being built; Spark takes a few seconds");
+    try {
+      const asked = this.asked(), found = await this.app.session.post("/api/edit/check", asked);
+      if (found.problem) {
+        const { line, text, where } = found.problem;
+        this.changed(line);
+        this.say(`${line ? `line ${line}: ` : ""}${where === "state" ? "it cannot go on from what is kept: " : ""}${text}`, true);
+        if (line) this.goTo(line);
+      } else {
+        this.checked = { ...asked, digest: found.digest };
+        this.preview.replaceChildren(...found.changes.map((change) => make("li", {}, change)));
+        this.say(found.changes.length ? "this would change:" : "nothing would change");
+        this.submit.disabled = !found.changes.length;
+      }
+    } catch (error) { this.say(error.message, true); }
+    this.check.disabled = false;
+  }
+
+  goTo(line) {
+    const lines = this.text.value.split("\n"), start = lines.slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+    this.text.focus();
+    this.text.setSelectionRange(start, start + (lines[line - 1] || "").length);
+  }
+
+  async send() {
+    this.submit.disabled = true;
+    try { this.say((await this.app.session.post("/api/edit/submit", this.checked)).said); } catch (error) { this.say(error.message, true); }
+  }
+
+  say(text, wrong = false) {
+    setText(this.said, text);
+    this.said.className = wrong ? "bad" : "";
+  }
+}

@@ -1,0 +1,7 @@
+"""Tests in a browser are there where a browser is; ``make test-all`` installs one."""
+
+from __future__ import annotations
+
+from benchmarks.web_browser import browser_path
+
+collect_ignore = [] if browser_path() else ["test_browser.py", "test_browser_deployment.py"]
