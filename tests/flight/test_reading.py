@@ -90,6 +90,17 @@ def test_a_tentative_block_stays_with_its_boundary(monkeypatch: pytest.MonkeyPat
     assert [one.seq for one in taken] == [0, 1, 2, 3]
 
 
+def test_what_came_before_a_break_counts() -> None:
+    """Half a megabyte is a minute of many a source; the connection breaks before its end."""
+    rows, blocks = 8_192, 8
+    headers = [
+        (0, blocks - number, Header(Kind.STABLE, number * rows, rows, 1, 9))
+        for number in range(blocks)
+    ]
+    taken = read(headers)
+    assert sum(frame.header.count for one in taken for frame in one.frames) == rows * blocks
+
+
 def test_a_message_that_is_missing_ends_the_subscription() -> None:
     with pytest.raises(FeedGap, match="skips from message 1 to 2"):
         read(

@@ -51,8 +51,10 @@ _LASTED_SECONDS = 1.0
 _QUEUED = 1_000
 # So many peers without an address are spoken of; the rest are as unknown.
 _UNKNOWN_NAMED = 100
-# A subscriber far behind is sent all it lacks as one message; it is taken in pieces.
-_PIECE_BYTES = 4 << 20
+# A subscriber far behind is sent all it lacks as one message; it is taken in pieces. They are
+# small: on a busy machine a subscription may be given up every few seconds, and a minute of tuples
+# that must come in one of them would be begun again and again, and never be there.
+_PIECE_BYTES = 256 << 10
 _CHANNEL = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     # How long a connection may take to be made; a busy machine takes its time.
