@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from holdfast.deployment import Deployment, load_deployment
+from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.plans.operator_plans import OperatorPlan
 from holdfast.plans.plan import Plan
 from holdfast.web.looking import Look
@@ -112,3 +114,27 @@ def test_operators_come_with_what_they_do_and_no_secret(deployment: Deployment) 
     assert found["sources"]["load"] == {"node": "entry-load", "reads": "socket"}
     assert "sesame" not in str(found)
     assert fixed(deployment, None)["operators"] == []
+
+
+def test_an_output_is_told_with_its_x_from_the_sources_on(deployment: Deployment) -> None:
+    schema = pa.schema([])
+    fragments = {
+        "first": FragmentPlan(
+            "first",
+            {"load": schema},
+            (FragmentStream("first.map_1", schema, frozenset({"load"})),),
+            False,
+            (),
+        ),
+        "main": FragmentPlan(
+            "main",
+            {"first.map_1": schema},
+            (FragmentStream("busy", schema, frozenset({"load"})),),
+            False,
+            (),
+        ),
+    }
+    plan = Plan(200_000, {}, fragments, ("busy",))
+    assert fixed(deployment, plan)["output_delays"] == {"busy": 6.0}
+    given = replace(deployment, outputs={"busy": 4_000_000})
+    assert fixed(given, plan)["output_delays"] == {"busy": 4.0}

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.deployment import Deployment
+from holdfast.plans.budget import divide, end_to_end_us
 from holdfast.plans.plan import Plan
 from holdfast.web.looking import Look
 
@@ -45,7 +46,19 @@ def fixed(deployment: Deployment, plan: Plan | None) -> dict[str, Any]:
             name: {"output": spec.output, "sink": _kind(spec.sink)}
             for name, spec in deployment.clients.items()
         },
+        "output_delays": {} if plan is None else _delays(deployment, plan),
         **_network(plan),
+    }
+
+
+def _delays(deployment: Deployment, plan: Plan) -> dict[str, float]:
+    """X from the sources to each output, in seconds."""
+    shares = divide(deployment, plan)
+    served = {each.stream for fragment in plan.fragments.values() for each in fragment.outputs}
+    return {
+        output: end_to_end_us(plan, shares, output) / 1e6
+        for output in plan.outputs
+        if output in served
     }
 
 

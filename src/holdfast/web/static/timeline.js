@@ -108,7 +108,9 @@ export class Timeline {
 
   drawOutput(output, top) {
     const { pen, colors } = this, { store } = this.app, bins = this.inSight(store.arrivals[output] || []);
-    const most = Math.max(store.fixed.delay_s * 1.25, ...bins.map((bin) => bin[3]));
+    // X from the sources to this output: fragments share it.
+    const limit = (store.fixed.output_delays || {})[output] ?? store.fixed.delay_s;
+    const most = Math.max(limit * 1.25, ...bins.map((bin) => bin[3]));
     const bottom = top + PLOT, y = (delay) => bottom - (delay / most) * (PLOT - 20);
     pen.fillStyle = colors.ink;
     pen.textAlign = "start";
@@ -123,12 +125,12 @@ export class Timeline {
     pen.strokeRect(LEFT, top, this.width, PLOT);
     pen.setLineDash([4, 4]);
     pen.beginPath();
-    pen.moveTo(LEFT, y(store.fixed.delay_s));
-    pen.lineTo(LEFT + this.width, y(store.fixed.delay_s));
+    pen.moveTo(LEFT, y(limit));
+    pen.lineTo(LEFT + this.width, y(limit));
     pen.stroke();
     pen.setLineDash([]);
     pen.textAlign = "start";
-    pen.fillText(`X = ${store.fixed.delay_s} s`, LEFT + 4, y(store.fixed.delay_s) - 3);
+    pen.fillText(`X = ${limit} s`, LEFT + 4, y(limit) - 3);
     pen.save();
     pen.beginPath();
     pen.rect(LEFT, top, this.width, PLOT);
