@@ -41,7 +41,8 @@ def explain_output(options: argparse.Namespace) -> int:
 
     found = reach(options.deployment)
     topology = found.topology
-    graph = Graph(topology.producers, topology.shaped_by)
+    within_us = {name: topology.within_us(name) for name in topology.shaped_by}
+    graph = Graph(topology.producers, topology.shaped_by, within_us)
     known = sorted(set(topology.shaped_by) - set(found.deployment.sources))
     if options.output not in known:
         raise InputError(

@@ -18,7 +18,7 @@ from holdfast.core.settings import (
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.flight.security import Security
 from holdfast.plans.addresses import Book
-from holdfast.plans.budget import check_budget, divide, told
+from holdfast.plans.budget import check_budget, divide, end_to_end_us, told
 from holdfast.plans.fragment_plans import FragmentPlan
 from holdfast.plans.plan import Plan, read_plan
 from holdfast.plans.source_times import (
@@ -75,6 +75,10 @@ class Topology:
         """The times of one fragment, with its share of X."""
         timing = replace(self.timing, delay_us=self.delays_us[fragment])
         return replace(timing, alpha_least=least_alpha(self._deployment, self._plan, timing))
+
+    def within_us(self, stream: str) -> int:
+        """X from the sources to a stream."""
+        return end_to_end_us(self._plan, self.delays_us, stream)
 
     def budget(self) -> list[str]:
         """How X of each output is divided, in words."""
