@@ -34,7 +34,12 @@ from holdfast.core.effects import (
 )
 from holdfast.core.events import Event, MessageArrived
 from holdfast.core.frame import Kind
-from holdfast.core.messages import HeartbeatReply, HeartbeatRequest, SubscribeRefused
+from holdfast.core.messages import (
+    HeartbeatReply,
+    HeartbeatRequest,
+    NotServed,
+    SubscribeRefused,
+)
 from holdfast.core.settings import Input, Timing
 from holdfast.errors import HoldfastError
 from holdfast.flight.links import Links
@@ -250,7 +255,10 @@ class Client:
     def _post(self, event: Event) -> None:
         if isinstance(event, MessageArrived) and isinstance(event.message, SubscribeRefused):
             refusal = event.message
-            if refusal.why.is_lasting and self._driver.consumer.needs(refusal.feed):
+            consumer = self._driver.consumer
+            # What is not here, or not yet, another one may have that is silent now.
+            elsewhere = refusal.why is NotServed.NOT_HERE and consumer.out_of_reach() is None
+            if refusal.why.is_lasting and not elsewhere and consumer.needs(refusal.feed):
                 self._fail(ClientError(f"{self.stream} from {event.sender}: {refusal.text}"))
         if isinstance(event, MessageArrived) and isinstance(event.message, HeartbeatReply):
             served = [report.stream for report in event.message.reports]

@@ -83,7 +83,7 @@ def test_refuses_while_closed_and_what_is_trimmed() -> None:
     assert stream.acknowledge("d", 1, 1) == [TrimLog("s", 1)]
     (refused,) = stream.subscribe("c", request)
     assert isinstance(refused, Send)
-    assert refused.message == SubscribeRefused(7, NotServed.TRIMMED, "below 1, asked for 0")
+    assert refused.message == SubscribeRefused(7, NotServed.NOT_HERE, "below 1, asked for 0")
 
 
 def test_ids_must_continue() -> None:

@@ -14,6 +14,8 @@ from holdfast.core.messages import (
     CopyState,
     HeartbeatReply,
     HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
     Message,
     NotServed,
     PostponeAnswer,
@@ -38,8 +40,8 @@ from holdfast.flight.wire import (
 )
 
 MESSAGES: list[Message] = [
-    HeartbeatRequest(("a", "b"), (("a", 4), ("b", 5)), (7, 8), 9),
-    HeartbeatReply((StreamReport("a", StreamState.UP_FAILURE, 1, 2),), (7, 3)),
+    HeartbeatRequest(("a", "b"), (("a", 4), ("b", 5)), (7, 8), 9, 10),
+    HeartbeatReply((StreamReport("a", StreamState.UP_FAILURE, 1, 2, 3),), (7, 3), 11),
     Subscribe("a", 7, 100, 2**60),
     SubscribeRefused(7, NotServed.TRIMMED, "below 5"),
     Unsubscribe(7),
@@ -49,6 +51,8 @@ MESSAGES: list[Message] = [
     CopyRequest(CopyReport(3, CopyState.AWAKE, 10, 20, True, False, 7)),
     CopyReply(CopyReport(4, CopyState.PRIMARY, -1, -1, False, True)),
     StateRequest(-1),
+    JoinRequest(1700, 2),
+    JoinReply(1700, 2, True),
     CheckpointTaken(7),
     CheckpointRefused(7, Refusal.WHOLE_NEEDED),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,6 +29,9 @@ class NoStore:
 
     def put(self, order: Append | TrimLog) -> None:
         pass
+
+    def call(self, work: Callable[[], None]) -> None:
+        work()
 
     @property
     def sizes(self) -> Mapping[str, int]:

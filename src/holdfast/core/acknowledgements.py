@@ -46,6 +46,19 @@ class Acknowledgements:
         self.trimmed_below = lowest
         return [TrimBelow(lowest)]
 
+    def knows(self, consumer: str) -> bool:
+        """Whether anything is kept for this reader."""
+        return consumer in self._first_needed
+
+    def hold(self, consumer: str) -> None:
+        """A new life of this consumer has acknowledged nothing: keep all there is for it."""
+        if consumer in self._first_needed:
+            self._first_needed[consumer] = self.trimmed_below
+
+    def needs(self) -> dict[str, int]:
+        """What each consumer may still ask for."""
+        return dict(self._first_needed)
+
     def first_needed(self, consumer: str) -> int:
         """What a consumer may still ask for."""
         return max(self._first_needed.get(consumer, 0), self.trimmed_below)

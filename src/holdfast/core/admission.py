@@ -1,8 +1,8 @@
 """Who may say what to a process, decided before its driver hears of it.
 
 Anyone may read, except the other copy, which has nothing to read here: ask for heartbeats,
-subscribe, unsubscribe. Replicas of a fragment make out among
-themselves who reconciles first; the two copies of a fragment speak to each other about terms and
+subscribe, unsubscribe. Replicas of a fragment make out among themselves who reconciles first, and
+lend their state to one that joins; the two copies of a fragment speak to each other about terms and
 checkpoints. Answers and feeds come on calls that this process made, never by a call to it. What
 does not fit is an error to the sender and nothing to the driver.
 """
@@ -16,6 +16,8 @@ from holdfast.core.messages import (
     CheckpointTaken,
     CopyRequest,
     HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
     Message,
     PostponeRelease,
     PostponeReply,
@@ -26,8 +28,9 @@ from holdfast.core.messages import (
 )
 
 FROM_ANYONE = (HeartbeatRequest, Subscribe, Unsubscribe)
-BETWEEN_REPLICAS = (PostponeRequest, PostponeReply, PostponeRelease)
-BETWEEN_COPIES = (CopyRequest, StateRequest, CheckpointTaken, CheckpointRefused)
+BETWEEN_REPLICAS = (PostponeRequest, PostponeReply, PostponeRelease, JoinRequest, JoinReply)
+BETWEEN_COPIES = (CopyRequest, StateRequest)
+OF_CHECKPOINTS = (CheckpointTaken, CheckpointRefused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,11 @@ class Admission:
             if sender != self.copy:
                 return None
             return f"{self.owner} is read by others; its other copy, {sender}, sent {what}"
+        if isinstance(message, OF_CHECKPOINTS):
+            others = self.partners if self.copy is None else (*self.partners, self.copy)
+            if sender in others:
+                return None
+            return f"{self.owner} takes {what} from {_listed(others)}; got one of {sender!r}"
         if isinstance(message, BETWEEN_REPLICAS):
             if sender in self.partners:
                 return None

@@ -59,6 +59,9 @@ class Consumer:
             peer: FailureDetector(peer, interval_us, timing.misses_until_down, owner)
             for peer in peers
         }
+        # Which life of its directory this is, and the newest that a producer knows of.
+        self.incarnation = 0
+        self.newest_life = 0
         # When the next heartbeat request is to go out.
         self.next_due = 0
 
@@ -100,6 +103,14 @@ class Consumer:
         one = self.upstreams[stream]
         return any(each.id == feed and each.asked_from == one.copy.next_id for each in one.feeds())
 
+    def out_of_reach(self) -> tuple[str, int] | None:
+        """A stream of which nobody who can be heard has what is needed, and what there is."""
+        for stream, one in self.upstreams.items():
+            first_id = one.out_of_reach
+            if first_id is not None:
+                return stream, first_id
+        return None
+
     def _stream_of(self, feed: int) -> str | None:
         for stream, one in self.upstreams.items():
             if one.main is not None and one.main.id == feed:
@@ -127,7 +138,8 @@ class Consumer:
         streams = self._streams_at[peer]
         feeds = tuple([feed for name in streams for feed in self.upstreams[name].feeds_at(peer)])
         acks = tuple([(name, self.acks[name]) for name in streams])
-        return Send(peer, HeartbeatRequest(streams, acks, feeds, self._feed_ids.newest))
+        newest = self._feed_ids.newest
+        return Send(peer, HeartbeatRequest(streams, acks, feeds, newest, self.incarnation))
 
     def _heard(self, peer: str, reply: HeartbeatReply, now: int) -> list[ConsumerEffect]:
         if peer not in self.detectors:
@@ -135,6 +147,7 @@ class Consumer:
         for report in reply.reports:
             if not 0 <= report.boundary <= report.live_boundary:
                 raise PeerError(f"{self._owner}: {peer} cannot be where it says: {report}")
+        self.newest_life = max(self.newest_life, reply.incarnation)
         self.detectors[peer].handle(detector.Replied(), now)
         effects: list[ConsumerEffect] = []
         for report in reply.reports:

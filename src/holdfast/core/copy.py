@@ -7,6 +7,10 @@ wakes as the other fails and returns (``core.protected``); everything else about
 
 Waking is a restart: a ``Replica`` is made from the held record and state and the streams as they
 are served, and goes on from there.
+
+A copy that holds nothing wakes with the empty state. If its producers have trimmed what that would
+need, it is put down and joins (``core.joining``): it takes the state of a partner and wakes again.
+Its partners lend theirs (``core.lending``).
 """
 
 from __future__ import annotations
@@ -15,15 +19,56 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from holdfast.core import joining
 from holdfast.core.beginning import EMPTY_RECORD, Beginning, at_record, serve, whole_frames
 from holdfast.core.consistency import NodeState
-from holdfast.core.effects import BeginRunning, Effect, SetTimer, TrimLog
-from holdfast.core.events import Event, Started, TimerFired
+from holdfast.core.effects import (
+    ApplyCheckpoint,
+    BeginRunning,
+    CancelJob,
+    Effect,
+    EndProcess,
+    Send,
+    SetTimer,
+    StartOver,
+    StopRunning,
+    TrimLog,
+)
+from holdfast.core.events import (
+    CheckpointApplied,
+    CheckpointFailed,
+    CheckpointNotSent,
+    ConsumersKept,
+    ConsumersNotKept,
+    Event,
+    MessageArrived,
+    Started,
+    TimerFired,
+)
 from holdfast.core.frame import Why
+from holdfast.core.joining import Apply, BeginEmpty, JoinAnew, Joining
+from holdfast.core.lending import Lender
 from holdfast.core.machine import Machine
-from holdfast.core.messages import CopyState
+from holdfast.core.membership import Consumers
+from holdfast.core.messages import (
+    CheckpointRefused,
+    CheckpointShipped,
+    CheckpointTaken,
+    CopyState,
+    FeedFrames,
+    HeartbeatReply,
+    HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
+    Message,
+    Refusal,
+    StreamState,
+    Subscribe,
+    Unsubscribe,
+)
 from holdfast.core.progress import Progress
-from holdfast.core.records import Found, LoggedStream, RecoveryRecord
+from holdfast.core.provider import Provider
+from holdfast.core.records import Checkpoint, Found, LoggedStream, RecoveryRecord
 from holdfast.core.replica import Replica
 from holdfast.core.settings import Keeping, ReplicaSettings
 from holdfast.core.stream_copy import FAR_FUTURE
@@ -90,22 +135,38 @@ class Copy:
         self.replica: Replica | None = None
         self.held: Held | None = None if found.record is None else (found.record, found.state)
         self.acks: dict[str, int] = dict(found.record.inputs) if found.record else {}
+        self.incarnation = 0 if found.record is None else found.record.incarnation
+        self.joining: Joining | None = None
+        self.consumers = Consumers(found.consumers)
         logs = {one.stream: at_record(whole_frames(one), found.record) for one in found.queues}
         self.served = {
             one.stream: serve(settings, one, logs.get(one.stream)) for one in settings.outputs
         }
         # Called with a replica that is put down, for those who count transitions.
         self.retired: Callable[[Replica], None] = lambda replica: None
+        self.joined: Callable[[Joining], None] = lambda machine: None
+        # Answers while no replica runs.
+        self._provider = Provider(self.served, self._state_at_rest, self.consumers)
+        self._lender = Lender(settings.lent_tuples_max)
+        self._applying: Checkpoint | None = None
+        # Since when nobody who can be heard has what is needed.
+        self._lacks_since: int | None = None
         self._numbers = (1, 1)
         self._replica_timer = FAR_FUTURE
         self._timer_at = FAR_FUTURE
 
     @property
     def state(self) -> CopyState:
-        """Which of two it is; alone, it is the primary."""
-        return CopyState.PRIMARY
+        """Which of two it is; alone, it is the primary, unless it joins."""
+        return CopyState.PRIMARY if self.joining is None else CopyState.JOINING
+
+    def _state_at_rest(self, stream: str) -> StreamState:
+        """What is said of a stream while no replica runs."""
+        return StreamState.RECOVERING
 
     def machines(self) -> Iterator[Machine[Any, Any]]:
+        if self.joining is not None:
+            yield self.joining
         if self.replica is not None:
             yield from self.replica.machines()
 
@@ -162,6 +223,8 @@ class Copy:
 
     def glance(self) -> Glance:
         replica = self.replica
+        if self.joining is not None:
+            return Glance(self.state.value, self.joining.why, None)
         if replica is None:
             return Glance("starting", "", None)
         return Glance(replica.state.value, "", replica.versions.stable_position)
@@ -175,17 +238,38 @@ class Copy:
         effects: list[Effect] = []
         if isinstance(event, TimerFired):
             self._timer_at = FAR_FUTURE
-        self._take(event, now, effects)
+        if isinstance(event, ConsumersKept | ConsumersNotKept):
+            effects += self.consumers.handle(event)
+        else:
+            self._take(event, now, effects)
         self._set_timer(now, effects)
         if self.settings.keeping is Keeping.WINDOWS:
             return self._keeping_windows(effects)
         return effects
 
     def _take(self, event: Event, now: int, effects: list[Effect]) -> None:
-        if isinstance(event, Started):
-            self._wake(now, effects)
-        else:
-            self._drive(event, now, effects)
+        match event:
+            case Started():
+                self._wake(now, effects)
+            case MessageArrived(sender, JoinRequest() as request) if self._is_partner(sender):
+                newest = None if self.replica is None else self.replica.newest
+                effects += self._lender.asked(sender, request, newest, self.served, now)
+            case MessageArrived(sender, CheckpointTaken(number) | CheckpointRefused(number)):
+                self._lender.over(number)
+            case CheckpointNotSent(number, _):
+                self._lender.over(number)
+            case _ if self.joining is not None:
+                self._join(self.joining, event, now, effects)
+            case MessageArrived(sender, CheckpointShipped(checkpoint)):
+                effects.append(Send(sender, _refusal(checkpoint)))
+            case _:
+                self._drive(event, now, effects)
+                if isinstance(event, MessageArrived) and isinstance(event.message, HeartbeatReply):
+                    self._look_at_producers(now, effects)
+        self._lender.look(now)
+
+    def _is_partner(self, sender: str) -> bool:
+        return sender in self.settings.partners
 
     def _drive(self, event: Event, now: int, effects: list[Effect]) -> None:
         """Let the replica take an event, if there is one."""
@@ -205,9 +289,142 @@ class Copy:
         acks = dict(self.acks)
         begin = Beginning(state, self.served, acks, first_job, first_append, self.OPEN_AT_ONCE)
         self.replica = Replica(self.settings, record, (), begin)
+        self.replica.provider.consumers = self.consumers
+        self.replica.consumer.incarnation = self.incarnation
         for served in self.served.values():
             effects += served.wake()
         self._drive(Started(), now, effects)
+
+    def _put_down(self, effects: list[Effect]) -> None:
+        """The replica goes; what it has come to is held."""
+        replica = self.replica
+        assert replica is not None, "only a running copy is put down"
+        self.replica = None
+        self._replica_timer = FAR_FUTURE
+        self.retired(replica)
+        self.held = replica.newest
+        # The log must not end before the queue: it is what a restart makes the queue of.
+        effects += replica.appender.last()
+        self.acks = dict(replica.consumer.acks)
+        self._numbers = (replica.versions.next_job, replica.appender.next_append)
+        if replica.versions.job is not None:
+            effects.append(CancelJob(replica.versions.job[0]))
+        effects.append(StopRunning())
+        for upstream in replica.consumer.upstreams.values():
+            effects += [Send(feed.peer, Unsubscribe(feed.id)) for feed in upstream.feeds()]
+
+    # -- joining ------------------------------------------------------------------------
+
+    def _look_at_producers(self, now: int, effects: list[Effect]) -> None:
+        """Whether this is the life that counts, and whether its input can be had."""
+        replica = self.replica
+        if replica is None:
+            return
+        consumer = replica.consumer
+        has_nothing = self.held is None and replica.appender.durable is None
+        if consumer.newest_life > self.incarnation:
+            if has_nothing:
+                # Of whoever went by this name before, nothing is left.
+                self.incarnation = max(now, consumer.newest_life + 1)
+                consumer.incarnation = self.incarnation
+            else:
+                effects.append(EndProcess(self._replaced_by(consumer.newest_life)))
+            return
+        lacking = consumer.out_of_reach()
+        if lacking is None:
+            self._lacks_since = None
+            return
+        if self._lacks_since is None:
+            self._lacks_since = now
+        stream, first_id = lacking
+        if has_nothing:
+            lacks = f"nothing is here, and {stream} cannot be had from before {first_id}"
+            self._begin_joining(lacks, now, effects)
+        elif self.settings.partners and now - self._lacks_since > self.settings.timing.delay_us:
+            needed = consumer.upstreams[stream].copy.next_id
+            reason = f"{stream} is needed from {needed} on and begins at {first_id}"
+            effects.append(StartOver(f"{self.settings.address}: {reason}"))
+
+    def _replaced_by(self, newest: int) -> str:
+        return (
+            f"{self.settings.address} of incarnation {self.incarnation} was replaced: another one "
+            f"of this name has joined since and has incarnation {newest}. End this one, or remove "
+            f"its directory to let it join anew"
+        )
+
+    def _begin_joining(self, lacks: str, now: int, effects: list[Effect]) -> None:
+        self._put_down(effects)
+        self.held = None
+        self._lacks_since = None
+        for served in self.served.values():
+            served.open = False
+        self._join_as(max(now, self.incarnation + 1), lacks, now)
+
+    def _join_as(self, incarnation: int, lacks: str, now: int) -> None:
+        self.incarnation = incarnation
+        self.joining = Joining(self.settings, incarnation, lacks, now)
+
+    def _join(self, machine: Joining, event: Event, now: int, effects: list[Effect]) -> None:
+        fact: joining.JoinEvent = joining.TimePassed()
+        match event:
+            case MessageArrived(sender, HeartbeatReply() as reply):
+                fact = joining.ProducerSaid(sender, reply)
+            case MessageArrived(sender, JoinReply() as reply):
+                fact = joining.PartnerSaid(sender, reply)
+            case MessageArrived(sender, CheckpointShipped(checkpoint)):
+                fact = joining.CheckpointCame(sender, checkpoint)
+            case CheckpointApplied(number, state):
+                self._joined(machine, number, state, now, effects)
+                return
+            case CheckpointFailed(number, _):
+                fact = joining.NotApplied(number)
+                self._applying = None
+            case MessageArrived(sender, message):
+                self._at_rest(sender, message, now, effects)
+        refused = [] if not isinstance(fact, joining.CheckpointCame) else [fact]
+        for order in machine.handle(fact, now):
+            match order:
+                case Send():
+                    effects.append(order)
+                case Apply(checkpoint):
+                    refused.clear()
+                    record = replace(checkpoint.record, incarnation=machine.incarnation)
+                    self._applying = replace(checkpoint, record=record)
+                    effects.append(ApplyCheckpoint(self._applying))
+                case JoinAnew(known):
+                    self.joined(machine)
+                    self._join_as(max(now, known + 1), machine.lacks, now)
+                case BeginEmpty():
+                    self._end_joining(machine, now, effects)
+                    return
+        effects += [Send(one.peer, _refusal(one.checkpoint)) for one in refused]
+
+    def _joined(
+        self, machine: Joining, number: int, state: object, now: int, effects: list[Effect]
+    ) -> None:
+        """The checkpoint is on disk: go on from it."""
+        checkpoint = self._applying
+        if checkpoint is None or checkpoint.number != number:
+            return
+        self._applying = None
+        for queue in checkpoint.queues:
+            effects += self.served[queue.stream].extend(queue)
+        self.held = (checkpoint.record, state)
+        self.acks = dict(checkpoint.record.inputs)
+        effects += [Send(one, CheckpointTaken(number)) for one in self.settings.partners]
+        self._end_joining(machine, now, effects)
+
+    def _end_joining(self, machine: Joining, now: int, effects: list[Effect]) -> None:
+        self.joined(machine)
+        self.joining = None
+        self._wake(now, effects)
+
+    def _at_rest(self, sender: str, message: Message, now: int, effects: list[Effect]) -> None:
+        """Answer whoever asks while no replica runs."""
+        if isinstance(message, FeedFrames):
+            effects.append(Send(sender, Unsubscribe(message.feed)))
+        elif isinstance(message, HeartbeatRequest | Subscribe | Unsubscribe):
+            effects += self._provider.handle(sender, message, now)
 
     # -- what must stay on disk -----------------------------------------------------------
 
@@ -230,11 +447,17 @@ class Copy:
             yield self.replica.newest[0]
         elif self.held is not None:
             yield self.held[0]
+        if self._applying is not None:
+            # The other copy's may reach further back than this one's own.
+            yield self._applying.record
+        yield from self._lender.records()
 
     # -- time ---------------------------------------------------------------------------
 
     def _deadlines(self, now: int) -> list[int]:
         """When something has to be looked at."""
+        if self.joining is not None:
+            return [max(self.joining.deadline, now + 1)]
         return [max(self._replica_timer, now + 1)] if self.replica is not None else []
 
     def _set_timer(self, now: int, effects: list[Effect]) -> None:
@@ -245,5 +468,13 @@ class Copy:
 
     def validate(self) -> None:
         """Every invariant of every machine; the simulator and the tests call it."""
+        self._provider.validate()
+        if self.joining is not None:
+            self.joining.validate()
         if self.replica is not None:
             self.replica.validate()
+
+
+def _refusal(checkpoint: Checkpoint) -> CheckpointRefused:
+    """Of a checkpoint that answers nothing this copy has asked."""
+    return CheckpointRefused(checkpoint.number, Refusal.NOT_NEWER)

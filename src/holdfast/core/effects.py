@@ -13,7 +13,7 @@ from typing import TypeAlias
 from holdfast.core.continuous import CheckWindows, LookAtWindows
 from holdfast.core.frame import Header, Why
 from holdfast.core.messages import Message, StreamFrame
-from holdfast.core.records import Checkpoint, RecoveryRecord
+from holdfast.core.records import Checkpoint, ConsumersRecord, RecoveryRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,14 @@ class TrimLog:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepConsumers:
+    """Write down which lives of the consumers count, in place of what was there; comes back as
+    ConsumersKept or ConsumersNotKept."""
+
+    record: ConsumersRecord
+
+
+@dataclass(frozen=True, slots=True)
 class AcceptTuples:
     """Tell the source that its tuples below ``next_id`` are safe."""
 
@@ -221,6 +229,16 @@ class TimeStandardSet:
 
 
 @dataclass(frozen=True, slots=True)
+class StartOver:
+    """What is kept here nobody can go on from any more: put the record aside and end this process.
+
+    Who started it starts it again, and it joins.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class EndProcess:
     """End this process: what is wrong cannot be healed in it. Who started it starts it again."""
 
@@ -236,6 +254,7 @@ Effect: TypeAlias = (
     | DropState
     | Append
     | TrimLog
+    | KeepConsumers
     | AcceptTuples
     | RefuseBatch
     | DeliverTuples
@@ -245,5 +264,6 @@ Effect: TypeAlias = (
     | BeginRunning
     | StopRunning
     | TimeStandardSet
+    | StartOver
     | EndProcess
 )

@@ -38,6 +38,8 @@ from holdfast.core.effects import (
 from holdfast.core.events import (
     Appended,
     AppendFailed,
+    ConsumersKept,
+    ConsumersNotKept,
     Event,
     LoggedStream,
     MessageArrived,
@@ -48,8 +50,10 @@ from holdfast.core.events import (
 )
 from holdfast.core.frame import Header, Kind
 from holdfast.core.machine import Machine
+from holdfast.core.membership import Consumers
 from holdfast.core.messages import StreamFrame, StreamState
 from holdfast.core.provider import Provider
+from holdfast.core.records import ConsumersRecord
 from holdfast.core.serving import ServedStream
 
 
@@ -96,7 +100,12 @@ class EntryPoint(Machine[EntryState, Trigger]):
 
     TABLE: ClassVar[Mapping[tuple[Enum, Enum], Enum]] = TABLE
 
-    def __init__(self, settings: EntrySettings, logged: LoggedStream | None = None) -> None:
+    def __init__(
+        self,
+        settings: EntrySettings,
+        logged: LoggedStream | None = None,
+        consumers: ConsumersRecord | None = None,
+    ) -> None:
         super().__init__(f"{settings.address} entry point", EntryState.IDLE)
         self.settings = settings
         log = whole_frames(logged or LoggedStream(settings.stream, 0, ()))
@@ -104,7 +113,10 @@ class EntryPoint(Machine[EntryState, Trigger]):
             settings.stream, settings.consumers, log.first_id, log.frames, durable=True
         )
         self.served = served
-        self.provider = Provider({settings.stream: served}, lambda stream: StreamState.STABLE)
+        self.consumers = Consumers(consumers)
+        self.provider = Provider(
+            {settings.stream: served}, lambda stream: StreamState.STABLE, self.consumers
+        )
         self._promised = served.boundary
         self._reached = served.boundary
         self._waiting: list[SourceBatch] = []
@@ -131,6 +143,8 @@ class EntryPoint(Machine[EntryState, Trigger]):
                 self._reached = max(self._reached, stime)
             case MessageArrived(sender, message):
                 effects += self.provider.handle(sender, message, now)
+            case ConsumersKept() | ConsumersNotKept():
+                effects += self.consumers.handle(event)
             case Appended(append):
                 effects += self._appended(append, now)
             case AppendFailed(append, reason):

@@ -144,6 +144,21 @@ class AppendFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumersKept:
+    """A record of the consumers is on disk and synced."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumersNotKept:
+    """A record of the consumers did not reach the disk."""
+
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SourceBatch:
     """A source hands its entry point tuples, and counts them: ``first_id`` came before.
 
@@ -217,6 +232,8 @@ Event: TypeAlias = (
     | WindowsTimed
     | Appended
     | AppendFailed
+    | ConsumersKept
+    | ConsumersNotKept
     | SourceBatch
     | CheckpointApplied
     | CheckpointFailed

@@ -7,7 +7,7 @@ says nothing new. Window states are true whoever wrote them, and are written as 
 
 A record is replaced by one that is as far or further, never by one that is less far: an order of
 an earlier life may still be on its way to the disk when the state of the other copy, which is
-further, has been taken.
+further, has been taken. The record of a later incarnation, which joined anew, replaces any.
 """
 
 from __future__ import annotations
@@ -72,4 +72,6 @@ def in_order(queues: Iterable[LoggedStream]) -> list[LoggedStream]:
 
 def replaces(new: RecoveryRecord, kept: RecoveryRecord | None) -> bool:
     """Whether ``new`` takes the place of the record on disk."""
-    return kept is None or new.boundary >= kept.boundary
+    if kept is None or new.incarnation != kept.incarnation:
+        return kept is None or new.incarnation > kept.incarnation
+    return new.boundary >= kept.boundary

@@ -31,12 +31,16 @@ class StreamState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """One stream in a heartbeat: its state, how far it is stable, how far it is at all."""
+    """One stream in a heartbeat: its state, how far it is stable, how far it is at all.
+
+    ``first_id`` is the first tuple that can be had from here.
+    """
 
     stream: str
     state: StreamState
     boundary: int
     live_boundary: int
+    first_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +51,29 @@ class HeartbeatRequest:
     feeds        the feeds the consumer has open at this peer.
     newest_feed  the newest feed id the consumer ever issued; an older one that is not in
                  ``feeds`` is no longer wanted.
+    incarnation  which life of the consumer's directory asks (``core.membership``).
     """
 
     streams: tuple[str, ...]
     acks: tuple[tuple[str, int], ...]
     feeds: tuple[int, ...]
     newest_feed: int
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """I am. ``feeds`` are those of the asker's feeds that are served here."""
+    """I am.
+
+    feeds        those of the asker's feeds that are served here.
+    incarnation  the newest life of the asker's name, as it is on disk here: if it is the asker's
+                 own, nothing is trimmed before it acknowledges it; if it is greater, the asker
+                 was replaced.
+    """
 
     reports: tuple[StreamReport, ...]
     feeds: tuple[int, ...]
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +95,14 @@ class NotServed(Enum):
     """Why a subscription is refused.
 
     RECOVERING: not yet; ask again. UNKNOWN: no such stream here. TRIMMED: what was asked for was
-    acknowledged and is no longer kept. LOST: the log ends before what was asked for.
+    acknowledged and is no longer kept. NOT_HERE: it is not kept here; another replica may have it.
+    LOST: the log ends before what was asked for.
     """
 
     RECOVERING = "recovering"
     UNKNOWN = "unknown"
     TRIMMED = "trimmed"
+    NOT_HERE = "not here"
     LOST = "lost"
 
     @property
@@ -216,6 +231,27 @@ class StateRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """I have nothing: send me your state and where your output stands (``core.joining``).
+
+    Asked again under the same round it is the same request; a checkpoint answers one round of one
+    incarnation, and no other.
+    """
+
+    incarnation: int
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinReply:
+    """Whether a checkpoint comes; if not, ask somebody else."""
+
+    incarnation: int
+    round: int
+    comes: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointShipped:
     """Here is what you need to stand in for me, or to jump to where I am."""
 
@@ -260,6 +296,8 @@ Message: TypeAlias = (
     | CopyRequest
     | CopyReply
     | StateRequest
+    | JoinRequest
+    | JoinReply
     | CheckpointShipped
     | CheckpointTaken
     | CheckpointRefused

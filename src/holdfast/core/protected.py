@@ -31,10 +31,8 @@ from holdfast.core.copy import Copy, Glance
 from holdfast.core.detector import AskPeer, FailureDetector, PeerLost
 from holdfast.core.effects import (
     ApplyCheckpoint,
-    CancelJob,
     Effect,
     Send,
-    StopRunning,
     TimeStandardSet,
     TrimLog,
 )
@@ -59,17 +57,13 @@ from holdfast.core.messages import (
     CopyReport,
     CopyRequest,
     CopyState,
-    FeedFrames,
     HeartbeatReply,
     HeartbeatRequest,
     Message,
     Refusal,
     StateRequest,
     StreamState,
-    Subscribe,
-    Unsubscribe,
 )
-from holdfast.core.provider import Provider
 from holdfast.core.records import Checkpoint, Found, RecoveryRecord
 from holdfast.core.replica import Replica
 from holdfast.core.settings import ReplicaSettings, StandbySettings
@@ -111,7 +105,6 @@ class ProtectedReplica(Copy):
         self.base: int | None = None
         for stream in self.served.values():
             stream.suspended = True
-        self._provider = Provider(self.served, lambda stream: StreamState.SUSPENDED)
         timing = settings.timing
         self.switch = StandbySwitch(settings.address, pair, 2 * timing.bucket_us)
         self.checkpointer = SweepingCheckpointer(
@@ -127,7 +120,6 @@ class ProtectedReplica(Copy):
         self.benchmark = BenchmarkDetector(
             settings.address, LOOK_US, pair.load_threshold, pair.slowdown, settings.address
         )
-        self._applying: Checkpoint | None = None
         # What was sent last, whose pieces the runtime may still be reading.
         self._sent: RecoveryRecord | None = None
         self._next_ids: dict[int, dict[str, int]] = {}
@@ -206,7 +198,7 @@ class ProtectedReplica(Copy):
                 self.checkpointer.handle(sweeping.Refused(number, Refusal.FAILED), now)
                 self._resume(now, effects)
             case MessageArrived(sender, message) if self.replica is None:
-                self._asleep(sender, message, now, effects)
+                self._at_rest(sender, message, now, effects)
             case _:
                 self._drive(event, now, effects)
         self._tick(now, effects)
@@ -220,13 +212,14 @@ class ProtectedReplica(Copy):
         if [one.next_id for one in self.served.values()] != next_ids:
             self.checkpointer.handle(sweeping.Grown(), now)
 
-    def _asleep(self, sender: str, message: Message, now: int, effects: list[Effect]) -> None:
-        if isinstance(message, FeedFrames):
-            effects.append(Send(sender, Unsubscribe(message.feed)))
-        elif isinstance(message, HeartbeatReply):
+    def _at_rest(self, sender: str, message: Message, now: int, effects: list[Effect]) -> None:
+        if isinstance(message, HeartbeatReply):
             self._replies[sender] = (now, message)
-        elif isinstance(message, HeartbeatRequest | Subscribe | Unsubscribe):
-            effects += self._provider.handle(sender, message, now)
+        else:
+            super()._at_rest(sender, message, now, effects)
+
+    def _state_at_rest(self, stream: str) -> StreamState:
+        return StreamState.SUSPENDED
 
     # -- the other copy -----------------------------------------------------------------
 
@@ -284,21 +277,7 @@ class ProtectedReplica(Copy):
         self._replies.clear()
 
     def _sleep(self, now: int, effects: list[Effect]) -> None:
-        replica = self.replica
-        assert replica is not None, "only a running copy is put to sleep"
-        self.replica = None
-        self._replica_timer = FAR_FUTURE
-        self.retired(replica)
-        self.held = replica.newest
-        # The log must not end before the queue: it is what a restart makes the queue of.
-        effects += replica.appender.last()
-        self.acks = dict(replica.consumer.acks)
-        self._numbers = (replica.versions.next_job, replica.appender.next_append)
-        if replica.versions.job is not None:
-            effects.append(CancelJob(replica.versions.job[0]))
-        effects.append(StopRunning())
-        for upstream in replica.consumer.upstreams.values():
-            effects += [Send(feed.peer, Unsubscribe(feed.id)) for feed in upstream.feeds()]
+        self._put_down(effects)
         for served in self.served.values():
             served.suspend()
 
@@ -397,9 +376,6 @@ class ProtectedReplica(Copy):
         yield from super()._usable_records()
         if self._sent is not None:
             yield self._sent
-        if self._applying is not None:
-            # The other copy's may reach further back than this one's own.
-            yield self._applying.record
 
     def _resume(self, now: int, effects: list[Effect]) -> None:
         """A synchronous checkpoint is over: go on processing."""
@@ -473,6 +449,5 @@ class ProtectedReplica(Copy):
         self.checkpointer.validate()
         self.detector.validate()
         self.benchmark.validate()
-        self._provider.validate()
         self.switch.require(self.switch.running == (self.replica is not None), "runs or sleeps")
         super().validate()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.core.effects import Effect, Send
+from holdfast.core.membership import Consumers
 from holdfast.core.messages import (
     HeartbeatReply,
     HeartbeatRequest,
@@ -26,9 +27,13 @@ class Provider:
     """The streams of one process, for whoever subscribes."""
 
     def __init__(
-        self, streams: dict[str, ServedStream], state_of: Callable[[str], StreamState]
+        self,
+        streams: dict[str, ServedStream],
+        state_of: Callable[[str], StreamState],
+        consumers: Consumers | None = None,
     ) -> None:
         self.streams = streams
+        self.consumers = consumers or Consumers()
         self._state_of = state_of
 
     def handle(self, sender: str, message: Message, now: int) -> list[Effect]:
@@ -45,9 +50,9 @@ class Provider:
         return []
 
     def _heartbeat(self, sender: str, request: HeartbeatRequest, now: int) -> list[Effect]:
-        effects: list[Effect] = []
+        effects = self._meet(sender, request.incarnation)
         for stream, first_needed in request.acks:
-            if stream in self.streams:
+            if stream in self.streams and self.consumers.counts(sender, request.incarnation):
                 effects += self.streams[stream].acknowledge(sender, first_needed, now)
         reports = []
         feeds: list[int] = []
@@ -57,10 +62,22 @@ class Provider:
                 feeds += served.hear(sender, request)
                 live = max(served.boundary, served.tentative_boundary)
                 state = self._state_of(stream)
-                reports.append(StreamReport(stream, state, served.boundary, live))
-        effects.append(Send(sender, HeartbeatReply(tuple(reports), tuple(feeds))))
+                reports.append(StreamReport(stream, state, served.boundary, live, served.first_id))
+        told = self.consumers.told(sender)
+        effects.append(Send(sender, HeartbeatReply(tuple(reports), tuple(feeds), told)))
         return effects
 
+    def _meet(self, sender: str, incarnation: int) -> list[Effect]:
+        """Hold everything for a life of a consumer that was not heard of before."""
+        kept_for = [one for one in self.streams.values() if one.acknowledgements.knows(sender)]
+        if not kept_for:
+            return []
+        if self.consumers.is_newer(sender, incarnation):
+            for served in kept_for:
+                served.acknowledgements.hold(sender)
+        return self.consumers.hear(sender, incarnation)
+
     def validate(self) -> None:
+        self.consumers.validate()
         for served in self.streams.values():
             served.validate()

@@ -17,6 +17,7 @@ class RecoveryRecord:
     outputs   (stream, the id of the first tuple at or after the boundary).
     extent    with continuous checkpoints: the time of the oldest window state in the log that
               is needed.
+    incarnation  which life of the replica's directory has written it (``core.membership``).
     """
 
     boundary: int
@@ -24,6 +25,7 @@ class RecoveryRecord:
     inputs: tuple[tuple[str, int], ...]
     outputs: tuple[tuple[str, int], ...]
     extent: int = 0
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +48,27 @@ class LoggedStream:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumersRecord:
+    """The incarnations of those who have one, as they are on disk; ``number`` grows."""
+
+    number: int = 0
+    lives: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """What an earlier life of a replica has left on disk.
 
-    record  where its stable state stood; None if it never wrote one.
-    state   that state, or what it can be rebuilt from, as the runtime's jobs take it.
-    queues  what the logs hold of the output streams.
+    record     where its stable state stood; None if it never wrote one.
+    state      that state, or what it can be rebuilt from, as the runtime's jobs take it.
+    queues     what the logs hold of the output streams.
+    consumers  which lives of its consumers count.
     """
 
     record: RecoveryRecord | None = None
     state: object = None
     queues: tuple[LoggedStream, ...] = ()
+    consumers: ConsumersRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +82,7 @@ class Checkpoint:
             With continuous checkpoints InLog: the runtime sends the piece of its log that the
             record needs and the base lacks.
     wanted  it answers a StateRequest: its receiver may be running and jump to it.
+    answers (incarnation, round) of the JoinRequest it answers; None if it answers none.
     """
 
     number: int
@@ -79,3 +92,4 @@ class Checkpoint:
     queues: tuple[LoggedStream, ...]
     state: object
     wanted: bool = False
+    answers: tuple[int, int] | None = None

@@ -82,7 +82,7 @@ class Replica:
     ) -> None:
         begin = begin or Beginning()
         self.settings = settings
-        self.timing = settings.timing
+        self.timing = timing = settings.timing
         record = record or EMPTY_RECORD
         first_ids = dict(record.inputs)
         self.copies = {
@@ -99,8 +99,7 @@ class Replica:
         self.basis = Basis(self.copies)
         begun = (position, record.marker, begin.state, begin.first_job)
         self.versions = Versions(address, *begun, self.basis, self.patience)
-        pauses = (self.timing.retry_us, self.timing.record_interval_us)
-        self.appender = Appender(*pauses, begin.first_append)
+        self.appender = Appender(timing.retry_us, timing.record_interval_us, begin.first_append)
         if begin.acks is not None:
             self.consumer.acks = {name: begin.acks.get(name, 0) for name in self.copies}
         self.windows = WindowRounds.of(settings, record.boundary)
@@ -293,6 +292,7 @@ class Replica:
             ),
             tuple((name, one.base_id) for name, one in self.soutputs.items()),
             0 if self.windows is None else self.windows.extent,
+            self.consumer.incarnation,
         )
         keeps = self.settings.keeping is Keeping.STATE
         self._newest = (record, self.versions.stable_state if keeps else None)

@@ -17,6 +17,10 @@ A stream that is *durable* before it is published, as that of an entry point is,
 who is ahead of it. Whoever asks for more than is here is refused: the log was lost, what lies
 between is nowhere, and going on without it would be wrong unnoticed.
 
+What is older than the first id here an entry point has trimmed, and nobody has it. A replica may
+have begun there, because it joined (``core.joining``): it has the tuples *not here*, and whoever
+needs them goes elsewhere. Heartbeats tell the first id, so that nobody need ask in vain.
+
 When tentative frames exceed their limit the oldest go first. Stable frames never go except by
 acknowledgement.
 """
@@ -99,8 +103,9 @@ class ServedStream:
             detail = f"asked for {request.next_id}, but the log ends at {self.next_id}"
             return [Send(consumer, SubscribeRefused(request.feed, NotServed.LOST, detail))]
         if request.next_id < self.first_id:
+            why = NotServed.TRIMMED if self._durable else NotServed.NOT_HERE
             detail = f"below {self.first_id}, asked for {request.next_id}"
-            return [Send(consumer, SubscribeRefused(request.feed, NotServed.TRIMMED, detail))]
+            return [Send(consumer, SubscribeRefused(request.feed, why, detail))]
         self._sent.setdefault(consumer, {})[request.feed] = 1
         return [Send(consumer, FeedFrames(request.feed, 0, self._lacking(request)))]
 

@@ -208,6 +208,8 @@ class ReplicaSettings:
     reconcile: Reconcile = Reconcile.CHECKPOINT
     tentative_frames_max: int = 10_000
     continuous: Continuous | None = None
+    # The most tuples of its output queue that go with the state to a replica that joins.
+    lent_tuples_max: int = 1_000_000
 
     def __post_init__(self) -> None:
         names = {one.stream for one in self.inputs}

@@ -9,6 +9,9 @@ replica has a use:
 - *correcting*: STABILIZATION, or STABLE but far behind: good for stable tuples, not for news;
 - none: silent, recovering, suspended. How far such a one is does not count: nothing comes from it.
 
+A replica that joined begins later than what a reader that was away needs. It is of no use either,
+as long as another one may have what is lacking: one that is silent, too.
+
 The consumer follows a current replica if there is one. Otherwise it follows a live replica
 for news and, at the same time, a correcting one for corrections, if it is ahead of what the
 live one has of the stable stream. It stays with what it has when that is as good: changing costs
@@ -212,6 +215,8 @@ class Upstream(Machine[Following, Trigger]):
         self.ranks = Ranks()
         self._feed_ids = feed_ids
         self.reports: dict[str, StreamReport] = {}
+        # The first id that each producer has, of those heard of last.
+        self._first_ids: dict[str, int] = {}
         self._behind_us = behind_us
         self._reply_us = reply_us
 
@@ -220,12 +225,22 @@ class Upstream(Machine[Following, Trigger]):
         """How far the most advanced reachable replica is stable."""
         return max((report.boundary for report in self.reports.values()), default=0)
 
+    @property
+    def out_of_reach(self) -> int | None:
+        """The first id there is, if everybody who can be heard begins after what is needed."""
+        heard = [self._first_ids[peer] for peer in self.reports]
+        lacks = bool(heard) and min(heard) > self.copy.next_id
+        return min(heard) if lacks and not any(feed.received for feed in self.feeds()) else None
+
     def feeds_at(self, peer: str) -> tuple[int, ...]:
         return tuple([feed.id for feed in self.feeds() if feed.peer == peer])
 
     def handle(self, event: UpstreamEvent, now: int) -> list[UpstreamEffect]:
         match event:
             case PeerReported(peer, report, feeds):
+                self._first_ids[peer] = report.first_id
+                if self._lacks(peer):
+                    report = replace(report, state=_RECOVERING)
                 self.reports[peer] = report
                 return self._compare_feeds(peer, feeds, now) + self._choose(now)
             case PeerSilent(peer):
@@ -240,6 +255,15 @@ class Upstream(Machine[Following, Trigger]):
                     if feed.id == feed_id
                     for effect in self._broken(feed, now)
                 ]
+
+    def _lacks(self, peer: str) -> bool:
+        """Whether a producer begins after what is needed, and another one may not."""
+        next_id = self.copy.next_id
+        if self._first_ids[peer] <= next_id:
+            return False
+        if any(feed.peer == peer and feed.received for feed in self.feeds()):
+            return False
+        return any(self._first_ids.get(one, 0) <= next_id for one in self.producers if one != peer)
 
     # -- feeds --------------------------------------------------------------------------
 

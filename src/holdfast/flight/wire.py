@@ -34,6 +34,8 @@ from holdfast.core.messages import (
     CopyState,
     HeartbeatReply,
     HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
     Message,
     NotServed,
     PostponeAnswer,
@@ -101,6 +103,7 @@ def _report(found: Json) -> StreamReport:
         StreamState(found["state"]),
         int(found["boundary"]),
         int(found["live_boundary"]),
+        int(found["first_id"]),
     )
 
 
@@ -123,10 +126,12 @@ _DECODERS: dict[str, Callable[[Json], Message]] = {
         _acks(found["acks"]),
         tuple(int(each) for each in found["feeds"]),
         int(found["newest_feed"]),
+        int(found["incarnation"]),
     ),
     "HeartbeatReply": lambda found: HeartbeatReply(
         tuple(_report(each) for each in found["reports"]),
         tuple(int(each) for each in found["feeds"]),
+        int(found["incarnation"]),
     ),
     "Subscribe": lambda found: Subscribe(
         str(found["stream"]),
@@ -146,6 +151,10 @@ _DECODERS: dict[str, Callable[[Json], Message]] = {
     "CopyRequest": lambda found: CopyRequest(_copy_report(found["report"])),
     "CopyReply": lambda found: CopyReply(_copy_report(found["report"])),
     "StateRequest": lambda found: StateRequest(int(found["boundary"])),
+    "JoinRequest": lambda found: JoinRequest(int(found["incarnation"]), int(found["round"])),
+    "JoinReply": lambda found: JoinReply(
+        int(found["incarnation"]), int(found["round"]), bool(found["comes"])
+    ),
     "CheckpointTaken": lambda found: CheckpointTaken(int(found["number"])),
     "CheckpointRefused": lambda found: CheckpointRefused(
         int(found["number"]), Refusal(found["reason"])

@@ -37,6 +37,7 @@ def encode_checkpoint(
         "term": checkpoint.term,
         "base": checkpoint.base,
         "wanted": checkpoint.wanted,
+        "answers": checkpoint.answers,
         "record": encode_record(checkpoint.record),
         "queues": [encode_queue(queue) for queue in checkpoint.queues],
         "log": None if log is None else encode_queue(log),
@@ -98,6 +99,7 @@ def decode_checkpoint(batches: Iterable[tuple[pa.RecordBatch, Json]]) -> Checkpo
             tuple(queues),
             state,
             bool(about["wanted"]),
+            None if about["answers"] is None else _pair(about["answers"]),
         )
     except (
         StopIteration,
@@ -110,6 +112,11 @@ def decode_checkpoint(batches: Iterable[tuple[pa.RecordBatch, Json]]) -> Checkpo
         raise WireError(f"not a checkpoint: {error!r}") from None
 
 
+def _pair(found: Any) -> tuple[int, int]:
+    incarnation, number = found
+    return int(incarnation), int(number)
+
+
 def encode_record(record: RecoveryRecord) -> Json:
     return {
         "boundary": record.boundary,
@@ -117,6 +124,7 @@ def encode_record(record: RecoveryRecord) -> Json:
         "inputs": [list(each) for each in record.inputs],
         "outputs": [list(each) for each in record.outputs],
         "extent": record.extent,
+        "incarnation": record.incarnation,
     }
 
 
@@ -127,6 +135,7 @@ def decode_record(found: Json) -> RecoveryRecord:
         tuple((str(stream), int(number)) for stream, number in found["inputs"]),
         tuple((str(stream), int(number)) for stream, number in found["outputs"]),
         int(found.get("extent", 0)),
+        int(found.get("incarnation", 0)),
     )
 
 

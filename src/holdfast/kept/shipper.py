@@ -21,6 +21,7 @@ import pyarrow.flight as flight
 
 from holdfast.core.events import CheckpointNotSent, Event
 from holdfast.core.records import Checkpoint
+from holdfast.core.settings import Keeping
 from holdfast.flight.links import Links
 from holdfast.flight.peers import connect, explain
 from holdfast.flight.roles import Role
@@ -168,6 +169,21 @@ class SentStates:
             return False
         much = self._changed_bytes > max(_SMALL_BYTES, 2 * self._whole_bytes)
         return much or self._changes >= LONGEST_CHAIN
+
+
+class SentWhole:
+    """What a replica that joins needs: the whole packed state, or none where none is kept."""
+
+    def __init__(self, workshop: Workshop, keeping: Keeping) -> None:
+        self._workshop = workshop
+        self._keeping = keeping
+
+    def encode(self, checkpoint: Checkpoint, total: Shipped) -> tuple[Iterable[Encoded], int]:
+        handle: Handle = checkpoint.state  # type: ignore[assignment]
+        packs = self._keeping is Keeping.STATE
+        chain = self._workshop.pack(handle, None, True) if packs else ()
+        total.whole += 1
+        return encode_checkpoint(checkpoint, chain), chain_rows(chain)
 
 
 class SentPieces:

@@ -117,7 +117,7 @@ class RecordOnly:
             self._records.write(record)
 
     def take(self, checkpoint: Checkpoint) -> object:
-        return InLog(checkpoint.record)
+        return InLog(checkpoint.record) if self._in_log else None
 
     def save_taken(self, checkpoint: Checkpoint, held: object) -> None:
         self.save(checkpoint.record, held)

@@ -41,6 +41,7 @@ from holdfast.errors import HoldfastError
 from holdfast.flight.refused import Refused, refused
 from holdfast.flight.server import ANSWER_SECONDS, Control, PutBatch
 from holdfast.frames import SEQ
+from holdfast.kept.consumers import read_consumers
 from holdfast.kept.ledger import Ledger, Line
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import Durability, LogOptions
@@ -98,7 +99,7 @@ class EntryNode(Node):
             on_problem=self.problems.set,
         )
         logged = self.store.logged(stream, complete=True)
-        self.entry = EntryPoint(settings, logged)
+        self.entry = EntryPoint(settings, logged, read_consumers(directory))
         self._ledger = Ledger(directory / "ledger.jsonl", self.entry.served.next_id)
         self._intake = Intake(
             operator,

@@ -18,8 +18,8 @@ from holdfast import disk
 from holdfast.blocks import Block
 from holdfast.clock import Clock
 from holdfast.core.admission import Admission
-from holdfast.core.effects import Append, Effect, EndProcess, Send, SetTimer, TrimLog
-from holdfast.core.events import Appended, AppendFailed, Event, MessageArrived
+from holdfast.core.effects import Append, Effect, EndProcess, KeepConsumers, Send, SetTimer, TrimLog
+from holdfast.core.events import Appended, AppendFailed, ConsumersNotKept, Event, MessageArrived
 from holdfast.core.machine import PeerError
 from holdfast.core.messages import (
     CopyReply,
@@ -40,6 +40,7 @@ from holdfast.flight.peers import Peers
 from holdfast.flight.refused import Refused, refused
 from holdfast.flight.security import Security
 from holdfast.flight.server import Control, PutBatch, StreamServer
+from holdfast.kept.consumers import keep_consumers
 from holdfast.loop import Driver, Loop
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.links import if_allowed, kept_links, links_control
@@ -81,6 +82,8 @@ class Store(Protocol):
 
     def put(self, order: Append | TrimLog) -> None: ...
 
+    def call(self, work: Callable[[], None]) -> None: ...
+
     @property
     def sizes(self) -> Mapping[str, int]: ...
 
@@ -116,6 +119,7 @@ class Node:
         make_private(directory)
         self.name = name
         self.place = place
+        self._directory = directory
         self.journal = Journal(name)
         self.metrics = NodeMetrics(name, self.kind)
         self._schemas = dict(schemas)
@@ -295,6 +299,8 @@ class Node:
                 self.loop.set_timer(at)
             case Append() | TrimLog():
                 self.store.put(effect)
+            case KeepConsumers(record):
+                self.store.call(lambda: self._post(keep_consumers(self._directory, record)))
             case EndProcess(reason):
                 self._on_fatal(GaveUp(reason))
 
@@ -319,7 +325,7 @@ class Node:
             self._note_refusal(event.sender, event.message)
         elif isinstance(event, Appended):
             self.problems.over("disk")
-        elif isinstance(event, AppendFailed):
+        elif isinstance(event, AppendFailed | ConsumersNotKept):
             self.problems.tell("disk", f"cannot write: {event.reason}. It is tried again")
         self.loop.post(event)
 
@@ -333,8 +339,9 @@ class Node:
         if message.why is NotServed.TRIMMED:
             reason = (
                 f"{peer} has trimmed its log {message.detail}: this node lacks tuples that it once "
-                f"acknowledged, so its directory is lost or too old. Put back a "
-                f"newer copy of it; without one, start the deployment on a new data directory"
+                f"acknowledged, so its directory is lost or too old. Another replica of the "
+                f"fragment helps it; without one, put back a newer copy of the directory, or "
+                f"start the deployment on a new data directory"
             )
         if self._refusals.get(peer) != reason:
             self._refusals[peer] = reason

@@ -21,6 +21,7 @@ from typing import Any, assert_never
 
 import pyarrow.flight as flight
 
+from holdfast import disk
 from holdfast.blocks import Block
 from holdfast.core.consistency import NodeState
 from holdfast.core.copy import Copy
@@ -36,11 +37,13 @@ from holdfast.core.effects import (
     DropState,
     Effect,
     EndProcess,
+    KeepConsumers,
     ReadWindows,
     RefuseBatch,
     RunJob,
     Send,
     SetTimer,
+    StartOver,
     StopRunning,
     TimeStandardSet,
     TrimLog,
@@ -60,10 +63,11 @@ from holdfast.core.protected import LOOK_US, ProtectedReplica
 from holdfast.core.records import Found, RecoveryRecord
 from holdfast.core.settings import Keeping, Protection, ReplicaSettings, StandbySettings
 from holdfast.flight.server import PutBatch
+from holdfast.kept.consumers import read_consumers
 from holdfast.kept.continuous_recovery import read_extent
 from holdfast.kept.continuous_state import KeptWindows
 from holdfast.kept.packed_codec import decode_checkpoint
-from holdfast.kept.shipper import Sent, SentPieces, SentStates, Shipper
+from holdfast.kept.shipper import Sent, SentPieces, SentStates, SentWhole, Shipped, Shipper
 from holdfast.kept.state import keep_state
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import Durability, LogOptions
@@ -72,7 +76,7 @@ from holdfast.network import Network
 from holdfast.nodes.jobs import JobReport, Jobs
 from holdfast.nodes.left_out import LeftOut
 from holdfast.nodes.load import LoadWatch
-from holdfast.nodes.node import Node, Place
+from holdfast.nodes.node import GaveUp, Node, Place
 from holdfast.nodes.pace import Pace, tell_pace
 from holdfast.nodes.spill import Spill
 from holdfast.plans.fragment_plans import FragmentPlan
@@ -150,6 +154,8 @@ class ReplicaNode(Node):
             self.left_out.take,
         )
         self.shipper = None if partner is None else self._make_shipper(partner)
+        # To those that join; one is made when it is asked for.
+        self._lent: dict[str, Shipper] = {}
         self._watch = (
             LoadWatch(LOOK_US / 1e6, lambda load: self.loop.post(LoadMeasured(load)))
             if pair is not None and pair.benchmarks
@@ -184,7 +190,8 @@ class ReplicaNode(Node):
             if self._settings.keeping is Keeping.WINDOWS:
                 self._note_windows(record)
         logged = tuple(self.store.logged(stream, complete=False) for stream in self.store.logs)
-        self._found = Found(record, self._kept.found(), logged)
+        consumers = read_consumers(self._directory)
+        self._found = Found(record, self._kept.found(), logged, consumers)
         if self._pair is None:
             return Copy(self._settings, self._found)
         return ProtectedReplica(self._settings, self._pair, self._found)
@@ -196,17 +203,25 @@ class ReplicaNode(Node):
 
     def _note_windows(self, record: RecoveryRecord) -> None:
         log = self.store.logs[self._window_stream]
-        extent = read_extent(log, record.boundary, record.extent, self._pair is not None)
+        extent = read_extent(log, record.boundary, record.extent, self._two_wrote)
         self.store.note_windows(self._window_stream, extent.places())
 
     def _make_windows(self, engine: Engine) -> KeptWindows:
         stream = self._window_stream
-        log, two_wrote = self.store.logs[stream], self._pair is not None
-        return KeptWindows(engine, self.name, log, stream, self._post, two_wrote)
+        log = self.store.logs[stream]
+        return KeptWindows(engine, self.name, log, stream, self._post, self._two_wrote)
+
+    @property
+    def _two_wrote(self) -> bool:
+        """Whether another copy's window states may be in the log, too."""
+        return self._pair is not None or bool(self._settings.partners)
 
     def _make_shipper(self, partner: str) -> Shipper:
+        keeping = self._settings.keeping
         sent: Sent = SentStates(self.workshop, self.hybrid)
-        if self._settings.keeping is Keeping.WINDOWS:
+        if self._pair is None:
+            sent = SentWhole(self.workshop, keeping)
+        if keeping is Keeping.WINDOWS:
             sent = SentPieces(self.store, self._window_stream)
         return Shipper(
             self.name,
@@ -270,8 +285,9 @@ class ReplicaNode(Node):
         self.spill.close()
         self._queued.close()
         super().stop()
-        if self.shipper is not None:
-            self.shipper.close()
+        for shipper in (self.shipper, *self._lent.values()):
+            if shipper is not None:
+                shipper.close()
         self.jobs.close()
         self.workshop.close()
 
@@ -287,7 +303,7 @@ class ReplicaNode(Node):
     # -- what others see --------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        view, windows = self.copy.view(), self.jobs.windows
+        copy, view, windows = self.copy, self.copy.view(), self.jobs.windows
         return {
             **super().status(),
             "state": self.copy.state.value if view.state is None else view.state.value,
@@ -312,8 +328,21 @@ class ReplicaNode(Node):
             "alpha": round(view.alpha, 3),
             "operators": self.jobs.state_sizes(),
             **({} if windows is None else {"checkpoint": windows.status()}),
+            **({} if copy.joining is None else {"why": copy.glance().why}),
+            **self._lent_status(),
             **self._copy_status(),
         }
+
+    def _lent_status(self) -> dict[str, Any]:
+        """What those that joined were sent, and how long that took beside the jobs."""
+        total = Shipped()
+        for one in self._lent.values():
+            total.checkpoints += one.total.checkpoints
+            total.bytes += one.total.bytes
+            total.seconds += one.total.seconds
+        if not total.checkpoints:
+            return {}
+        return {"lent": {"sent": total.checkpoints, "bytes": total.bytes, "seconds": total.seconds}}
 
     def _copy_status(self) -> dict[str, Any]:
         """What there is to say of one of two copies."""
@@ -347,12 +376,13 @@ class ReplicaNode(Node):
     def put(
         self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
     ) -> None:
-        if self._partner is None:
+        others = self._settings.partners if self._partner is None else (self._partner,)
+        if not others:
             super().put(sender, stream, options, batches)
             return
-        if not options.get("checkpoint") or sender != self._partner:
+        if not options.get("checkpoint") or sender not in others:
             raise flight.FlightServerError(
-                f"{self.name} takes checkpoints of {self._partner} and nothing else"
+                f"{self.name} takes checkpoints of {' and '.join(others)} and nothing else"
             )
         checkpoint = decode_checkpoint((each.batch, each.options) for each in batches)
         for queue in checkpoint.queues:
@@ -381,9 +411,11 @@ class ReplicaNode(Node):
     def after(self) -> None:
         seen = self.copy.glance()
         self.in_state(seen.state)
-        if self._partner is not None and seen.why != self._said:
+        if seen.why != self._said:
             self._said = seen.why
-            self.journal.write("copy", copy=seen.state, why=seen.why)
+            if seen.why:
+                self.journal.write("copy", copy=seen.state, why=seen.why)
+            self.problems.set("joining", seen.why if self.copy.joining is not None else None)
         if seen.boundary is not None:
             self.metrics.boundary.set(seen.boundary / 1e6)
         self.metrics.events_waiting.set(self.loop.waiting)
@@ -411,12 +443,13 @@ class ReplicaNode(Node):
                 self.store.put(effect)
             case Append() | TrimLog():
                 self.store.put(effect)
-            case Send(_, CheckpointShipped(checkpoint)):
-                assert self.shipper is not None
-                self.shipper.ship(checkpoint)
+            case Send(to, CheckpointShipped(checkpoint)):
+                self._shipper_to(to).ship(checkpoint)
+            case StartOver(reason):
+                self.store.call(lambda: self._start_over(reason))
             case TimeStandardSet():
                 self._time_set()
-            case Send() | SetTimer() | EndProcess():
+            case Send() | SetTimer() | EndProcess() | KeepConsumers():
                 super().carry_out(effect)
             case (
                 AcceptTuples() | RefuseBatch() | DeliverTuples() | DeliverUndo() | DeliverBoundary()
@@ -424,6 +457,25 @@ class ReplicaNode(Node):
                 raise AssertionError(f"a replica does not order {effect}")
             case _:
                 assert_never(effect)
+
+    def _shipper_to(self, partner: str) -> Shipper:
+        if self.shipper is not None:
+            return self.shipper
+        if partner not in self._lent:
+            self._lent[partner] = self._make_shipper(partner)
+            self._lent[partner].start()
+        return self._lent[partner]
+
+    def _start_over(self, reason: str) -> None:
+        """Put the kept state where nobody looks for it, and let the process begin without it."""
+        state = self._directory / "state"
+        number = 1
+        while (aside := self._directory / f"state.aside-{number}").exists():
+            number += 1
+        if state.exists():
+            disk.rename(state, aside)
+            disk.sync_directory(self._directory)
+        self._on_fatal(GaveUp(f"{reason}. Its state is put aside as {aside}; it joins anew"))
 
     def _job_begins(self) -> None:
         if self._awaits_job:

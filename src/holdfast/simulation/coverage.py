@@ -13,6 +13,7 @@ from holdfast.core import (
     consistency,
     detector,
     entry,
+    joining,
     soutput,
     standby,
     sunion,
@@ -33,6 +34,7 @@ TABLES: dict[str, Mapping[tuple[Enum, Enum], Enum]] = {
     "StandbySwitch": standby.TABLE,
     "SweepingCheckpointer": sweeping.TABLE,
     "EntryPoint": entry.TABLE,
+    "Joining": joining.TABLE,
     "Client": client.TABLE,
 }
 

@@ -26,6 +26,7 @@ WHAT = {
     "StandbySwitch": "Which of two copies runs. (`core/standby.py`)",
     "SweepingCheckpointer": "When a primary sends a checkpoint. (`core/sweeping.py`)",
     "EntryPoint": "What the entry point's log is doing. (`core/entry.py`)",
+    "Joining": "How a replica that has nothing takes its place. (`core/joining.py`)",
     "Client": "Does a client hold tentative tuples? (`core/client.py`)",
     "Lane": "Does a producer, or a source, hold the others up? (`core/source_time.py`)",
     "Checkpointer": "Which window states are written, and when? (`core/continuous.py`)",

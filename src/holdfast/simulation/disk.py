@@ -18,6 +18,7 @@ from holdfast.core.effects import Append, ApplyCheckpoint
 from holdfast.core.events import LoggedStream, RecoveryRecord
 from holdfast.core.frame import Header, Kind, StreamFrame
 from holdfast.core.keeping import WINDOWS, LogGap, in_order, lacking, replaces, standing
+from holdfast.core.records import ConsumersRecord
 
 MARKS = (Kind.BOUNDARY, Kind.SKIP)
 
@@ -58,6 +59,8 @@ class Disk:
         self.torn = 0
         self.record: RecoveryRecord | None = None
         self.state: object = None
+        # Which lives of the consumers count.
+        self.consumers: ConsumersRecord | None = None
         self._random = random
         self._longest_append_us = longest_append_us
         self._frames: dict[str, list[StreamFrame]] = {}

@@ -41,7 +41,8 @@ class EntryProcess(Process):
         }
 
     def make_driver(self) -> None:
-        self.driver = EntryPoint(self.settings, self.disk.open(self.settings.stream, complete=True))
+        log = self.disk.open(self.settings.stream, complete=True)
+        self.driver = EntryPoint(self.settings, log, self.disk.consumers)
 
     def start(self) -> None:
         super().start()

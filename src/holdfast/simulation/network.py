@@ -399,7 +399,12 @@ class Network:
                     self._clock.after(1_000, self._reset, feed)
 
     def restart(self, process: str) -> None:
-        """Whoever comes back knows nothing of earlier connections, and says so when asked."""
+        """Whoever comes back knows nothing of earlier connections, and says so when asked.
+
+        What an earlier life has sent may still be on its way, and is overtaken.
+        """
+        for pair in [pair for pair in self._calls if pair[0] == process]:
+            del self._calls[pair]
         for feed in list(self._feeds.values()):
             if feed.provider == process:
                 self._clock.after(int(self._random() * 200_000), self._reset, feed)

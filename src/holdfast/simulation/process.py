@@ -17,6 +17,7 @@ from holdfast.core.effects import (
     Append,
     ApplyCheckpoint,
     EndProcess,
+    KeepConsumers,
     Send,
     SetTimer,
     TrimLog,
@@ -25,11 +26,15 @@ from holdfast.core.entry import EntryPoint
 from holdfast.core.events import (
     Appended,
     AppendFailed,
+    ConsumersKept,
+    ConsumersNotKept,
     Event,
     Started,
     TimerFired,
 )
 from holdfast.core.machine import Machine
+from holdfast.core.messages import HeartbeatRequest
+from holdfast.core.records import ConsumersRecord
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.disk import Disk, Write
 
@@ -63,6 +68,7 @@ class Process:
             SetTimer: self._set_timer,
             Append: self._order_disk,
             TrimLog: self._order_disk,
+            KeepConsumers: lambda order: self._keep_consumers(order.record),
             EndProcess: lambda order: self._end(),
         }
 
@@ -148,6 +154,8 @@ class Process:
             self.receive(event)
 
     def _send(self, send: Send) -> None:
+        if isinstance(send.message, HeartbeatRequest):
+            self.world.joins.acknowledges(self.address, send.message)
         self.world.network.send(self.address, send.to, send.message)
 
     def _set_timer(self, order: SetTimer) -> None:
@@ -181,6 +189,20 @@ class Process:
         # The disk has a thread of its own: it may be further than the driver knows.
         delay = int(self.world.random.random() * 3_000)
         self.world.clock.after(delay, self.receive_in_life, self.life, outcome)
+
+    def _keep_consumers(self, record: ConsumersRecord) -> None:
+        """A small file of its own, which takes as long as a small append."""
+        duration = 500 + int(self.world.random.random() * self.world.longest_append_us)
+        self.world.clock.after(duration, self._consumers_written, self.life, record)
+
+    def _consumers_written(self, life: int, record: ConsumersRecord) -> None:
+        if life != self.life:
+            return
+        if self.disk.full:
+            self.receive(ConsumersNotKept(record.number, "the disk is full"))
+            return
+        self.disk.consumers = record
+        self.receive(ConsumersKept(record.number))
 
     def state_kept(self, order: Append | ApplyCheckpoint) -> object:
         """The state that is kept with an order's record, as jobs take it."""

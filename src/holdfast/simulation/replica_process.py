@@ -72,6 +72,8 @@ class ReplicaProcess(Process):
 
     def make_driver(self) -> None:
         self.driver = Copy(self.settings, self.found())
+        self.driver.retired = lambda replica: self.world.coverage.collect(replica.machines())
+        self.driver.joined = lambda machine: self.world.coverage.collect([machine])
 
     def found(self) -> Found:
         """What is on disk when the process starts."""
@@ -79,7 +81,7 @@ class ReplicaProcess(Process):
         record, state = self.disk.record, self.disk.state
         if record is not None and self.settings.keeping is Keeping.WINDOWS:
             state = InLog(record)
-        return Found(record, state, logged)
+        return Found(record, state, logged, self.disk.consumers)
 
     def _order_disk(self, order: Append | ApplyCheckpoint | TrimLog) -> None:
         if isinstance(order, Append):

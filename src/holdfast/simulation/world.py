@@ -17,6 +17,7 @@ from holdfast.core.events import (
 from holdfast.core.messages import (
     CheckpointShipped,
     CopyRequest,
+    HeartbeatRequest,
     Message,
     NotServed,
     Subscribe,
@@ -35,9 +36,11 @@ from holdfast.simulation.checkers import (
 from holdfast.simulation.checkers.availability import Availability
 from holdfast.simulation.checkers.client import ClientChecks
 from holdfast.simulation.checkers.convergence import Truth
+from holdfast.simulation.checkers.joining import JoinChecks
 from holdfast.simulation.checkers.race import Race
 from holdfast.simulation.checkers.stable_tree import StableTree
 from holdfast.simulation.checkers.standby import StandbyChecks
+from holdfast.simulation.checkpointing import CheckpointingProcess
 from holdfast.simulation.client_process import ClientProcess
 from holdfast.simulation.clock import Clock, ServerClock, follow
 from holdfast.simulation.coverage import Coverage
@@ -48,6 +51,9 @@ from holdfast.simulation.process import Process
 from holdfast.simulation.protected_process import ProtectedProcess
 from holdfast.simulation.replica_process import ReplicaProcess
 from holdfast.simulation.schedules import PAIRWISE, Fault, FaultKind, Layout, Schedule
+
+# What a reader is told that asks for more than there is.
+GONE = (NotServed.TRIMMED, NotServed.NOT_HERE)
 
 
 def place(spec: NetworkSpec, random: Random) -> dict[str, str]:
@@ -136,6 +142,7 @@ class World:
         self.coverage = Coverage()
         self.truth = Truth()
         self.client_checks = ClientChecks(self)
+        self.joins = JoinChecks(self)
         self.source_stop = schedule.end
         conditions = conditions or Conditions.draw(random, schedule.gentle)
         self.network = Network(self.clock, random, server_of, conditions.quality)
@@ -186,7 +193,7 @@ class World:
         for address, settings in spec.replica_settings().items():
             pair, plan = pairs[address], plans[address]
             if pair is None:
-                self.replicas[address] = ReplicaProcess(self, settings, plan, spec.job_us)
+                self.replicas[address] = CheckpointingProcess(self, settings, plan, spec.job_us)
             else:
                 copy = ProtectedProcess(self, settings, pair, plan, spec.job_us, spec.start_us)
                 self.replicas[address] = self.copies[address] = copy
@@ -260,21 +267,24 @@ class World:
                 process.driver.validate()
         if not self.standby.void:
             self.standby.sample()
+            self.joins.sample()
             self.availability.sample()
             self.stable_tree.sample()
             self.race.sample()
         self.clock.after(self._sample_us, self._sample)
 
     def _deliver(self, source: str, target: str, message: Message) -> None:
-        if isinstance(message, SubscribeRefused) and message.why is NotServed.TRIMMED:
+        if isinstance(message, SubscribeRefused) and message.why in GONE:
             consumer = self.processes[target].consumer
             # Whoever has jumped ahead may still be answered about where it was.
             if self.processes[target].disk_lost:
                 self._told_of_loss(source, target, message.text)
             elif not self.standby.void and consumer is not None and consumer.needs(message.feed):
-                raise Violation("no loss", f"{source} cannot serve {target}: {message.text}")
+                self.joins.refused(source, target, message.text)
         process = self.processes[target]
-        if process.up:
+        if process.up and isinstance(message, HeartbeatRequest):
+            self.joins.deliver(process, source, message)
+        elif process.up:
             process.receive(MessageArrived(source, message))
         elif isinstance(message, Subscribe):
             # A machine that is down does not even refuse.
@@ -291,8 +301,8 @@ class World:
             self.processes[source].receive(CheckpointNotSent(number, "nobody took it"))
 
     def _told_of_loss(self, source: str, target: str, reason: str) -> None:
-        """Who has lost its disk is told that it cannot go on; another copy may help it."""
-        if target not in self.copies:
+        """Who has lost its disk is told that it cannot go on; another replica may help it."""
+        if target not in self.copies and not self.joins.is_known_to_others(target):
             self.give_up(f"{target} is told by {source}: {reason}")
 
     def give_up(self, why: str) -> None:
@@ -426,6 +436,7 @@ class World:
             self.give_up(f"{process.address} has lost its log")
             self.source_lost = True
         process.lose_disk()
+        self.joins.forgot(process.address)
         self.hits[FaultKind.DISK_LOST.value] += 1
 
     def _has_read(self, reader: str, stream: str) -> bool:

@@ -30,6 +30,8 @@ from holdfast.core.messages import (
     CopyState,
     HeartbeatReply,
     HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
     Message,
     NotServed,
     PostponeAnswer,
@@ -225,6 +227,8 @@ class Fuzz:
                 PostponeRelease(number()),
                 CopyRequest(replace(_REPORT, term=self._dice.randrange(7), holds=number())),
                 StateRequest(number()),
+                JoinRequest(number(), number()),
+                JoinReply(number(), number(), comes=True),
                 CheckpointTaken(number()),
             )
         )

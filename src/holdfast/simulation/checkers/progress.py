@@ -18,8 +18,12 @@ def check(world: World) -> None:
     timing = world.spec.timing
     for address, process in world.replicas.items():
         replica = process.replica
-        if replica is None:
+        if replica is None and address in world.copies:
             continue  # it sleeps; standby.py says whether it may
+        if replica is None:
+            machine = process.driver.joining
+            story = "" if machine is None else f"\n{machine.why}\n{machine.story()}"
+            raise Stall("progress", f"{address} does not run at the end{story}")
         if replica.state is not NodeState.STABLE:
             raise Stall(
                 "progress",

@@ -1,0 +1,95 @@
+"""What a running replica lends to one that joins: its newest state and its output queue.
+
+The checkpoint is taken when it is asked for, never before: its asker has seen to it that producers
+keep what follows (``core.joining``). It is taken once for each round of each incarnation, however
+often that is asked for, until its asker has it or it is known not to have come.
+
+An output queue may be long, when a client stays away. Its newest part goes with the state, as much
+as ``lent_tuples_max`` says; the rest is here and not there, and readers go where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from holdfast.core.effects import Effect, Send
+from holdfast.core.messages import CheckpointShipped, JoinReply, JoinRequest
+from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
+from holdfast.core.serving import ServedStream
+
+# Who does not ask for so long, and has not said that it has it, is gone.
+PATIENCE_US = 10_000_000
+
+
+@dataclass(slots=True)
+class Loan:
+    """A checkpoint on its way to one that joins."""
+
+    request: JoinRequest
+    number: int
+    record: RecoveryRecord
+    asked_at: int
+
+
+class Lender:
+    """The checkpoints that one replica has lent."""
+
+    def __init__(self, queue_tuples: int) -> None:
+        self._loans: dict[str, Loan] = {}
+        self._number = 0
+        self._queue_tuples = queue_tuples
+
+    def asked(
+        self,
+        sender: str,
+        request: JoinRequest,
+        newest: tuple[RecoveryRecord, object] | None,
+        served: Mapping[str, ServedStream],
+        now: int,
+    ) -> list[Effect]:
+        """Answer one that joins; ``newest`` is what there is to go on from, if anything."""
+        comes = newest is not None and newest[0].boundary > 0
+        effects: list[Effect] = [Send(sender, JoinReply(request.incarnation, request.round, comes))]
+        loan = self._loans.get(sender)
+        if loan is not None and loan.request == request:
+            loan.asked_at = now
+            return effects
+        if newest is None or not comes:
+            return effects
+        record, state = newest
+        self._number = max(self._number + 1, now)
+        queues = tuple(self._newest_part(one.queue()) for one in served.values())
+        answers = (request.incarnation, request.round)
+        checkpoint = Checkpoint(
+            self._number, 0, None, record, queues, state, wanted=True, answers=answers
+        )
+        self._loans[sender] = Loan(request, self._number, record, now)
+        return [*effects, Send(sender, CheckpointShipped(checkpoint))]
+
+    def _newest_part(self, queue: LoggedStream) -> LoggedStream:
+        left, at = self._queue_tuples, len(queue.frames)
+        while at and queue.frames[at - 1].header.count <= left:
+            at -= 1
+            left -= queue.frames[at].header.count
+        if not at:
+            return queue
+        frames = queue.frames[at:]
+        return LoggedStream(queue.stream, frames[0].header.first_id, frames)
+
+    def over(self, number: int) -> None:
+        """A checkpoint has come, or will not: asked again, there is another."""
+        for sender, loan in list(self._loans.items()):
+            if loan.number == number:
+                del self._loans[sender]
+
+    def records(self) -> Iterator[RecoveryRecord]:
+        """What must stay readable until it has been sent."""
+        for loan in self._loans.values():
+            yield loan.record
+
+    def look(self, now: int) -> None:
+        """Forget those who have not asked for long."""
+        for sender, loan in list(self._loans.items()):
+            if now - loan.asked_at > PATIENCE_US:
+                del self._loans[sender]

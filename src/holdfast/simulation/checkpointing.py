@@ -1,0 +1,139 @@
+"""A simulated replica that sends its checkpoints to others, and takes theirs.
+
+What travels is packed here as the product packs it: a checkpoint with a base is only good for a
+receiver that has exactly the state its sender thinks it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from holdfast.core.effects import Append, ApplyCheckpoint, Send, StartOver
+from holdfast.core.events import (
+    Appended,
+    CheckpointApplied,
+    CheckpointFailed,
+    CheckpointNotSent,
+    Event,
+)
+from holdfast.core.frame import StreamFrame
+from holdfast.core.messages import CheckpointShipped, CheckpointTaken, JoinRequest
+from holdfast.core.records import Checkpoint, InLog, LoggedStream
+from holdfast.core.settings import Keeping, ReplicaSettings
+from holdfast.simulation.checkers import Violation
+from holdfast.simulation.executor import Plan
+from holdfast.simulation.replica_process import ReplicaProcess
+
+if TYPE_CHECKING:
+    from holdfast.simulation.world import World
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A state on its way, and the one its changes are laid on."""
+
+    base: object
+    state: object
+
+
+class CheckpointingProcess(ReplicaProcess):
+    """A replica with partners, which may have to join, and lends its state to those that do."""
+
+    def __init__(self, world: World, settings: ReplicaSettings, plan: Plan, job_us: int) -> None:
+        super().__init__(world, settings, plan, job_us)
+        self._forget()
+        self.orders |= {ApplyCheckpoint: self._apply, StartOver: lambda order: self._start_over()}
+
+    def _forget(self) -> None:
+        self._shipped: dict[int, object] = {}
+        self._bases: dict[int, object] = {}
+        self._held: set[int] = set()
+        self._ends: dict[int, StreamFrame | None] = {}
+
+    def make_driver(self) -> None:
+        self._forget()
+        super().make_driver()
+
+    def receive(self, event: Event) -> None:
+        if isinstance(event, CheckpointApplied):
+            self._held.add(event.number)
+        super().receive(event)
+
+    def _start_over(self) -> None:
+        """What it has nobody can go on from: it will find none of it, and join."""
+        self.disk.record = self.disk.state = None
+        self._end()
+
+    # -- disk ---------------------------------------------------------------------------
+
+    def state_kept(self, order: Append | ApplyCheckpoint) -> object:
+        if isinstance(order, ApplyCheckpoint):
+            return self._bases[order.checkpoint.number]
+        return order.state
+
+    def done(self, order: Append | ApplyCheckpoint) -> Event:
+        if isinstance(order, Append):
+            return Appended(order.append)
+        number = order.checkpoint.number
+        return CheckpointApplied(number, self._bases[number])
+
+    def not_done(self, order: Append | ApplyCheckpoint) -> Event:
+        if isinstance(order, Append):
+            return super().not_done(order)
+        return CheckpointFailed(order.checkpoint.number, "the disk is full")
+
+    # -- checkpoints --------------------------------------------------------------------
+
+    def _send(self, send: Send) -> None:
+        message = send.message
+        if isinstance(message, CheckpointShipped) and not self.world.processes[send.to].up:
+            # Nobody listens there.
+            lost = CheckpointNotSent(message.checkpoint.number, "cannot be reached")
+            self.world.clock.after(1_000, self.receive_in_life, self.life, lost)
+            return
+        if isinstance(message, CheckpointShipped):
+            sent = message.checkpoint
+            if self.settings.keeping is Keeping.WINDOWS:
+                self._send_piece(send.to, sent)
+                return
+            base = None if sent.base is None else self._shipped[sent.base]
+            self._shipped[sent.number] = sent.state
+            packed = replace(sent, state=Packed(base, sent.state))
+            send = Send(send.to, CheckpointShipped(packed))
+        elif isinstance(message, CheckpointTaken):
+            if message.number not in self._held:
+                raise Violation("standby", f"{self.address} confirms what it does not hold")
+            self.confirmed()
+        elif isinstance(message, JoinRequest):
+            self.world.joins.asked(self, message)
+        super()._send(send)
+
+    def confirmed(self) -> None:
+        """A checkpoint is held, and its sender is told."""
+        self.world.joins.joined(self)
+
+    def _send_piece(self, to: str, sent: Checkpoint) -> None:
+        """With continuous checkpoints the log has the state: what of it the record needs."""
+        stream = self.settings.outputs[0].stream
+        after = None if sent.base is None else self._ends.get(sent.base)
+        piece = self.disk.piece(stream, sent.record, after)
+        if piece is None:
+            gone = CheckpointNotSent(sent.number, "the log has not got it any more")
+            self.world.clock.after(200, self.receive_in_life, self.life, gone)
+            return
+        self._ends[sent.number] = self.disk.end(stream)
+        super()._send(Send(to, CheckpointShipped(replace(sent, state=piece))))
+
+    def _apply(self, order: ApplyCheckpoint) -> None:
+        checkpoint = order.checkpoint
+        if isinstance(checkpoint.state, LoggedStream):
+            self._bases[checkpoint.number] = InLog(checkpoint.record)
+            self._order_disk(order)
+            return
+        packed = checkpoint.state
+        assert isinstance(packed, Packed)
+        if checkpoint.base is not None and self._bases.get(checkpoint.base) != packed.base:
+            raise Violation("standby", f"{self.address}: changes laid on the wrong state")
+        self._bases[checkpoint.number] = packed.state
+        self._order_disk(order)

@@ -1,0 +1,83 @@
+"""Replicas whose directories are deleted, as real nodes over Flight: they join, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from holdfast.core.entry import EntryPoint
+from holdfast.nodes.entry_node import EntryNode
+from tests.processes.copies import COPIES, World
+
+COMMON = """
+network = "network.py"
+chaos = true
+[timing]
+delay = "4 seconds"
+heartbeat = "100 ms"
+[sources.load]
+keep = true
+[clients.reader]
+output = "best"
+"""
+RUNNING = """
+[fragments.main]
+replicas = 2
+[fragments.best]
+replicas = 2
+checkpoint = "continuous"
+extent = 8
+interval = "5 ms"
+period = "20 ms"
+"""
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    made = World(spark, tmp_path, COMMON + request.param)
+    try:
+        made.read(lambda: made.view.stable is not None)
+        yield made
+    finally:
+        made.close()
+
+
+def entry(world: World) -> EntryPoint:
+    node = world.entry
+    assert isinstance(node, EntryNode)
+    return node.entry
+
+
+def trimmed(world: World) -> bool:
+    """The entry point keeps nothing any more that an empty replica could begin with."""
+    return entry(world).served.first_id > 0
+
+
+def stable(world: World, *names: str) -> bool:
+    return all(world.copies[name].status()["state"] == "stable" for name in names)
+
+
+@pytest.mark.parametrize("world", [RUNNING], indirect=True)
+def test_replicas_that_lost_their_directories_join_and_stand_in(world: World) -> None:
+    world.read(lambda: trimmed(world) and stable(world, *COPIES))
+    # One of each fragment, one of which keeps window states in its log.
+    world.lose("main-2", "best-2")
+    world.go_on()
+    world.start("main-2", "best-2")
+    world.read(lambda: stable(world, "main-2", "best-2"))
+    lent = [world.copies[name].status()["lent"]["sent"] for name in ("main-1", "best-1")]
+    assert lent == [1, 1], "one attempt was enough"
+    assert entry(world).consumers.lives.keys() == {"main-2"}
+    # They have all it takes: the others are lost, too, and join from them.
+    world.lose("main-1", "best-1")
+    world.go_on()
+    world.start("main-1", "best-1")
+    world.read(lambda: stable(world, *COPIES))
+    # What they had before they joined is of a life that is over.
+    world.stop("main-2")
+    world.start("main-2")
+    world.read(lambda: stable(world, "main-2"))
+    world.finish()

@@ -1,0 +1,144 @@
+"""Replicas that lose their disks, under every protection and way to keep state, simulated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from holdfast.core.settings import (
+    SECOND_US,
+    Continuous,
+    Policy,
+    Protection,
+    Reconcile,
+    StandbySettings,
+    Timing,
+)
+from holdfast.simulation import networks
+from holdfast.simulation.executor import Plan, Union, Window
+from holdfast.simulation.mutations import MUTATIONS
+from holdfast.simulation.networks import Fragment
+from holdfast.simulation.planting import Mutation
+from holdfast.simulation.run import Scenario, Verdict, run, shaped
+from holdfast.simulation.schedules import Fault, FaultKind, Schedule
+from holdfast.simulation.world import World, place
+
+TIMING = Timing(bucket_us=250_000, delay_us=2 * SECOND_US)
+COPIES = ("f10a", "f10b")
+CONTINUOUS = Continuous(4, None, None, 125_000, 250_000)
+# How the second of two fragments is protected, and keeps its state.
+KINDS: dict[str, tuple[StandbySettings | None, Reconcile, Continuous | None]] = {
+    "active": (None, Reconcile.CHECKPOINT, None),
+    "undo": (None, Reconcile.UNDO, None),
+    "continuous": (None, Reconcile.CHECKPOINT, CONTINUOUS),
+    "passive": (
+        StandbySettings(COPIES, Protection.PASSIVE, misses_until_awake=3),
+        Reconcile.CHECKPOINT,
+        None,
+    ),
+    "hybrid": (StandbySettings(COPIES), Reconcile.CHECKPOINT, None),
+    "passive continuous": (
+        StandbySettings(COPIES, Protection.PASSIVE, misses_until_awake=3),
+        Reconcile.CHECKPOINT,
+        CONTINUOUS,
+    ),
+}
+
+
+def scenario(kind: str, *faults: Fault, seed: int = 1) -> Scenario:
+    """A chain of two fragments of two replicas each; the second loses its disk."""
+    standby, reconcile, continuous = KINDS[kind]
+    fast = Policy.PROCESS
+    first = Fragment(
+        "f00",
+        Plan((("f00.0", Union(("s0", "s1"))),)),
+        ("f00a", "f00b"),
+        fast,
+        fast,
+        Reconcile.CHECKPOINT,
+    )
+    window = Window(("f00.0",), 5 * TIMING.bucket_us)
+    second = Fragment(
+        "f10", Plan((("f10.0", window),)), COPIES, fast, fast, reconcile, standby, continuous
+    )
+    spec = networks.build(TIMING, ("s0", "s1"), (first, second), ("f10.0",))
+    servers = place(spec, Random(0)) | {name: f"x{name}" for name in COPIES}
+    end = max(one.end for one in faults)
+    return Scenario(seed, spec, servers, Schedule(faults, end + spec.calm_us))
+
+
+def lost(server: str, start_s: float = 10, end_s: float = 12) -> Fault:
+    return Fault(
+        FaultKind.DISK_LOST, int(start_s * SECOND_US), int(end_s * SECOND_US), (f"x{server}",)
+    )
+
+
+@pytest.mark.parametrize("hit", COPIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_replica_that_lost_its_disk_is_stable_again(kind: str, hit: str) -> None:
+    one = scenario(kind, lost(hit))
+    world = World(one.spec, one.schedule, Random(one.seed), one.server_of)
+    world.run()
+    assert not world.standby.void, "everything is promised to the end"
+    if KINDS[kind][0] is None:
+        assert world.joins.counts["joined"] == 1
+
+
+def test_it_may_die_again_and_its_partner_may() -> None:
+    for seed in range(3):
+        crash = Fault(FaultKind.CRASH, 12_060_000, 14 * SECOND_US, (f"x{COPIES[seed % 2]}",))
+        result = run(scenario("active", lost(COPIES[0]), crash, seed=seed))
+        assert (result.verdict, result.reason) == (Verdict.FINE, "")
+
+
+def test_both_may_lose_their_disks_one_after_the_other() -> None:
+    one = scenario("active", lost(COPIES[0]), lost(COPIES[1], 20, 22))
+    world = World(one.spec, one.schedule, Random(1), one.server_of)
+    world.run()
+    assert not world.standby.void
+    assert world.joins.counts["joined"] == 2
+
+
+def test_a_reader_that_was_away_goes_where_its_tuples_are() -> None:
+    # The one that joined has only the newest of what the other keeps for the client.
+    away = Fault(FaultKind.PARTITION, 8 * SECOND_US, 30 * SECOND_US, ("c0",))
+    one = scenario("active", away, lost(COPIES[0]))
+    world = World(one.spec, one.schedule, Random(1), one.server_of)
+    for process in world.replicas.values():
+        process.settings = replace(process.settings, lent_tuples_max=3)
+    world.begin()
+    world.clock.run_until(29 * SECOND_US)
+    begins = {name: world.replicas[name].driver.served["f10.0"].first_id for name in COPIES}
+    needed = world.clients["client0"].driver.copy.next_id
+    assert begins["f10b"] <= needed < begins["f10a"]
+    world.clock.run_until(one.schedule.end)
+    world.finish()
+    assert not world.standby.void
+
+
+def mistake(name: str) -> Mutation:
+    (found,) = [one for one in MUTATIONS if one.name == name]
+    return found
+
+
+def test_the_order_of_holds_and_checkpoint_is_checked() -> None:
+    with mistake("ask for the state before producers hold").applied():
+        results = [run(one) for one in (shaped(seed, "rejoin") for seed in range(3)) if one]
+    assert any("holds what follows it" in one.reason for one in results)
+
+
+def test_what_an_earlier_life_acknowledged_counts_for_nothing_though_it_comes_later() -> None:
+    """Its last words were on a slow link, and the life after it is heard first."""
+    servers = scenario("active", lost("f10a")).server_of
+    slow = [
+        Fault(FaultKind.SLOW_LINK, 8 * SECOND_US, 10_250_000, (servers[name], servers["f10a"]))
+        for name in ("f00a", "f00b")
+    ]
+    one = scenario("active", lost("f10a", 10, 10.3), *slow)
+    world = World(one.spec, one.schedule, Random(one.seed), one.server_of)
+    world.run()
+    assert world.joins.counts["overtaken"] > 0
+    with mistake("take acknowledgements of an earlier life").applied():
+        assert "lets an earlier life of f10a acknowledge" in run(one).reason
