@@ -1,7 +1,7 @@
-"""Results as a directory of Parquet files.
+"""Results as a directory of Parquet files, or as objects of a store.
 
-Each flush makes one part file: written under a hidden name, then renamed, so that a reader
-sees whole files only. The number of the next part is the position.
+Each flush makes one part file, of which a reader sees the whole or nothing (``parquet_parts``). The
+number of the next part is the position.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from holdfast import disk
 from holdfast.connect.changes import Changes
+from holdfast.connect.parquet_parts import parts_of
 from holdfast.connect.sink import Position, Sink, Writer
 from holdfast.core.frame import Why
-from holdfast.errors import InputError, StateError
+from holdfast.errors import StateError
 
 _PART = re.compile(r"part-(\d{6,})\.parquet")
 _MOST_ROWS = 1_000_000
@@ -32,7 +31,7 @@ class ParquetSink(Sink):
 
     def open(self, output: str, schema: pa.Schema, position: Position | None) -> Writer:
         changes = Changes(output, schema, position) if self.tentative else None
-        return ParquetWriter(Path(self.path), (position or {}).get("parts", 0), changes)
+        return ParquetWriter(self.path, (position or {}).get("parts", 0), changes)
 
     def __str__(self) -> str:
         return f"Parquet directory {self.path}"
@@ -41,6 +40,8 @@ class ParquetSink(Sink):
 def write_parquet(path: str | Path, tentative: bool = False) -> ParquetSink:
     """Write tuples into part files of a directory, one for each checkpoint that has any.
 
+    ``path`` may be the address of an object store that Arrow knows: ``s3://``, ``gs://``,
+    ``abfss://``. How it is reached is in the environment, as Arrow's documentation says.
     With ``tentative`` every change is a row, and its column ``change`` says which: ``stable``,
     ``tentative`` (``why`` says what it lacks) or ``undo``, which takes back the tentative rows
     above it, and in earlier parts, that are older than its ``stime``.
@@ -51,26 +52,22 @@ def write_parquet(path: str | Path, tentative: bool = False) -> ParquetSink:
 class ParquetWriter(Writer):
     """Collects tuples until a flush."""
 
-    def __init__(self, directory: Path, parts: int, changes: Changes | None = None) -> None:
-        if directory.exists() and not directory.is_dir():
-            raise InputError(f"{str(directory)!r} is a file; a Parquet output is a directory")
-        directory.mkdir(parents=True, exist_ok=True)
-        self._directory = directory
+    def __init__(self, path: str, parts: int, changes: Changes | None = None) -> None:
+        self._place = parts_of(path)
         self._parts = parts
         self._tables: list[pa.Table] = []
         self._rows = 0
-        found = {
-            int(match[1]): match[0] for match in map(_PART.fullmatch, _names(directory)) if match
-        }
+        names = map(_PART.fullmatch, self._place.names())
+        found = {int(match[1]): match[0] for match in names if match}
         missing = [number for number in range(parts) if number not in found]
         if missing:
             raise StateError(
-                f"{str(directory)!r} lacks part {missing[0]}, which was written before; put it "
+                f"{path!r} lacks part {missing[0]}, which was written before; put it "
                 f"back, or start over with a new state directory"
             )
         for number, name in found.items():
             if number >= parts:
-                disk.remove(directory / name)
+                self._place.remove(name)
         self._changes = changes
         told_before = None if changes is None else changes.begin()
         if told_before is not None:
@@ -96,20 +93,10 @@ class ParquetWriter(Writer):
 
     def flush(self) -> Position:
         if self._tables:
-            path = self._directory / f"part-{self._parts:06}.parquet"
-            hidden = path.with_name(f".{path.name}.part")
-            with disk.open_file(hidden, "wb", private=False) as file:
-                pq.write_table(pa.concat_tables(self._tables), file)
-                disk.sync(file)
-            disk.rename(hidden, path)
-            disk.sync_directory(self._directory)
+            self._place.put(f"part-{self._parts:06}.parquet", pa.concat_tables(self._tables))
             self._tables, self._rows = [], 0
             self._parts += 1
         position: Position = {"parts": self._parts}
         if self._changes is not None:
             position["tentative_until"] = self._changes.tentative_until
         return position
-
-
-def _names(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
