@@ -24,7 +24,8 @@ from holdfast.connect.committing_writer import (
     TakeBack,
     TentativeRows,
 )
-from holdfast.connect.json_values import json_texts, jsonable
+from holdfast.connect.json_columns import json_objects
+from holdfast.connect.json_values import jsonable
 from holdfast.connect.kafka_client import CALL_SECONDS, client_config, kafka
 from holdfast.connect.sink import Position
 from holdfast.errors import StateError
@@ -101,7 +102,7 @@ class KafkaWriter(CommittingWriter):
         ids: list[bytes] | None,
     ) -> None:
         own = [name for name in table.column_names if name not in _SYSTEM]
-        values, keys = json_texts(table.select(own)), self._keys(table)
+        values, keys = json_objects(table.select(own)), self._keys(table)
         stimes = table["stime"].cast(pa.int64()).to_pylist()
         if ids is None and self._key:
             self._standing.update(zip(keys, stimes, strict=True))
