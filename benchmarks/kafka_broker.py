@@ -170,9 +170,6 @@ def _properties(port: int, controller: int, data: Path) -> dict[str, Any]:
         "share.coordinator.state.topic.replication.factor": 1,
         "share.coordinator.state.topic.min.isr": 1,
         "group.initial.rebalance.delay.ms": 0,
-        # A broker that was killed is back as soon as its old session is over.
-        "broker.session.timeout.ms": 3000,
-        "broker.heartbeat.interval.ms": 500,
         "auto.create.topics.enable": "false",
     }
 

@@ -77,6 +77,16 @@ def test_the_deployments_of_protection_fit_their_network(
     assert set(deployment.processes) == {"entry-load", "primaries", "secondaries"}
 
 
+def test_the_deployment_between_two_topics_fits_its_network(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    shutil.copytree(ROOT / "examples" / "kafka", tmp_path, dirs_exist_ok=True)
+    deployment = load_deployment(tmp_path / "deployment.toml")
+    network = load_network(deployment.network, "local[2]", {})
+    Topology(deployment, plan_of(network))
+    assert set(deployment.processes) == {"entry-orders", "main-1", "main-2", "topic"}
+
+
 def test_a_client_tells_what_is_tentative_and_what_becomes_of_it() -> None:
     told = runpy.run_path(str(ROOT / "examples" / "protection" / "watch.py"))["told"]
 

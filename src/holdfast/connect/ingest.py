@@ -39,6 +39,8 @@ from holdfast.times import show_duration
 FOREVER = FAR
 # The lane of a source that is read, not pushed.
 OWN_LANE = ""
+# A source may run ahead of the others by so many tuples, then it is not read.
+MOST_WAITING = 2_000_000
 # A source that is asked at least so often is quiet if it has nothing.
 _ASKED_US = 100_000
 
@@ -161,8 +163,14 @@ class Inlet:
 
     # -- lanes: the producers of a source that is pushed, or what a reader has several of --
 
+    @property
+    def is_full(self) -> bool:
+        """So many tuples wait for their bucket that only who holds it up should be read."""
+        return self.waiting_tuples >= MOST_WAITING
+
     def _look_at_lanes(self, now: int) -> None:
         """Some have rows and others not; only who has none was quiet."""
+        self._reader.hold(self._time.leading if self.is_full else ())
         self.excuse(now - self._asked_at - _ASKED_US)
         for lane in self._reader.behind:
             self.open_lane(lane)

@@ -67,6 +67,8 @@ class KafkaReader(Reader):
         self._assigned: set[int] = set()
         # By partition, where it ended, if all before that was received.
         self._at_end: dict[int, int] = {}
+        # Partitions that are ahead of the others and bring nothing for now.
+        self._held: set[int] = set()
         # Partitions that began anew after a loss, and the offset that was wanted.
         self._lost: dict[int, int] = {}
         self._parts: deque[_Part] = deque()
@@ -131,6 +133,18 @@ class KafkaReader(Reader):
         if self._ends is not None:
             ends = {str(number): offset for number, offset in self._ends.items()}
         return {"topic_id": self._topic_id, "offsets": offsets, "ends": ends}
+
+    def hold(self, lanes: Collection[str]) -> None:
+        wanted = {int(lane) for lane in lanes} & self._assigned
+        with self._using:
+            if wanted == self._held or self._closed:
+                return
+            self._consumer.resume(self._places(self._held - wanted))
+            self._consumer.pause(self._places(wanted - self._held))
+            self._held = wanted
+
+    def _places(self, partitions: Collection[int]) -> list[Any]:
+        return [kafka().TopicPartition(self._source.topic, number) for number in partitions]
 
     def checkpointed(self, position: Position) -> None:
         if self._source.group is not None:
@@ -288,7 +302,13 @@ class KafkaReader(Reader):
 
     def _failed(self, error: Any) -> None:
         """Called by the library, too."""
-        self._problem = f"{self._source}: {error.str()}; it is tried again"
+        codes = kafka().KafkaError
+        away = (codes._TRANSPORT, codes._ALL_BROKERS_DOWN, codes._TIMED_OUT, codes._RESOLVE)
+        # How the next try failed differs a little each time; that nobody answers is one problem.
+        text = error.str()
+        if error.code() in away:
+            text = f"no broker answers at {self._source.servers}"
+        self._problem = f"{self._source}: {text}; it is tried again"
         self._watch.soon()
 
     def _changed(self, state: TopicState) -> None:
@@ -333,7 +353,7 @@ class KafkaReader(Reader):
             )
         )
         self._consumer.unassign()
-        self._assigned, self._at_end, self._lost = set(), {}, {}
+        self._assigned, self._held, self._at_end, self._lost = set(), set(), {}, {}
         self._parts.clear()
         self._offsets = dict.fromkeys(state.partitions, _BEGINNING)
 
@@ -349,8 +369,8 @@ class KafkaReader(Reader):
             )
         self._lost[partition] = wanted
         self._offsets[partition] = _BEGINNING
-        old = [kafka().TopicPartition(self._source.topic, partition)]
-        self._consumer.incremental_unassign(old)
+        self._consumer.incremental_unassign(self._places([partition]))
+        self._held.discard(partition)
         self._assign([partition])
 
     def _tell_lost(self, partition: int, found: int) -> None:

@@ -86,6 +86,9 @@ class Reader(ABC):
         """Lanes of which no row can follow, while others go on."""
         return ()
 
+    def hold(self, lanes: Collection[str]) -> None:  # noqa: B027  most have no lanes
+        """Bring no rows of these lanes until told otherwise: they are ahead of the others."""
+
     @property
     def places(self) -> pa.Schema:
         """Columns of its chunks that say where a row came from; dead letters show them."""

@@ -206,6 +206,14 @@ class SourceTime:
         return self._lanes.get(name)
 
     @property
+    def leading(self) -> list[str]:
+        """The lanes that are further than the one that holds the boundary back."""
+        lateness = self.settings.lateness_us
+        lows = [lane.low(lateness) for lane in self._active()]
+        least = min(lows, default=-FAR)
+        return [name for name, lane in self._lanes.items() if lane.low(lateness) > least]
+
+    @property
     def idle(self) -> list[str]:
         """The lanes that hold nobody back."""
         return [name for name, each in self._lanes.items() if each.state is LaneState.IDLE]

@@ -19,8 +19,6 @@ from holdfast.network import Network
 from holdfast.operators import SourceOperator
 from holdfast.spark.engine import Bucket, input_schema
 
-# A source may run ahead of the others by so many tuples, then it is not read.
-_MOST_WAITING = 2_000_000
 # A partition that is at its end and quiet for so long, while others are not, holds nobody back.
 _LANE_IDLE_US = 5_000_000
 
@@ -113,7 +111,8 @@ class Inputs:
             if not (waited_for or inlet.source.live or inlet.takes_arrival_time):
                 continue
             rows = 0
-            while rows < most and inlet.waiting_tuples < _MOST_WAITING:
+            # Lanes that are ahead hold themselves back; those they wait for must be read.
+            while rows < most and (not inlet.is_full or inlet.source.has_lanes):
                 came = inlet.take()
                 if came == 0:
                     break
