@@ -192,8 +192,11 @@ function recentRate(store, output) {
 }
 
 function stateSizes(operator, store) {
+  if (operator.kind !== "stateful") return [];
   const replicas = (store.fixed.fragments[operator.fragment] || { replicas: [] }).replicas;
-  return replicas.map((name) => [name, ((store.live.nodes[name] || {}).operators || {})[operator.name]]).filter(([, size]) => size);
+  // An operator that a replica does not list has no state at the moment: its windows are closed.
+  return replicas.map((name) => [name, (store.live.nodes[name] || {}).operators])
+    .filter(([, sizes]) => sizes).map(([name, sizes]) => [name, sizes[operator.name] || { rows: 0, bytes: 0 }]);
 }
 
 function shortly(box, store, rates) {

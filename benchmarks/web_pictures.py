@@ -1,0 +1,97 @@
+"""The pictures of docs/web.md, taken of a deployment that really runs and really fails.
+
+    make bench BENCH=web-pictures
+
+A source is cut off, the link healed, a replica killed; each view is taken when it has most to show.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.web_browser import Visitor, chromium
+from benchmarks.web_setting import running, write_deployment
+from holdfast.web.serve import WebServer, serving
+
+IMAGES = Path(__file__).parent.parent / "docs" / "images"
+_SECONDS = 300.0
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="holdfast-pictures-") as directory:
+        deployment = write_deployment(Path(directory))
+        with (
+            running(deployment),
+            serving(WebServer(deployment)) as server,
+            chromium() as browser,
+        ):
+            visitor = Visitor(browser, server.address)
+            visitor.page.set_viewport_size({"width": 1120, "height": 600})
+            visitor.come(server.link())
+            _take_all(visitor)
+            visitor.check()
+    return 0
+
+
+def _take_all(visitor: Visitor) -> None:
+    page = visitor.page
+    _wait_state(visitor, "stable")
+    _settle(visitor, 10.0)
+    page.click("[data-name=aggregate_1]")
+    _take(visitor, "logical")
+    visitor.show("edit")
+    visitor.wait(lambda: bool(page.input_value("textarea")), "the source")
+    page.fill("textarea", page.input_value("textarea").replace("cpu > 5", "cpus > 5"))
+    page.click("button:text-is('See what changes')")
+    visitor.wait(lambda: page.locator(".wrong").count() == 1, "the mistake", _SECONDS)
+    _take(visitor, "edit")
+    visitor.show("controls")
+    for replica in ("main-1", "main-2"):
+        page.locator("select").nth(1).select_option("entry-pings")
+        page.locator("select").nth(2).select_option(replica)
+        page.click("button:text-is('Cut')")
+        visitor.wait_text("aside", f"cut entry-pings – {replica}")
+    _wait_state(visitor, "up_failure")
+    visitor.show("results")
+    visitor.wait(lambda: page.locator("tr.tentative").count() > 10, "tentative rows", _SECONDS)
+    _take(visitor, "results")
+    visitor.show("physical")
+    page.click("[data-process=main-1]")
+    _settle(visitor, 2.0)
+    _take(visitor, "physical")
+    visitor.show("controls")
+    page.click("button:text-is('Heal every link')")
+    _wait_state(visitor, "stable")
+    page.locator("select").nth(0).select_option("main-2")
+    page.click("button:text-is('Kill')")
+    _settle(visitor, 12.0)
+    _take(visitor, "controls")
+    visitor.show("timeline")
+    _settle(visitor, 2.0)
+    _take(visitor, "timeline")
+
+
+def _wait_state(visitor: Visitor, state: str) -> None:
+    for name in ("main-1", "main-2"):
+        visitor.wait(
+            lambda name=name: visitor.state(f"live.nodes['{name}'].state") == state,  # type: ignore[misc]
+            f"{name} {state}",
+            _SECONDS,
+        )
+
+
+def _settle(visitor: Visitor, seconds: float) -> None:
+    """Pictures of what goes on need some of it."""
+    visitor.page.wait_for_timeout(1000 * seconds)
+
+
+def _take(visitor: Visitor, view: str) -> None:
+    path = IMAGES / f"web-{view}.png"
+    visitor.page.screenshot(path=path)
+    print(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
