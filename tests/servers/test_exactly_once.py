@@ -1,0 +1,28 @@
+"""Kafka to Kafka, PostgreSQL, Delta and Iceberg, while broker and processes are killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.kafka_broker import Broker
+from benchmarks.kafka_pipeline import Blows, Sender, Servers, judge, pipeline, reading
+from benchmarks.postgres_server import PostgresServer
+
+pytestmark = [pytest.mark.thorough, pytest.mark.long, pytest.mark.timeout(900)]
+
+
+def test_every_sink_has_what_the_oracle_has(tmp_path: Path) -> None:
+    with (
+        Broker(tmp_path / "broker") as broker,
+        PostgresServer(tmp_path / "postgres") as postgres,
+    ):
+        servers = Servers(tmp_path, broker, postgres)
+        with pipeline(servers) as supervisor:
+            sender = Sender(broker, 500, reading)
+            Blows(supervisor, broker, seed=1).strike(4, ["delta", "rows", "counts"], (0.2, 1.0))
+            sent = sender.stop()
+            verdict = judge(servers, sent)
+        assert verdict.differ == []
+        assert (verdict.lost, verdict.doubled) == (0, 0)
