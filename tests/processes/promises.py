@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.flight as flight
 
@@ -223,13 +222,6 @@ class World:
 
     def kill(self, process: str) -> None:
         assert self.supervisor.kill(process)
-
-    def kill_jvm(self, process: str) -> None:
-        """The process itself is left alone."""
-        pid = self.supervisor.pid(process)
-        assert pid is not None
-        (jvm,) = [each for each in psutil.Process(pid).children() if each.name() == "java"]
-        jvm.kill()
 
     def refusal(self, replica: str) -> str | None:
         """Why the replica gives a new client nothing; None if it is not there, or gives."""
