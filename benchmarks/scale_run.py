@@ -28,9 +28,9 @@ from holdfast.core.upstream import Upstream
 from holdfast.simulation import networks
 from holdfast.simulation.checkers import consistency, progress, sources
 from holdfast.simulation.executor import Operator, Plan, Union, Window
+from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.main import collected_afterwards
 from holdfast.simulation.networks import Fragment, NetworkSpec
-from holdfast.simulation.schedules import Fault, FaultKind, Schedule
 from holdfast.simulation.world import Conditions, World
 
 REPLICAS_PER_SERVER = 10

@@ -7,18 +7,26 @@ seeds run, each a network and a schedule of its own, with every checker.
     make bench BENCH=simulation                 2,000 seeds
     make bench BENCH=simulation ARGS=--quick    100 seeds
     make bench BENCH=simulation ARGS=--record   in full, and docs/results/simulation.*
+
+With --against COMMIT the speed of an earlier version is measured just before and just after this
+one's, so that what else the machine does counts for both.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
+import subprocess
+import sys
+import tarfile
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
 from matplotlib.figure import Figure
@@ -30,10 +38,10 @@ from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.simulation import networks, schedules
 from holdfast.simulation.coverage import TABLES, Coverage
 from holdfast.simulation.executor import Join, Operator, Plan, Union, Window
+from holdfast.simulation.faults import Schedule
 from holdfast.simulation.main import collected_afterwards, simulate
 from holdfast.simulation.networks import Fragment, NetworkSpec
 from holdfast.simulation.run import Result, Scenario, Verdict, run, scenario_of
-from holdfast.simulation.schedules import Schedule
 from holdfast.simulation.world import layout_of, place
 
 COMMAND = "make bench BENCH=simulation ARGS=--record"
@@ -98,6 +106,45 @@ def measure_speed(seconds: int, workers: int) -> tuple[float, float]:
             raise SystemExit(f"seed {result.seed}: {result.reason}")
     simulated_s = sum(result.simulated_s for result, _ in results)
     return simulated_s / elapsed_s, simulated_s / sum(cpu_s for _, cpu_s in results)
+
+
+# Runs where an earlier version is unpacked; its benchmark has the same function.
+_BEFORE = """
+import json, sys
+sys.path[:0] = ["src", "."]
+from benchmarks.simulation import measure_speed
+print(json.dumps(measure_speed(int(sys.argv[1]), int(sys.argv[2]))))
+"""
+
+
+def measure_before(commit: str, seconds: int, workers: int) -> tuple[float, float]:
+    """The same of an earlier version."""
+    with TemporaryDirectory() as directory:
+        packed = subprocess.run(
+            ["git", "archive", commit, "src", "benchmarks"], check=True, capture_output=True
+        )
+        with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+            archive.extractall(directory, filter="data")
+        command = [sys.executable, "-c", _BEFORE, str(seconds), str(workers)]
+        done = subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True)
+    speed, per_cpu = json.loads(done.stdout.splitlines()[-1])
+    return speed, per_cpu
+
+
+def compare(commit: str | None, seconds: int, workers: int) -> dict[str, float]:
+    """The speed of this version, and of another around it."""
+    around = [measure_before(commit, seconds, workers)] if commit is not None else []
+    speed, per_cpu = measure_speed(seconds, workers)
+    found = {
+        "simulated_seconds_per_second": round(speed, 1),
+        "simulated_seconds_per_cpu_second": round(per_cpu, 1),
+    }
+    if commit is not None:
+        around.append(measure_before(commit, seconds, workers))
+        before = [sum(each) / len(around) for each in zip(*around, strict=True)]
+        found["simulated_seconds_per_second_before"] = round(before[0], 1)
+        found["simulated_seconds_per_cpu_second_before"] = round(before[1], 1)
+    return found
 
 
 @dataclass
@@ -174,6 +221,13 @@ def _counted(counts: Counter[str]) -> str:
 def page(summary: dict[str, Any], swept: Swept) -> str:
     shapes = _counted(swept.shapes)
     faults = "\n".join(f"| {name} | {count:,} |" for name, count in swept.faults.most_common())
+    before = ""
+    if "simulated_seconds_per_second_before" in summary:
+        before = (
+            f" An earlier version, just before and after in the same run: "
+            f"{summary['simulated_seconds_per_second_before']:,.0f} "
+            f"({summary['simulated_seconds_per_cpu_second_before']:,.0f})."
+        )
     never = "".join(f"\n- {one}" for one in swept.coverage.never_taken) or " none"
     return f"""# Simulation
 
@@ -181,7 +235,7 @@ def page(summary: dict[str, Any], swept: Swept) -> str:
 
 - Speed: {summary["simulated_seconds_per_second"]:,.0f} simulated seconds in a second, with ten
   replicas that suffer a failure every few seconds and one run on each core
-  ({summary["simulated_seconds_per_cpu_second"]:,.0f} in a second of one processor).
+  ({summary["simulated_seconds_per_cpu_second"]:,.0f} in a second of one processor).{before}
 - {summary["seeds"]:,} seeds, each a random network under a schedule of failures, with every
   checker: {summary["violations"]} violations in {summary["simulated_hours"]} simulated hours,
   {summary["elapsed_s"]:,.0f} s of real time.
@@ -206,18 +260,18 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="100 seeds")
     parser.add_argument("--record", action="store_true", help="write docs/results/simulation.*")
     parser.add_argument("--seeds", type=int, default=2_000, help="how many, in full")
+    parser.add_argument("--against", metavar="COMMIT", help="an earlier version to compare with")
     options = parser.parse_args()
     workers = os.cpu_count() or 1
     machine = describe_machine()
     # First, and by itself: the seeds would keep the processors busy.
-    speed, per_cpu = measure_speed(300 if options.quick else 1_000, workers)
-    print(f"ten replicas: {speed:.0f} simulated seconds per second on {workers} cores", flush=True)
+    speeds = compare(options.against, 300 if options.quick else 1_000, workers)
+    print(f"ten replicas on {workers} cores: {json.dumps(speeds)}", flush=True)
     began = time.monotonic()
     swept = sweep(100 if options.quick else options.seeds, workers)
     summary: dict[str, Any] = {
         "bench": "simulation",
-        "simulated_seconds_per_second": round(speed, 1),
-        "simulated_seconds_per_cpu_second": round(per_cpu, 1),
+        **speeds,
         "seeds": swept.seeds,
         "violations": swept.violations,
         "faults": dict(swept.faults.most_common()),

@@ -238,3 +238,27 @@ def test_windows_that_could_not_be_written_are_of_their_generation_still() -> No
     machine.handle(Looked(2, 2, 0, 0, ("a", "b"), ()), 21)
     machine.handle(Checked(2, 0, ("a", "b")), 22)
     assert machine.extent_from == 300
+
+
+def test_generations_that_need_the_same_input_do_not_hold_each_other_up() -> None:
+    """One alone would not shorten the replay, because of the other; both do."""
+    machine = Checkpointer("test", Continuous(replay=5, interval_us=100, period_us=100), 0)
+    # What cannot be written again stays in front; behind it two windows without input in between.
+    for time, inputs, replayed, exact in ((100, 1, 0, 1), (200, 1, 1, 0), (300, 0, 1, 0)):
+        reached = StateReached(time, inputs, 0, replayed, exact, 1, time // 100, time, (time,))
+        machine.handle(reached, 0)
+    written: list[int] = []
+    for time in range(1_000, 3_000, 100):
+        orders = machine.handle(StateReached(time, 2, 0, 0, 0, 0, 3, time), time)
+        while orders:
+            (order,) = orders
+            if isinstance(order, CheckWindows):
+                written += [one for one in order.looked if isinstance(one, int)]
+                answer: Looked | Checked = Checked(len(order.looked), 0, order.looked)
+            elif order.members == (100,):
+                answer = Looked(0, 0, 1, 0, (), order.members)
+            else:
+                answer = Looked(len(order.members), len(order.members), 0, 0, order.members)
+            orders = machine.handle(answer, time)
+    assert {200, 300} <= set(written)
+    assert machine.replay <= 12

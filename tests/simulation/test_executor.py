@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.simulation.executor import Join, Operator, Plan, Row, Tagged, Union, Window
+from holdfast.simulation.executor import Distinct, Join, Operator, Plan, Row, Tagged, Union, Window
 
 OPERATORS: dict[str, Operator] = {
     "union": Union(("x", "y"), dropped_key=1),
     "window": Window(("x", "y"), 70),
+    "distinct": Distinct(("x", "y"), 70),
     "join": Join(("x", "y"), 40),
 }
 

@@ -18,11 +18,11 @@ from holdfast.core.settings import (
 )
 from holdfast.simulation import networks
 from holdfast.simulation.executor import Plan, Union, Window
+from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.mutations import MUTATIONS
 from holdfast.simulation.networks import Fragment
 from holdfast.simulation.planting import Mutation
 from holdfast.simulation.run import Scenario, Verdict, run, shaped
-from holdfast.simulation.schedules import Fault, FaultKind, Schedule
 from holdfast.simulation.world import World, place
 
 TIMING = Timing(bucket_us=250_000, delay_us=2 * SECOND_US)

@@ -11,8 +11,8 @@ from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.core.sunion import SUnion
 from holdfast.simulation import networks
 from holdfast.simulation.executor import Plan, Union
+from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.networks import Fragment
-from holdfast.simulation.schedules import Fault, FaultKind, Schedule
 from holdfast.simulation.world import Conditions, World, place
 from tests.work_counter import Work
 

@@ -10,8 +10,8 @@ import pytest
 from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.simulation import networks
 from holdfast.simulation.executor import Plan, Union
+from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.networks import Fragment
-from holdfast.simulation.schedules import Fault, FaultKind, Schedule
 from holdfast.simulation.world import World, place
 
 X = 3 * SECOND_US

@@ -449,7 +449,7 @@ class Checkpointer(Machine[CecState, Trigger]):
     def _helps(self) -> bool:
         """Whether a recovery gets cheaper once the generation that the round is at is written."""
         at = self._generations[self._at]
-        computed = self._mark(self._replay_after()).inputs - self._mark(self.replay_from).inputs
+        computed = self._computed_less()
         if self._at:
             # What is older stays to be read: only the replay can get shorter.
             if self.settings.recover_within_us is None:
@@ -461,12 +461,21 @@ class Checkpointer(Machine[CecState, Trigger]):
         read = self._mark(following.time).frames - self._mark(at.time).frames - at.windows
         return self.costs.load_us * read + self.costs.replay_us * computed > 0
 
-    def _replay_after(self) -> int:
-        """The oldest input that would be needed without the generation that the round is at."""
-        for place, generation in enumerate(self._generations):
-            if generation.replayed and place != self._at:
-                return min(generation.time, self._reach)
-        return min(self.time, self._reach)
+    def _computed_less(self) -> int:
+        """How many tuples fewer a recovery would compute again without the generation that the
+        round is at, and without those that need the same input.
+
+        Each of these alone makes no difference; one after the other they do.
+        """
+        start = self._mark(self.replay_from).inputs
+        at = self._generations[self._at]
+        if not at.replayed or self._mark(min(at.time, self._reach)).inputs > start:
+            return 0  # something older needs more
+        for generation in self._generations:
+            inputs = self._mark(min(generation.time, self._reach)).inputs
+            if generation.replayed and inputs > start:
+                return inputs - start
+        return self._mark(min(self.time, self._reach)).inputs - start
 
     def _mark(self, time: int) -> Mark:
         """The newest mark that is not younger than ``time``."""

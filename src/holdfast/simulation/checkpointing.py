@@ -42,6 +42,7 @@ class CheckpointingProcess(ReplicaProcess):
 
     def __init__(self, world: World, settings: ReplicaSettings, plan: Plan, job_us: int) -> None:
         super().__init__(world, settings, plan, job_us)
+        self._ships_at = 0
         self._forget()
         self.orders |= {ApplyCheckpoint: self._apply, StartOver: lambda order: self._start_over()}
 
@@ -87,27 +88,37 @@ class CheckpointingProcess(ReplicaProcess):
 
     def _send(self, send: Send) -> None:
         message = send.message
-        if isinstance(message, CheckpointShipped) and not self.world.processes[send.to].up:
-            # Nobody listens there.
-            lost = CheckpointNotSent(message.checkpoint.number, "cannot be reached")
-            self.world.clock.after(1_000, self.receive_in_life, self.life, lost)
-            return
         if isinstance(message, CheckpointShipped):
-            sent = message.checkpoint
-            if self.settings.keeping is Keeping.WINDOWS:
-                self._send_piece(send.to, sent)
-                return
-            base = None if sent.base is None else self._shipped[sent.base]
-            self._shipped[sent.number] = sent.state
-            packed = replace(sent, state=Packed(base, sent.state))
-            send = Send(send.to, CheckpointShipped(packed))
-        elif isinstance(message, CheckpointTaken):
+            # They are packed and sent by a thread of their own, one after the other.
+            self._ships_at = max(self._ships_at, self.world.clock.now + self.pack_us())
+            self.world.clock.at(self._ships_at, self._ship, self.life, send.to, message.checkpoint)
+            return
+        if isinstance(message, CheckpointTaken):
             if message.number not in self._held:
                 raise Violation("standby", f"{self.address} confirms what it does not hold")
             self.confirmed()
         elif isinstance(message, JoinRequest):
             self.world.joins.asked(self, message)
         super()._send(send)
+
+    def pack_us(self) -> int:
+        """How long it takes to pack a checkpoint."""
+        return 0
+
+    def _ship(self, life: int, to: str, sent: Checkpoint) -> None:
+        if life != self.life:
+            return
+        if not self.world.processes[to].up:
+            # Nobody listens there.
+            lost = CheckpointNotSent(sent.number, "cannot be reached")
+            self.world.clock.after(1_000, self.receive_in_life, self.life, lost)
+        elif self.settings.keeping is Keeping.WINDOWS:
+            self._send_piece(to, sent)
+        else:
+            base = None if sent.base is None else self._shipped[sent.base]
+            self._shipped[sent.number] = sent.state
+            packed = replace(sent, state=Packed(base, sent.state))
+            super()._send(Send(to, CheckpointShipped(packed)))
 
     def confirmed(self) -> None:
         """A checkpoint is held, and its sender is told."""

@@ -91,6 +91,31 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Distinct:
+    """The first row of each key in tumbling windows, as soon as it is there."""
+
+    inputs: tuple[str, ...]
+    size_us: int
+    blocking: bool = False
+
+    def advance(
+        self, state: object, rows: list[Tagged], start: int, stop: int
+    ) -> tuple[object, list[Row], int]:
+        # (window start, key) -> (value, stime) of the first
+        windows: dict[tuple[int, int], tuple[int, int]] = dict(state or ())  # type: ignore[call-overload]
+        results = []
+        for stime, _, _, key, value in rows:
+            place = (stime - stime % self.size_us, key)
+            if place not in windows:
+                windows[place] = (value, stime)
+                if stime >= start:
+                    results.append((stime, key, value))
+        windows = {place: kept for place, kept in windows.items() if place[0] + self.size_us > stop}
+        marker = min((oldest for _, oldest in windows.values()), default=stop)
+        return tuple(windows.items()), results, min(marker, stop)
+
+
+@dataclass(frozen=True)
 class Join:
     """Pairs of rows of two streams with equal keys, at most ``within_us`` apart."""
 

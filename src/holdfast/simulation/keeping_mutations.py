@@ -16,7 +16,7 @@ from holdfast.simulation.disk import Disk
 from holdfast.simulation.planting import mutation
 
 
-@mutation(disk, "replaces", shape="relay")
+@mutation(disk, "replaces", shape="cut_short")
 def let_an_older_record_replace_a_newer_one(original: Any) -> Any:
     # The primary has taken newer state back; its own older record was on its way to the disk.
     def broken(new: Any, kept: Any) -> bool:
@@ -25,7 +25,7 @@ def let_an_older_record_replace_a_newer_one(original: Any) -> Any:
     return broken
 
 
-@mutation(Disk, "_skip", shape="relay")
+@mutation(Disk, "_skip", shape="cut_short")
 def lose_what_the_held_record_needs_at_a_gap(original: Any) -> Any:
     def broken(self: Disk, stream: str, first_id: int) -> None:
         self._log(stream).clear()
@@ -34,7 +34,7 @@ def lose_what_the_held_record_needs_at_a_gap(original: Any) -> Any:
     return broken
 
 
-@mutation(Disk, "piece", shape="relay")
+@mutation(Disk, "piece", shape="cut_short")
 def send_the_piece_of_another_record(original: Any) -> Any:
     def broken(self: Disk, stream: str, record: Any, after: Any) -> Any:
         newest = record if self.record is None else self.record
@@ -43,7 +43,7 @@ def send_the_piece_of_another_record(original: Any) -> Any:
     return broken
 
 
-@mutation(Copy, "_windows_from", shape="relay")
+@mutation(Copy, "_windows_from", shape="cut_short")
 def trim_window_states_by_the_newest_state(original: Any) -> Any:
     # Not by the oldest record that somebody may still go on from.
     def broken(self: Copy) -> int:
@@ -66,7 +66,7 @@ def count_a_failed_send_as_an_answer(original: Any) -> Any:
     return broken
 
 
-@mutation(Checkpointer, "_looked")
+@mutation(Checkpointer, "_looked", shape="steady")
 def let_one_generation_hold_up_the_others(original: Any) -> Any:
     def broken(self: Checkpointer, event: Any, now: int) -> Any:
         if not event.alive and (event.replayed or event.exact) and not event.unseen:
@@ -97,7 +97,7 @@ def forget_what_a_checkpoint_brought_for_the_queue(original: Any) -> Any:
     return broken
 
 
-@mutation(ProtectedReplica, "_usable_records", shape="relay")
+@mutation(ProtectedReplica, "_usable_records", shape="cut_short")
 def keep_window_states_for_nobody(original: Any) -> Any:
     def broken(self: ProtectedReplica) -> Iterator[Any]:
         for record in original(self):

@@ -24,9 +24,11 @@ from holdfast.core.settings import (
     StandbySettings,
     Timing,
 )
-from holdfast.simulation.executor import Join, Operator, Plan, Union, Window
+from holdfast.simulation.executor import Distinct, Join, Operator, Plan, Union, Window
 
 _KEEP = Reconcile.CHECKPOINT
+# How many buckets a window may have where nobody keeps input for as long as it is open.
+LONG_BUCKETS = 120
 
 
 @dataclass(frozen=True)
@@ -253,31 +255,14 @@ def racing(random: Random, spec: NetworkSpec) -> NetworkSpec:
     )
 
 
-def generate_slow_redo(random: Random) -> NetworkSpec:
-    """One fragment of two or three replicas that take seconds to redo minutes, and a short X."""
-    timing = Timing(
-        bucket_us=250_000, delay_us=2 * SECOND_US, partner_timeout_us=100_000, redo_buckets=2
-    )
-    operator = _generate_operator(random, ("s0", "s1"), timing)
-    fragment = Fragment(
-        "f00",
-        Plan((("f00.0", operator),)),
-        ("f00a", "f00b", "f00c")[: random.choice([2, 3])],
-        Policy.PROCESS,
-        Policy.PROCESS,
-        Reconcile.CHECKPOINT,
-    )
-    return build(timing, ("s0", "s1"), (fragment,), ("f00.0",), job_us=100_000)
-
-
 def _generate_fragment(random: Random, name: str, inputs: list[str], timing: Timing) -> Fragment:
     outputs: list[tuple[str, Operator]] = []
     for index in range(random.choice([1, 1, 2])):
         mine = tuple(random.sample(inputs, random.randint(1, len(inputs))))
-        outputs.append((f"{name}.{index}", _generate_operator(random, mine, timing)))
+        outputs.append((f"{name}.{index}", generate_operator(random, mine, timing)))
     covered = {stream for _, operator in outputs for stream in operator.inputs}
     if set(inputs) - covered:
-        outputs[0] = (outputs[0][0], _generate_operator(random, tuple(inputs), timing))
+        outputs[0] = (outputs[0][0], generate_operator(random, tuple(inputs), timing))
     replicas = random.choice([1, 1, 2, 2, 2, 3, 3])
     standby = None
     if random.random() < 0.4:
@@ -288,9 +273,8 @@ def _generate_fragment(random: Random, name: str, inputs: list[str], timing: Tim
     continuous = _generate_continuous(random, standby, timing) if reconcile is _KEEP else None
     if continuous is not None and continuous.replay is not None:
         outputs = [(stream, _lengthened(one, timing)) for stream, one in outputs]
-        joined = Join(tuple(inputs), 3 * timing.bucket_us)
-        long = Window(tuple(inputs), 120 * timing.bucket_us)
-        outputs += [(f"{name}.{len(outputs)}", joined), (f"{name}.{len(outputs) + 1}", long)]
+        long = long_operators(tuple(inputs), timing)
+        outputs += [(f"{name}.{number}", one) for number, one in enumerate(long, len(outputs))]
     return Fragment(
         name,
         Plan(tuple(outputs)),
@@ -303,10 +287,16 @@ def _generate_fragment(random: Random, name: str, inputs: list[str], timing: Tim
     )
 
 
+def long_operators(inputs: tuple[str, ...], timing: Timing) -> tuple[Operator, ...]:
+    """A join and long windows, of which some write each state once and for all."""
+    long_us = LONG_BUCKETS * timing.bucket_us
+    return Join(inputs, 3 * timing.bucket_us), Window(inputs, long_us), Distinct(inputs, long_us)
+
+
 def _lengthened(operator: Operator, timing: Timing) -> Operator:
     """With a bound on the replay, windows may be long: nobody keeps input for as long as them."""
     if isinstance(operator, Window):
-        return replace(operator, size_us=120 * timing.bucket_us)
+        return replace(operator, size_us=LONG_BUCKETS * timing.bucket_us)
     return operator
 
 
@@ -338,7 +328,7 @@ def _generate_standby(random: Random, copies: tuple[str, str]) -> StandbySetting
     )
 
 
-def _generate_operator(random: Random, inputs: tuple[str, ...], timing: Timing) -> Operator:
+def generate_operator(random: Random, inputs: tuple[str, ...], timing: Timing) -> Operator:
     kind = random.random()
     if kind < 0.35:
         return Window(inputs, timing.bucket_us * random.choice([1, 3, 10]) + random.choice([0, 77]))

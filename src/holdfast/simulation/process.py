@@ -37,6 +37,7 @@ from holdfast.core.messages import HeartbeatRequest
 from holdfast.core.records import ConsumersRecord
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.disk import Disk, Write
+from holdfast.simulation.faults import Moment
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
@@ -80,6 +81,10 @@ class Process:
     def consumer(self) -> Consumer | None:
         """The part of it that reads from others, if it does now."""
         return None
+
+    def is_at(self, moment: Moment) -> bool:
+        """Whether it is doing that now."""
+        return False
 
     def make_driver(self) -> None:
         raise NotImplementedError("each kind of process makes its own")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.effects import Append, ApplyCheckpoint, RunJob, TimeStandardSet, TrimLog
-from holdfast.core.events import Event, LoadMeasured, StandardSetTimed
+from holdfast.core.events import CheckpointApplied, Event, LoadMeasured, StandardSetTimed
 from holdfast.core.protected import ProtectedReplica
-from holdfast.core.settings import Protection, ReplicaSettings, StandbySettings
+from holdfast.core.settings import SECOND_US, Protection, ReplicaSettings, StandbySettings
 from holdfast.simulation.checkpointing import CheckpointingProcess
 from holdfast.simulation.executor import Plan
+from holdfast.simulation.faults import Moment
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
@@ -32,6 +33,9 @@ class ProtectedProcess(CheckpointingProcess):
         self._start_us = start_us
         self._cold = False
         self.orders[TimeStandardSet] = lambda order: self._time_set(self.life)
+        # When it last went on from a checkpoint while it ran, and what waited for the disk then.
+        self._jumped_at = -SECOND_US
+        self._overtaken: list[object] = []
 
     @property
     def copy(self) -> ProtectedReplica:
@@ -46,6 +50,17 @@ class ProtectedProcess(CheckpointingProcess):
         made.retired = lambda replica: self.world.coverage.collect(replica.machines())
         self.driver = made
 
+    @property
+    def persists(self) -> bool:
+        return self.pair.persist
+
+    def is_at(self, moment: Moment) -> bool:
+        if moment is Moment.TAKING:
+            return bool(self._disk_orders) and isinstance(self._disk_orders[0], ApplyCheckpoint)
+        # What was ordered before that has come to the disk after it.
+        waiting = any(one is old for one in self._disk_orders for old in self._overtaken)
+        return self.up and not waiting and self.world.clock.now - self._jumped_at < SECOND_US // 2
+
     def lose_disk(self) -> None:
         super().lose_disk()
         self.world.standby.forgot(self)
@@ -57,6 +72,9 @@ class ProtectedProcess(CheckpointingProcess):
             self.world.standby.crashed(self)
 
     def receive(self, event: Event) -> None:
+        if isinstance(event, CheckpointApplied) and self.up and self.copy.replica is not None:
+            self._jumped_at = self.world.clock.now
+            self._overtaken = list(self._disk_orders)
         super().receive(event)
         if self.up:
             self.world.standby.after(self)
@@ -103,3 +121,7 @@ class ProtectedProcess(CheckpointingProcess):
 
     def confirmed(self) -> None:
         self.world.standby.confirmed(self)
+        self.world.kept.confirmed(self)
+
+    def pack_us(self) -> int:
+        return int(self.world.random.random() ** 2 * self.world.longest_pack_us)

@@ -75,6 +75,17 @@ class ReplicaProcess(Process):
         self.driver.retired = lambda replica: self.world.coverage.collect(replica.machines())
         self.driver.joined = lambda machine: self.world.coverage.collect([machine])
 
+    def crash(self, machine: bool = False) -> None:
+        was_up = self.up
+        super().crash(machine)
+        if was_up:
+            self.world.kept.crashed(self)
+
+    @property
+    def persists(self) -> bool:
+        """Whether what it holds is on its disk before it counts."""
+        return True
+
     def found(self) -> Found:
         """What is on disk when the process starts."""
         logged = tuple(self.disk.open(output.stream) for output in self.settings.outputs)

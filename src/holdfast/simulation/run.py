@@ -11,8 +11,8 @@ from random import Random
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation import networks, schedules
 from holdfast.simulation.checkers import Stall, Violation
+from holdfast.simulation.faults import Schedule
 from holdfast.simulation.networks import NetworkSpec
-from holdfast.simulation.schedules import Schedule
 from holdfast.simulation.world import World, layout_of, place
 
 
@@ -67,8 +67,9 @@ def shaped(seed: int, shape: str | None = None) -> Scenario | None:
     chosen = schedules.choose(random, layout, shape)
     if chosen is None:
         return None
-    if schedules.wants_slow_redo(chosen):
-        spec = networks.generate_slow_redo(random)
+    special = schedules.network_for(chosen, random)
+    if special is not None:
+        spec = special
         server_of = place(spec, random)
         layout = layout_of(spec, server_of)
     times = (spec.timing.least_alpha_x_us, spec.calm_us)

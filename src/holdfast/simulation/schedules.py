@@ -1,131 +1,35 @@
 """Failure schedules: what breaks when, and when it is whole again.
 
-A schedule is a list of faults, each with a beginning and an end; faults overlap freely. All
-of them end before the calm at the end of a run. Being a plain list, a schedule that breaks
-something is made shorter by leaving faults out (see shrink.py).
+A schedule has a shape, which says what kind of trouble it is; the seed draws the rest. Shapes of
+what befalls two copies of which one stands by are in copy_shapes.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
 from itertools import combinations
 from random import Random
 from typing import TypeAlias
 
 from holdfast.core.settings import SECOND_US
+from holdfast.simulation import special_networks
+from holdfast.simulation.copy_shapes import _cut_short, _overload, _overtaken, _relay
+from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Schedule
+from holdfast.simulation.networks import NetworkSpec
 
-
-class FaultKind(Enum):
-    CRASH = "crash"
-    PAUSE = "pause"
-    SLOW = "slow"
-    HANG = "jobs hang"
-    CUT = "cut"
-    CUT_ONE_WAY = "one-way cut"
-    PARTITION = "partition"
-    SLOW_LINK = "slow link"
-    LOSE_CONNECTION = "lose connections"
-    DISK_FULL = "disk full"
-    DISK_LOST = "disk lost"
-    CLOCK_STEP = "clock step"
-    SILENCE = "source is silent"
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Something is broken between two times. ``servers`` are the ones concerned.
-
-    by_us  how far a clock is set, and back at the end.
-    """
-
-    kind: FaultKind
-    start: int
-    end: int
-    servers: tuple[str, ...]
-    by_us: int = 0
-
-    def __str__(self) -> str:
-        by = f" by {self.by_us / SECOND_US:.1f} s" if self.by_us else ""
-        return (
-            f"{self.start / SECOND_US:8.3f} s to {self.end / SECOND_US:8.3f} s  "
-            f"{self.kind.value}{by}: {', '.join(self.servers)}"
-        )
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where things are, for those who break them.
-
-    links      the pairs of servers between which data or requests flow.
-    groups     the servers of the replicas of each fragment.
-    producers  the servers a server reads from.
-    pairs      the servers of two copies of which one stands by.
-    judged     the same of hybrid copies that time themselves, and tell when they are slow.
-    """
-
-    servers: list[str]
-    links: list[tuple[str, str]]
-    groups: list[tuple[str, ...]]
-    producers: dict[str, tuple[str, ...]]
-    pairs: list[tuple[str, ...]]
-    judged: list[tuple[str, ...]]
-
-    @property
-    def entries(self) -> list[str]:
-        return [server for server in self.servers if server.startswith("e")]
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """The faults of a run, and when the run ends."""
-
-    faults: tuple[Fault, ...]
-    end: int
-    # Which of SHAPES it was drawn from.
-    shape: str = ""
-
-    @property
-    def gentle(self) -> bool:
-        """Whether no fault lasts long enough to justify a tentative tuple."""
-        return self.shape == "gentle"
-
-    @property
-    def quiet(self) -> bool:
-        """Whether sources are silent for seconds, so that a replica may hold nothing."""
-        return self.shape == "lull"
-
-    @property
-    def longest_us(self) -> int:
-        """The longest fault."""
-        return max((one.end - one.start for one in self.faults), default=0)
-
-    @property
-    def longest_step_us(self) -> int:
-        """The longest time for which a clock is set wrong."""
-        steps = [one for one in self.faults if one.kind is FaultKind.CLOCK_STEP]
-        return max((one.end - one.start for one in steps), default=0)
-
-    @property
-    def healed_at(self) -> int:
-        return max((fault.end for fault in self.faults), default=0)
-
-
-PAIRWISE = (FaultKind.CUT, FaultKind.CUT_ONE_WAY, FaultKind.SLOW_LINK, FaultKind.LOSE_CONNECTION)
 WEIGHTS = {
     FaultKind.CRASH: 4,
-    FaultKind.PAUSE: 3,
-    FaultKind.SLOW: 1,
+    FaultKind.PAUSE: 5,
+    FaultKind.SLOW: 5,
     FaultKind.HANG: 2,
-    FaultKind.CUT: 6,
-    FaultKind.CUT_ONE_WAY: 3,
-    FaultKind.PARTITION: 7,
+    FaultKind.CUT: 5,
+    FaultKind.CUT_ONE_WAY: 6,
+    FaultKind.PARTITION: 6,
     FaultKind.SLOW_LINK: 2,
     FaultKind.LOSE_CONNECTION: 2,
     FaultKind.DISK_FULL: 2,
     FaultKind.SILENCE: 1,
-    FaultKind.CLOCK_STEP: 3,
+    FaultKind.CLOCK_STEP: 5,
 }
 # A clock that is wrong by a minute, and how long it may be: a process follows it by a twentieth.
 LONGEST_STEP_US = 60 * SECOND_US
@@ -143,9 +47,10 @@ def choose(random: Random, layout: Layout, wanted: str | None = None) -> Shape |
     return shape
 
 
-def wants_slow_redo(shape: Shape) -> bool:
-    """Whether redoing what was missed is to take seconds."""
-    return shape is _deserted
+def network_for(shape: Shape, random: Random) -> NetworkSpec | None:
+    """The network that a shape is about, if any other would do little for it."""
+    make = NETWORKS.get(shape)
+    return None if make is None else make(random)
 
 
 def generate(
@@ -355,61 +260,6 @@ def _gentle(random: Random, layout: Layout, alpha_x_us: int = SECOND_US) -> list
     return faults
 
 
-def _overtaken(random: Random, layout: Layout) -> list[Fault]:
-    """A copy that took over is lost just when its word reaches the other, over a slow link.
-
-    It comes back and has forgotten, and what it hears first was said before that word.
-    """
-    first, second = pair = random.choice(layout.pairs)
-    apart = 5 * SECOND_US
-    together = apart + int(random.choice([5, 10]) * random.uniform(0.8, 1.2) * SECOND_US)
-    crash = together + int(random.uniform(0.72, 1.0) * SECOND_US)
-    back = crash + int(random.uniform(0.1, 0.5) * SECOND_US)
-    faults = [
-        Fault(FaultKind.CUT, apart, together, pair),
-        Fault(FaultKind.SLOW_LINK, together - SECOND_US, back + 3 * SECOND_US, pair),
-        Fault(FaultKind.CRASH, crash, back, (random.choice([second, second, first]),)),
-    ]
-    if random.random() < 0.5:
-        lost = back + int(random.uniform(0.05, 0.7) * SECOND_US)
-        faults.append(Fault(FaultKind.LOSE_CONNECTION, lost, lost + 50_000, pair))
-    return faults
-
-
-def _relay(random: Random, layout: Layout) -> list[Fault]:
-    """Two copies are lost in turn, each soon after the other is back, some in a full disk."""
-    first, second = random.choice(layout.pairs)
-    time = 5 * SECOND_US
-    faults = []
-    for _ in range(random.randint(2, 4)):
-        back = time + int(random.choice([1, 8]) * random.uniform(0.3, 1) * SECOND_US)
-        faults.append(Fault(FaultKind.CRASH, time, back, (first,)))
-        if random.random() < 0.5:
-            again = back + int(random.uniform(0.01, 1.5) * SECOND_US)
-            ends = again + int(random.uniform(0.1, 1) * SECOND_US)
-            faults.append(Fault(FaultKind.CRASH, again, ends, (first,)))
-        if random.random() < 0.3:
-            room = back + int(random.uniform(0.3, 2) * SECOND_US)
-            faults.append(Fault(FaultKind.DISK_FULL, back, room, (first,)))
-        lost = back + int(random.uniform(0.05, 3) * SECOND_US)
-        time = lost + int(random.uniform(0.5, 7) * SECOND_US)
-        faults.append(Fault(FaultKind.CRASH, lost, time, (second,)))
-        first, second = second, first
-        time += int(random.uniform(0.2, 3) * SECOND_US)
-    return faults
-
-
-def _overload(random: Random, layout: Layout) -> list[Fault]:
-    """Copies that time themselves are slow in turn."""
-    time = 5 * SECOND_US
-    faults = []
-    for server in random.choice(layout.judged) * 2:
-        end = time + int(random.uniform(1, 6) * SECOND_US)
-        faults.append(Fault(FaultKind.SLOW, time, end, (server,)))
-        time = end + int(random.uniform(-1, 4) * SECOND_US)
-    return faults
-
-
 def _deserted(random: Random, layout: Layout) -> list[Fault]:
     """After minutes without its producers one replica has them back, and its partners have not.
 
@@ -505,6 +355,15 @@ def _wrong_clocks(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
+def _steady(random: Random, layout: Layout) -> list[Fault]:
+    """Minutes in which hardly anything happens: what is kept must stay small by itself."""
+    faults = []
+    for time in (5 * SECOND_US, 110 * SECOND_US):
+        end = time + int(random.uniform(0.3, 2) * SECOND_US)
+        faults.append(Fault(FaultKind.CRASH, time, end, (random.choice(layout.groups)[0],)))
+    return faults
+
+
 Shape: TypeAlias = Callable[[Random, Layout], list[Fault]]
 SHAPES: dict[Shape, float] = {
     _bursts: 0.32,
@@ -515,10 +374,18 @@ SHAPES: dict[Shape, float] = {
     _flicker: 0.1,
     _eclipse: 0.1,
     _lull: 0.05,
-    _ruin: 0.1,
-    _wrong_clocks: 0.06,
+    _ruin: 0.16,
+    _wrong_clocks: 0.08,
     _deserted: 0.01,
     _rejoin: 0.08,
+    _cut_short: 0.06,
+    _steady: 0.015,
+}
+# Shapes that bring their network.
+NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
+    _deserted: special_networks.slow_redo,
+    _cut_short: special_networks.two_copies,
+    _steady: special_networks.long_windows,
 }
 # Shapes that need a pair of copies of a certain kind.
 SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3, _relay: 0.25}

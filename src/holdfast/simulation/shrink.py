@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from holdfast.simulation.faults import Fault
 from holdfast.simulation.run import Result, Scenario, run
-from holdfast.simulation.schedules import Fault
 
 
 def shrink(scenario: Scenario, failed: Result, tries_max: int = 60) -> tuple[Scenario, Result]:

@@ -37,6 +37,7 @@ from holdfast.simulation.checkers.availability import Availability
 from holdfast.simulation.checkers.client import ClientChecks
 from holdfast.simulation.checkers.convergence import Truth
 from holdfast.simulation.checkers.joining import JoinChecks
+from holdfast.simulation.checkers.kept import KeptChecks
 from holdfast.simulation.checkers.race import Race
 from holdfast.simulation.checkers.stable_tree import StableTree
 from holdfast.simulation.checkers.standby import StandbyChecks
@@ -45,12 +46,12 @@ from holdfast.simulation.client_process import ClientProcess
 from holdfast.simulation.clock import Clock, ServerClock, follow
 from holdfast.simulation.coverage import Coverage
 from holdfast.simulation.entry_process import EntryProcess
+from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Moment, Schedule
 from holdfast.simulation.network import Network, Quality
 from holdfast.simulation.networks import Fragment, NetworkSpec
 from holdfast.simulation.process import Process
 from holdfast.simulation.protected_process import ProtectedProcess
 from holdfast.simulation.replica_process import ReplicaProcess
-from holdfast.simulation.schedules import PAIRWISE, Fault, FaultKind, Layout, Schedule
 
 # What a reader is told that asks for more than there is.
 GONE = (NotServed.TRIMMED, NotServed.NOT_HERE)
@@ -108,6 +109,8 @@ class Conditions:
 
     longest_append_us: int
     skew_us: int
+    # How long packing a checkpoint may take.
+    longest_pack_us: int = 10_000
     job_failure_rate: float = 0.002
     sample_us: int = SECOND_US // 2
     # All processes start within this time.
@@ -115,11 +118,15 @@ class Conditions:
     quality: Quality = field(default_factory=Quality)
 
     @classmethod
-    def draw(cls, random: Random, gentle: bool) -> Conditions:
+    def draw(cls, random: Random, schedule: Schedule) -> Conditions:
+        gentle = schedule.gentle
         longest_append_us = random.choice([1_000, 10_000, 100_000])
+        if schedule.slow_disks:
+            longest_append_us = random.choice([100_000, 200_000, 300_000])
         skew_us = 0 if gentle else random.choice([0, 50_000, 200_000])
         quality = Quality(random.choice([3, 10, 40]), 0.0 if gentle else 0.1)
-        return cls(longest_append_us, skew_us, quality=quality)
+        longest_pack_us = random.choice([5_000, 50_000, 1_000_000])
+        return cls(longest_append_us, skew_us, longest_pack_us, quality=quality)
 
 
 class World:
@@ -144,13 +151,14 @@ class World:
         self.client_checks = ClientChecks(self)
         self.joins = JoinChecks(self)
         self.source_stop = schedule.end
-        conditions = conditions or Conditions.draw(random, schedule.gentle)
+        conditions = conditions or Conditions.draw(random, schedule)
         self.network = Network(self.clock, random, server_of, conditions.quality)
         self.network.deliver = self._deliver
         self.network.lose_feed = self._lose_feed
         self.network.fail_call = self._fail_call
         self.job_failure_rate = conditions.job_failure_rate
         self.longest_append_us = conditions.longest_append_us
+        self.longest_pack_us = conditions.longest_pack_us
         self.skew_us = conditions.skew_us
         self._sample_us = conditions.sample_us
         self._start_us = conditions.start_us
@@ -179,6 +187,7 @@ class World:
         self._dark: set[str] = set()
         self._build()
         self.standby = StandbyChecks(self)
+        self.kept = KeptChecks(self)
         self.availability = Availability(self)
         self.stable_tree = StableTree(self)
         self.race = Race(self)
@@ -268,6 +277,7 @@ class World:
         if not self.standby.void:
             self.standby.sample()
             self.joins.sample()
+            self.kept.sample()
             self.availability.sample()
             self.stable_tree.sample()
             self.race.sample()
@@ -368,9 +378,8 @@ class World:
     def _apply(self, fault: Fault, begins: bool) -> None:
         self.changes += 1
         match fault.kind:
-            case FaultKind.CRASH if begins and self.random.random() < 0.5:
-                latest = min(fault.start + 300_000, (fault.start + fault.end) // 2)
-                self._crash_in_a_write(fault.servers[0], latest)
+            case FaultKind.CRASH if begins:
+                self._await_crash(fault)
             case FaultKind.CRASH:
                 self._crash(fault.servers[0], begins)
             case FaultKind.DISK_LOST:
@@ -416,10 +425,20 @@ class World:
             elif not self._down[server]:
                 process.start()
 
-    def _crash_in_a_write(self, server: str, by: int) -> None:
-        """Crash when something is being written, if that is soon."""
-        if self.clock.now < by and not any(one.disk.writing for one in self._at(server)):
-            self.clock.after(500, self._crash_in_a_write, server, by)
+    def _await_crash(self, fault: Fault) -> None:
+        """Crash at the moment that a fault names, or else now or when something is written."""
+        server, by = fault.servers[0], (fault.start + fault.end) // 2
+        if fault.moment is not Moment.ANY:
+            self._crash_when(lambda one: one.is_at(fault.moment), server, by)
+        elif self.random.random() < 0.5:
+            by = min(by, fault.start + 300_000)
+            self._crash_when(lambda one: one.disk.writing, server, by)
+        else:
+            self._crash(server, begins=True)
+
+    def _crash_when(self, is_time: Callable[[Process], bool], server: str, by: int) -> None:
+        if self.clock.now < by and not any(is_time(one) for one in self._at(server)):
+            self.clock.after(500, self._crash_when, is_time, server, by)
             return
         self.changes += 1
         self._crash(server, begins=True)

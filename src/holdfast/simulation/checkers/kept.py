@@ -1,0 +1,93 @@
+"""Kept: what is on disk is enough to go on from, whenever a process is lost.
+
+- Nobody has acknowledged input that its record on disk needs: its producers may have trimmed it.
+- With continuous checkpoints the log has a state of every window that was open at the record's
+  boundary, in whatever was taken from another copy, too.
+- With a bound on what a recovery computes again, that stays about as small as it is meant to be
+  while nothing is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.consistency import NodeState
+from holdfast.core.continuous import Checkpointer
+from holdfast.core.settings import SECOND_US, Keeping
+from holdfast.simulation import continuous
+from holdfast.simulation.checkers import Violation
+
+if TYPE_CHECKING:
+    from holdfast.simulation.protected_process import ProtectedProcess
+    from holdfast.simulation.replica_process import ReplicaProcess
+    from holdfast.simulation.world import World
+
+# How long a replay may be too long, and after a disturbance.
+_PATIENCE_US = 10 * SECOND_US
+
+
+class KeptChecks:
+    """The disks of all replicas of a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._bounded_at: dict[str, int] = {}
+
+    def confirmed(self, process: ProtectedProcess) -> None:
+        """A copy says that it has taken a checkpoint."""
+        self._check_windows(process)
+
+    def crashed(self, process: ReplicaProcess) -> None:
+        """A process is gone; its disk is what it was."""
+        if self._world.standby.void or process.disk_lost or not process.persists:
+            return
+        driver = process.driver
+        acks = driver.acks if driver.replica is None else driver.replica.consumer.acks
+        record = process.disk.record
+        if record is None:
+            return  # it begins anew, or joins
+        needed = dict(record.inputs)
+        for stream, first_needed in acks.items():
+            if first_needed > needed.get(stream, 0):
+                raise Violation(
+                    "kept",
+                    f"{process.address} has acknowledged {stream} below {first_needed}, but its "
+                    f"record on disk goes on from {needed.get(stream, 0)}",
+                )
+        self._check_windows(process)
+
+    def _check_windows(self, process: ReplicaProcess) -> None:
+        record = process.disk.record
+        if record is None or process.settings.keeping is not Keeping.WINDOWS:
+            return
+        log = process.disk.windows(process.settings.outputs[0].stream)
+        missing = continuous.missing(process.plan, record, log, self._world.truth.rows)
+        if missing:
+            raise Violation(
+                "kept",
+                f"{process.address} has a record of {record.boundary / 1e6:.3f} s on disk and no "
+                f"state of {sorted(missing)}, open then",
+            )
+
+    def sample(self) -> None:
+        for address, process in self._world.replicas.items():
+            if not self._exceeds(process):
+                self._bounded_at[address] = self._world.clock.now
+            elif self._world.clock.now - self._bounded_at.get(address, 0) > _PATIENCE_US:
+                raise Violation("kept", f"{address} would compute more again than it is meant to")
+
+    def _exceeds(self, process: ReplicaProcess) -> bool:
+        replica, settings = process.replica, process.settings.continuous
+        if replica is None or replica.windows is None or settings is None:
+            return False
+        undisturbed_us = self._world.clock.now - process.disturbed_at
+        well = replica.state is NodeState.STABLE and undisturbed_us > _PATIENCE_US
+        if settings.replay is None or not well or not process.running or process.slow:
+            return False
+        return replica.windows.machine.replay > _allowed(replica.windows.machine, settings.replay)
+
+
+def _allowed(machine: Checkpointer, bound: int) -> int:
+    """A bound holds as far as a join's reach, and what comes between two rounds, let it."""
+    unavoidable = machine._inputs - machine._mark(machine._reach).inputs
+    return 2 * (bound + unavoidable) + int(6 * machine._growth[1]) + 10

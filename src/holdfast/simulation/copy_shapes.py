@@ -1,0 +1,92 @@
+"""Shapes of schedules for two copies of a fragment of which one stands by."""
+
+from __future__ import annotations
+
+from random import Random
+
+from holdfast.core.settings import SECOND_US
+from holdfast.simulation.faults import Fault, FaultKind, Layout, Moment
+
+
+def _overtaken(random: Random, layout: Layout) -> list[Fault]:
+    """A copy that took over is lost just when its word reaches the other, over a slow link.
+
+    It comes back and has forgotten, and what it hears first was said before that word.
+    """
+    first, second = pair = random.choice(layout.pairs)
+    apart = 5 * SECOND_US
+    together = apart + int(random.choice([5, 10]) * random.uniform(0.8, 1.2) * SECOND_US)
+    crash = together + int(random.uniform(0.72, 1.0) * SECOND_US)
+    back = crash + int(random.uniform(0.1, 0.5) * SECOND_US)
+    faults = [
+        Fault(FaultKind.CUT, apart, together, pair),
+        Fault(FaultKind.SLOW_LINK, together - SECOND_US, back + 3 * SECOND_US, pair),
+        Fault(FaultKind.CRASH, crash, back, (random.choice([second, second, first]),)),
+    ]
+    if random.random() < 0.5:
+        lost = back + int(random.uniform(0.05, 0.7) * SECOND_US)
+        faults.append(Fault(FaultKind.LOSE_CONNECTION, lost, lost + 50_000, pair))
+    return faults
+
+
+def _relay(random: Random, layout: Layout) -> list[Fault]:
+    """Two copies are lost in turn, each soon after the other is back, some in a full disk."""
+    first, second = random.choice(layout.pairs)
+    time = 5 * SECOND_US
+    faults = []
+    for _ in range(random.randint(2, 4)):
+        back = time + int(random.choice([1, 8]) * random.uniform(0.3, 1) * SECOND_US)
+        faults.append(Fault(FaultKind.CRASH, time, back, (first,)))
+        if random.random() < 0.5:
+            again = back + int(random.uniform(0.01, 1.5) * SECOND_US)
+            ends = again + int(random.uniform(0.1, 1) * SECOND_US)
+            faults.append(Fault(FaultKind.CRASH, again, ends, (first,)))
+        if random.random() < 0.3:
+            room = back + int(random.uniform(0.3, 2) * SECOND_US)
+            faults.append(Fault(FaultKind.DISK_FULL, back, room, (first,)))
+        lost = back + int(random.uniform(0.05, 3) * SECOND_US)
+        time = lost + int(random.uniform(0.5, 7) * SECOND_US)
+        faults.append(Fault(FaultKind.CRASH, lost, time, (second,)))
+        first, second = second, first
+        time += int(random.uniform(0.2, 3) * SECOND_US)
+    return faults
+
+
+def _overload(random: Random, layout: Layout) -> list[Fault]:
+    """Copies that time themselves are slow in turn."""
+    time = 5 * SECOND_US
+    faults = []
+    for server in random.choice(layout.judged) * 2:
+        end = time + int(random.uniform(1, 6) * SECOND_US)
+        faults.append(Fault(FaultKind.SLOW, time, end, (server,)))
+        time = end + int(random.uniform(-1, 4) * SECOND_US)
+    return faults
+
+
+def _cut_short(random: Random, layout: Layout) -> list[Fault]:
+    """A copy that comes back is lost again while it takes the other's state, or just after that.
+
+    Then the other is lost too, so that somebody must go on from what the first has by now.
+    """
+    first, second = random.choice(layout.pairs)
+    time = 5 * SECOND_US
+    faults = []
+    for _ in range(random.randint(2, 4)):
+        back = time + int(random.uniform(1.2, 7) * SECOND_US)
+        faults.append(Fault(FaultKind.CRASH, time, back, (first,)))
+        again = back + 1_000
+        ends = again + int(random.uniform(1, 3) * SECOND_US)
+        if random.random() < 0.25:
+            faults.append(Fault(FaultKind.DISK_FULL, again, ends, (first,)))
+            lost = again + int(random.uniform(0.2, 1) * SECOND_US)
+        else:
+            moment = random.choice([Moment.TAKING, Moment.JUMPED])
+            faults.append(Fault(FaultKind.CRASH, again, ends, (first,), moment=moment))
+            lost = again + int(random.choice([0.05, 0.5, 2]) * random.random() * SECOND_US)
+        time = max(lost, ends) + int(random.uniform(1, 6) * SECOND_US)
+        if random.random() < 0.7:
+            faults.append(Fault(FaultKind.CRASH, lost, time, (second,)))
+        if random.random() < 0.5:
+            first, second = second, first
+        time += int(random.uniform(0.5, 4) * SECOND_US)
+    return faults

@@ -1,0 +1,95 @@
+"""Networks for shapes of schedules that would hardly do anything to others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from holdfast.core.settings import (
+    SECOND_US,
+    Checkpointing,
+    Continuous,
+    Policy,
+    Protection,
+    Reconcile,
+    StandbySettings,
+    Timing,
+)
+from holdfast.simulation.executor import Operator, Plan, Window
+from holdfast.simulation.networks import (
+    Fragment,
+    NetworkSpec,
+    build,
+    generate_operator,
+    generate_timing,
+    long_operators,
+)
+
+
+def slow_redo(random: Random) -> NetworkSpec:
+    """One fragment of two or three replicas that take seconds to redo minutes, and a short X."""
+    timing = Timing(
+        bucket_us=250_000, delay_us=2 * SECOND_US, partner_timeout_us=100_000, redo_buckets=2
+    )
+    operator = generate_operator(random, ("s0", "s1"), timing)
+    fragment = Fragment(
+        "f00",
+        Plan((("f00.0", operator),)),
+        ("f00a", "f00b", "f00c")[: random.choice([2, 3])],
+        Policy.PROCESS,
+        Policy.PROCESS,
+        Reconcile.CHECKPOINT,
+    )
+    return build(timing, ("s0", "s1"), (fragment,), ("f00.0",), job_us=100_000)
+
+
+def two_copies(random: Random) -> NetworkSpec:
+    """Two copies whose checkpoints are on disk, packed or window by window, and nothing else.
+
+    The one that comes back is soon far enough behind to take the other's state, and is not
+    replaced for good before it is back. It redoes what it missed in many small jobs.
+    """
+    timing = replace(generate_timing(random), redo_buckets=1)
+    passive = random.random() < 0.5
+    pair = StandbySettings(
+        ("f00a", "f00b"),
+        Protection.PASSIVE if passive else Protection.HYBRID,
+        random.choice([Checkpointing.SWEEPING, Checkpointing.SYNCHRONOUS]),
+        heartbeat_interval_us=100_000,
+        misses_until_awake=3 if passive else 1,
+        promote_after_us=8 * SECOND_US,
+        checkpoint_interval_us=random.choice([200_000, 1_000_000]),
+        read_state_after_us=SECOND_US,
+    )
+    continuous = None
+    if passive and random.random() < 0.8:
+        extent, replay = random.choice([(4, None), (None, 6), (8, 20)])
+        continuous = Continuous(extent, replay, None, timing.bucket_us // 2, timing.bucket_us)
+    windows = Window(("s0", "s1"), timing.bucket_us * random.choice([1, 3, 10]))
+    job_us = int(timing.bucket_us * random.choice([0.1, 0.2, 0.35]))
+    return _one_fragment(timing, job_us, (windows,), ("f00a", "f00b"), pair, continuous)
+
+
+def long_windows(random: Random) -> NetworkSpec:
+    """A replica with continuous checkpoints, whose windows are longer than input is to be kept."""
+    timing = generate_timing(random)
+    continuous = Continuous(None, 6, None, timing.bucket_us // 2, timing.bucket_us)
+    job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35]))
+    operators = long_operators(("s0", "s1"), timing)
+    return _one_fragment(timing, job_us, operators, ("f00a",), None, continuous)
+
+
+def _one_fragment(
+    timing: Timing,
+    job_us: int,
+    operators: tuple[Operator, ...],
+    copies: tuple[str, ...],
+    pair: StandbySettings | None,
+    continuous: Continuous | None,
+) -> NetworkSpec:
+    outputs = tuple((f"f00.{number}", one) for number, one in enumerate(operators))
+    policy = Policy.PROCESS
+    fragment = Fragment(
+        "f00", Plan(outputs), copies, policy, policy, Reconcile.CHECKPOINT, pair, continuous
+    )
+    return build(timing, ("s0", "s1"), (fragment,), tuple(name for name, _ in outputs), job_us)
