@@ -52,8 +52,11 @@ def entry(world: World) -> EntryPoint:
 
 
 def trimmed(world: World) -> bool:
-    """The entry point keeps nothing any more that an empty replica could begin with."""
-    return entry(world).served.first_id > 0
+    """Nobody keeps anything any more that an empty replica could begin with."""
+    first_ids = [entry(world).served.first_id]
+    for name in ("main-1", "main-2"):
+        first_ids += world.copies[name].status()["trimmed_below"].values()
+    return min(first_ids) > 0
 
 
 def stable(world: World, *names: str) -> bool:

@@ -44,14 +44,15 @@ def wait(until: Callable[[], bool], what: str) -> None:
 def test_every_source_and_sink_that_is_none_is_refused_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = 'from = "kafka:x"\n[fragments.main]\n[clients.writer]\noutput = "out"\nsink = "hdfs:y"'
+    wrong = 'from = "ftp:x"\n[fragments.main]\n[clients.writer]\noutput = "out"\nsink = "hdfs:y"'
     text = DEPLOYMENT.replace("[fragments.main]", wrong)
     (tmp_path / "network.py").write_text("")
     (tmp_path / "deployment.toml").write_text(text)
     assert main(["up", str(tmp_path / "deployment.toml")]) == 1
     said = capsys.readouterr().err
-    assert "deployment.toml: sources.load.from: 'kafka:x': there is no kind 'kafka'" in said
+    assert "deployment.toml: sources.load.from: 'ftp:x': there is no kind 'ftp'" in said
     assert "deployment.toml: clients.writer.sink: 'hdfs:y': there is no kind 'hdfs'" in said
+    assert "cannot be written" not in said
     assert not (tmp_path / "data").exists()
 
 

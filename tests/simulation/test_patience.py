@@ -18,7 +18,9 @@ X = 3 * SECOND_US
 POLICIES = list(product((Policy.PROCESS, Policy.DELAY), repeat=2))
 
 
-def world(job_us: int, adapts: bool, policies: tuple[Policy, Policy], away_s: float) -> World:
+def world(
+    job_us: int, adapts: bool, policies: tuple[Policy, Policy], away_s: float, seed: int = 7
+) -> World:
     """Two replicas merge three streams, one of which is away for a while."""
     timing = Timing(bucket_us=200_000, delay_us=X, alpha=0.9, alpha_adapts=adapts)
     streams = ("s0", "s1", "s2")
@@ -28,7 +30,7 @@ def world(job_us: int, adapts: bool, policies: tuple[Policy, Policy], away_s: fl
     start = 20 * SECOND_US
     away = Fault(FaultKind.PARTITION, start, start + int(away_s * SECOND_US), ("e0",))
     schedule = Schedule((away,), away.end + spec.calm_us)
-    return World(spec, schedule, Random(7), place(spec, Random(7)))
+    return World(spec, schedule, Random(seed), place(spec, Random(seed)))
 
 
 @pytest.mark.parametrize("job_ms", [40, 300])
@@ -46,7 +48,11 @@ def test_every_policy_is_out_by_x(job_ms: int, policies: tuple[Policy, Policy]) 
 
 
 def test_with_alpha_by_hand_slow_jobs_are_late() -> None:
-    made = world(300_000, False, (Policy.PROCESS, Policy.PROCESS), 5)
-    made.run()
-    (client,) = made.clients.values()
-    assert client.tentative_delay_us > X
+    """Not each time: it depends on the job that is under way when αX is over."""
+    delays = []
+    for seed in range(8):
+        made = world(300_000, False, (Policy.PROCESS, Policy.PROCESS), 5, seed)
+        made.run()
+        (client,) = made.clients.values()
+        delays.append(client.tentative_delay_us - made.skew_us)
+    assert max(delays) > X
