@@ -233,7 +233,8 @@ class Children:
     def _write_state(self) -> None:
         """For ``holdfast status``; the processes do not depend on it."""
         path = self.deployment.data / "processes.json"
-        if not self._children and not path.parent.exists():
+        started = any(child.pid is not None for child in self._children.values())
+        if not started and not path.parent.exists():
             return  # the deployment was refused: nothing was begun, and nothing is left behind
         before = None if self._unwritten is None else self._unwritten[1]
         try:
