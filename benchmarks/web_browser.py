@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -33,7 +34,10 @@ def browser_path() -> str | None:
 def chromium() -> Iterator[Browser]:
     """A running browser without a window."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path(), args=_OPTIONS)
+        # Its socket has no room in a long TMPDIR, as a process with Spark has it.
+        browser = playwright.chromium.launch(
+            executable_path=browser_path(), args=_OPTIONS, env={**os.environ, "TMPDIR": "/tmp"}
+        )
         try:
             yield browser
         finally:

@@ -63,6 +63,7 @@ def stable(world: World, *names: str) -> bool:
     return all(world.copies[name].status()["state"] == "stable" for name in names)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("world", [RUNNING], indirect=True)
 def test_replicas_that_lost_their_directories_join_and_stand_in(world: World) -> None:
     world.read(lambda: trimmed(world) and stable(world, *COPIES))

@@ -254,6 +254,7 @@ def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
         made.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.long
 def test_every_policy_keeps_its_word(world: World) -> None:
     readings = world.readings

@@ -121,6 +121,7 @@ def test_a_partition_leaves_the_clients_with_one_replica(world: World) -> None:
     world.check()
 
 
+@pytest.mark.thorough
 def test_both_replicas_fail_in_turn(world: World) -> None:
     before = world.tentative()
     first = world.readers["sums"].client.following
