@@ -27,11 +27,12 @@ from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.core.upstream import Upstream
 from holdfast.simulation import networks
 from holdfast.simulation.checkers import consistency, progress, sources
+from holdfast.simulation.conditions import Conditions
 from holdfast.simulation.executor import Operator, Plan, Union, Window
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.main import collected_afterwards
 from holdfast.simulation.networks import Fragment, NetworkSpec
-from holdfast.simulation.world import Conditions, World
+from holdfast.simulation.world import World
 
 REPLICAS_PER_SERVER = 10
 CRASH_AT, BACK_AT, PART_AT, HEAL_AT = (second * SECOND_US for second in (10, 18, 24, 36))

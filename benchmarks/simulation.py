@@ -39,10 +39,10 @@ from holdfast.simulation import networks, schedules
 from holdfast.simulation.coverage import TABLES, Coverage
 from holdfast.simulation.executor import Join, Operator, Plan, Union, Window
 from holdfast.simulation.faults import Schedule
+from holdfast.simulation.layout import layout_of, place
 from holdfast.simulation.main import collected_afterwards, simulate
 from holdfast.simulation.networks import Fragment, NetworkSpec
 from holdfast.simulation.run import Result, Scenario, Verdict, run, scenario_of
-from holdfast.simulation.world import layout_of, place
 
 COMMAND = "make bench BENCH=simulation ARGS=--record"
 

@@ -25,6 +25,7 @@ from holdfast.core.events import Event, MessageArrived
 from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import FeedFrames, Message, StreamFrame, Subscribe
 from holdfast.flight.peers import Peers
+from holdfast.flight.refused import refused
 from holdfast.flight.security import Security
 from holdfast.flight.server import PutBatch, StreamServer
 
@@ -76,7 +77,7 @@ class Stream:
     def put(
         self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
     ) -> None:
-        raise NotImplementedError("this server is only read from")
+        raise refused("this server is only read from")
 
 
 def serve(kind: str, batches: int) -> None:

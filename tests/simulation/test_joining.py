@@ -19,11 +19,12 @@ from holdfast.core.settings import (
 from holdfast.simulation import networks
 from holdfast.simulation.executor import Plan, Union, Window
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
+from holdfast.simulation.layout import place
 from holdfast.simulation.mutations import MUTATIONS
 from holdfast.simulation.networks import Fragment
 from holdfast.simulation.planting import Mutation
 from holdfast.simulation.run import Scenario, Verdict, run, shaped
-from holdfast.simulation.world import World, place
+from holdfast.simulation.world import World
 
 TIMING = Timing(bucket_us=250_000, delay_us=2 * SECOND_US)
 COPIES = ("f10a", "f10b")

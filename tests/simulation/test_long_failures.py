@@ -10,10 +10,12 @@ import pytest
 from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.core.sunion import SUnion
 from holdfast.simulation import networks
+from holdfast.simulation.conditions import Conditions
 from holdfast.simulation.executor import Plan, Union
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
+from holdfast.simulation.layout import place
 from holdfast.simulation.networks import Fragment
-from holdfast.simulation.world import Conditions, World, place
+from holdfast.simulation.world import World
 from tests.work_counter import Work
 
 HOUR_US = 3_600 * SECOND_US

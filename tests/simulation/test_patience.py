@@ -11,8 +11,9 @@ from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.simulation import networks
 from holdfast.simulation.executor import Plan, Union
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
+from holdfast.simulation.layout import place
 from holdfast.simulation.networks import Fragment
-from holdfast.simulation.world import World, place
+from holdfast.simulation.world import World
 
 X = 3 * SECOND_US
 POLICIES = list(product((Policy.PROCESS, Policy.DELAY), repeat=2))

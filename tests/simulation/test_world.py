@@ -20,10 +20,10 @@ from holdfast.simulation.clock import Clock
 from holdfast.simulation.disk import Disk, Write
 from holdfast.simulation.executor import Plan, Union
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
+from holdfast.simulation.layout import place
 from holdfast.simulation.network import CALL_US, PATIENCE_US, Network, Quality
 from holdfast.simulation.networks import Fragment
 from holdfast.simulation.run import Scenario, Verdict, run
-from holdfast.simulation.world import place
 from tests.core.frames_for_tests import boundary, kinds, mark, stable, tentative
 
 BEAT = HeartbeatReply((), ())

@@ -10,41 +10,28 @@ is read again. The library's own tries are off, because they would append what i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from holdfast.connect.committing_sink import CommittingSink
 from holdfast.connect.committing_writer import CommittingWriter, Step
 from holdfast.connect.extras import library
-from holdfast.connect.sink import Position, Sink, Writer
+from holdfast.connect.sink import Position, Writer
 from holdfast.connect.step_rows import StepRows
 from holdfast.errors import InputError
-from holdfast.times import SECOND, Duration, microseconds
+from holdfast.times import Duration
 
 
 @dataclass(frozen=True)
-class DeltaSink(Sink):
+class DeltaSink(CommittingSink):
     """A Delta table, by its path or address."""
 
     path: str
-    commit_interval: Duration
     compact_after: int
-    tentative: bool = False
     storage_options: dict[str, str] | None = field(default=None, repr=False)
-    writer: str = ""
-
-    def known_as(self, writer: str) -> Sink:
-        return replace(self, writer=writer)
-
-    @property
-    def can_go_back(self) -> bool:
-        return False
-
-    @property
-    def flush_seconds(self) -> float:
-        return microseconds(self.commit_interval) / SECOND
 
     def open(self, output: str, schema: pa.Schema, position: Position | None) -> Writer:
         return DeltaWriter(self, output, schema, position)
@@ -70,7 +57,13 @@ def write_delta(
     tentative        also append tentative rows and what takes them back, with a column ``change``.
     storage_options  how an object store is reached.
     """
-    return DeltaSink(str(path), commit_interval, compact_after, tentative, storage_options)
+    return DeltaSink(
+        str(path),
+        compact_after,
+        storage_options,
+        commit_interval=commit_interval,
+        tentative=tentative,
+    )
 
 
 class DeltaWriter(CommittingWriter):

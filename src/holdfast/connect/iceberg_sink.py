@@ -9,17 +9,18 @@ somebody else has written meanwhile it fails, and everything is read again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from holdfast.connect.committing_sink import CommittingSink
 from holdfast.connect.committing_writer import CommittingWriter, Step
 from holdfast.connect.extras import library
-from holdfast.connect.sink import Position, Sink, Writer
+from holdfast.connect.sink import Position, Writer
 from holdfast.connect.step_rows import StepRows
 from holdfast.errors import InputError
-from holdfast.times import SECOND, Duration, microseconds
+from holdfast.times import Duration
 
 _TRIES = "commit.retry.num-retries"
 # Of a table that is made: manifests of small commits are put together.
@@ -30,26 +31,12 @@ _PROPERTIES = {
 
 
 @dataclass(frozen=True)
-class IcebergSink(Sink):
+class IcebergSink(CommittingSink):
     """A table of an Iceberg catalog."""
 
     table: str
     catalog: str = field(repr=False)
     warehouse: str | None
-    commit_interval: Duration
-    tentative: bool = False
-    writer: str = ""
-
-    def known_as(self, writer: str) -> Sink:
-        return replace(self, writer=writer)
-
-    @property
-    def can_go_back(self) -> bool:
-        return False
-
-    @property
-    def flush_seconds(self) -> float:
-        return microseconds(self.commit_interval) / SECOND
 
     @property
     def identity(self) -> str:
@@ -84,7 +71,9 @@ def write_iceberg(
         raise InputError(
             f"an Iceberg table is given with its namespace, 'shop.busy'; got {table!r}"
         )
-    return IcebergSink(table, catalog, warehouse, commit_interval, tentative)
+    return IcebergSink(
+        table, catalog, warehouse, commit_interval=commit_interval, tentative=tentative
+    )
 
 
 class IcebergWriter(CommittingWriter):

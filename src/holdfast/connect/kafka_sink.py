@@ -15,44 +15,31 @@ record with ``holdfast-stability`` undo says below which time tentative ones do 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from holdfast.connect.committing_sink import CommittingSink
 from holdfast.connect.kafka_client import Config, client_config
-from holdfast.connect.sink import Position, Sink, Writer
+from holdfast.connect.sink import Position, Writer
 from holdfast.errors import InputError
-from holdfast.times import SECOND, Duration, microseconds
+from holdfast.times import Duration
 
 
 @dataclass(frozen=True)
-class KafkaSink(Sink):
+class KafkaSink(CommittingSink):
     """A topic."""
 
     topic: str
     servers: str
     key: tuple[str, ...]
     transactional_id: str | None
-    commit_interval: Duration
     config: Config | str | None = field(repr=False)
-    tentative: bool = False
     own_topic: str | None = None
-    writer: str = ""
 
     @property
     def tentative_topic(self) -> str:
         return self.own_topic or self.topic
-
-    def known_as(self, writer: str) -> Sink:
-        return replace(self, writer=writer)
-
-    @property
-    def can_go_back(self) -> bool:
-        return False
-
-    @property
-    def flush_seconds(self) -> float:
-        return microseconds(self.commit_interval) / SECOND
 
     @property
     def identity(self) -> str:
@@ -100,8 +87,8 @@ def write_kafka(
         servers,
         tuple(key.split()),
         transactional_id,
-        commit_interval,
         config,
-        bool(tentative),
         tentative if isinstance(tentative, str) else None,
+        commit_interval=commit_interval,
+        tentative=bool(tentative),
     )

@@ -13,32 +13,24 @@ of a view over both, as with SQLite: ``is_stable`` says which a row is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from holdfast.connect.sink import Position, Sink, Writer
+from holdfast.connect.committing_sink import CommittingSink
+from holdfast.connect.sink import Position, Writer
 from holdfast.errors import InputError
 
 OWN_COLUMNS = ("is_stable", "why")
 
 
 @dataclass(frozen=True)
-class PostgresSink(Sink):
+class PostgresSink(CommittingSink):
     """A table of a PostgreSQL database."""
 
     connection: str = field(repr=False)
     table: str
     key: tuple[str, ...]
-    tentative: bool = False
-    writer: str = ""
-
-    def known_as(self, writer: str) -> Sink:
-        return replace(self, writer=writer)
-
-    @property
-    def can_go_back(self) -> bool:
-        return False
 
     @property
     def identity(self) -> str:
@@ -75,4 +67,4 @@ def write_postgres(
     key         column names, separated by blanks; by default ``seq``, the tuple id.
     tentative   also show tentative rows, in a view with ``is_stable`` and ``why``.
     """
-    return PostgresSink(connection, table, tuple(key.split()) or ("seq",), tentative)
+    return PostgresSink(connection, table, tuple(key.split()) or ("seq",), tentative=tentative)

@@ -447,7 +447,10 @@ def _header_of(metadata: dict[str, Any], batch: pa.RecordBatch) -> Header:
 
 
 def _nobody_listens(error: Exception) -> bool:
-    """Whether the peer's process is gone, and not only slow to take a connection."""
+    """Whether the peer's process is gone, and not only slow to take a connection.
+
+    Flight has one type and no code for both; only gRPC's own words tell them apart.
+    """
     return isinstance(error, flight.FlightUnavailableError) and "timed out" not in str(error)
 
 

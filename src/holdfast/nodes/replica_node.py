@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, assert_never
@@ -67,7 +66,7 @@ from holdfast.kept.consumers import read_consumers
 from holdfast.kept.continuous_recovery import read_extent
 from holdfast.kept.continuous_state import KeptWindows
 from holdfast.kept.packed_codec import decode_checkpoint
-from holdfast.kept.shipper import Sent, SentPieces, SentStates, SentWhole, Shipped, Shipper
+from holdfast.kept.shipper import Sent, SentPieces, SentStates, SentWhole, Shipper
 from holdfast.kept.state import keep_state
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import Durability, LogOptions
@@ -78,12 +77,12 @@ from holdfast.nodes.left_out import LeftOut
 from holdfast.nodes.load import LoadWatch
 from holdfast.nodes.node import GaveUp, Node, Place
 from holdfast.nodes.pace import Pace, tell_pace
+from holdfast.nodes.replica_status import copy_status, lent_status, streams_status
 from holdfast.nodes.spill import Spill
 from holdfast.plans.fragment_plans import FragmentPlan
 from holdfast.spark.chains import Handle, Workshop
 from holdfast.spark.engine import Engine
 from holdfast.spark.rejected import STOP
-from holdfast.why_words import plain_why
 
 WARM_SECONDS = 20.0
 
@@ -312,64 +311,21 @@ class ReplicaNode(Node):
             "dead_letters": self.left_out.count,
             "behind_s": round(self._pace.behind_us / 1e6, 3),
             "input_ratio": round(min(self._pace.ratio, 1e6), 3),
-            "inputs": {
-                one.stream: {
-                    "from": one.producer,
-                    "next_id": one.next_id,
-                    "boundary": one.boundary,
-                    "shares": {name: round(share, 4) for name, share in one.shares},
-                }
-                for one in view.inputs
-            },
-            "outputs": {stream: next_id for stream, next_id, _, _ in view.outputs},
-            "trimmed_below": {stream: first_id for stream, _, first_id, _ in view.outputs},
-            "tentative": {stream: plain_why(why) for stream, why in view.tentative},
+            **streams_status(view),
             "delay_s": self._settings.timing.delay_us / 1e6,
             "alpha": round(view.alpha, 3),
             "operators": self.jobs.state_sizes(),
             **({} if windows is None else {"checkpoint": windows.status()}),
             **({} if copy.joining is None else {"why": copy.glance().why}),
-            **self._lent_status(),
+            **lent_status(self._lent.values()),
             **self._copy_status(),
         }
 
-    def _lent_status(self) -> dict[str, Any]:
-        """What those that joined were sent, and how long that took beside the jobs."""
-        total = Shipped()
-        for one in self._lent.values():
-            total.checkpoints += one.total.checkpoints
-            total.bytes += one.total.bytes
-            total.seconds += one.total.seconds
-        if not total.checkpoints:
-            return {}
-        return {"lent": {"sent": total.checkpoints, "bytes": total.bytes, "seconds": total.seconds}}
-
     def _copy_status(self) -> dict[str, Any]:
-        """What there is to say of one of two copies."""
-        copy, shipper = self.copy, self.shipper
-        if self._pair is None or shipper is None or not isinstance(copy, ProtectedReplica):
+        copy, pair, shipper = self.copy, self._pair, self.shipper
+        if pair is None or shipper is None or not isinstance(copy, ProtectedReplica):
             return {}
-        total, pair = shipper.total, copy.pair_view()
-        return {
-            "protection": self._pair.protection.value,
-            "copy": pair.state.value,
-            "awake": self._runs,
-            "term": pair.term,
-            "why": pair.reason,
-            "overloaded": pair.overloaded,
-            "changes": {f"{state}: {why}": n for (state, why), n in pair.changes},
-            "benchmark": dict(Counter({why: n for (_, why), n in pair.benchmark})),
-            "queued": {stream: tuples for stream, _, _, tuples in copy.view().outputs},
-            "checkpoints": {
-                "sent": total.checkpoints,
-                "whole": total.whole,
-                "elements": total.elements,
-                "bytes": total.bytes,
-                "seconds": round(total.seconds, 3),
-                "taken": self._taken,
-                "confirmed": pair.confirmed,
-            },
-        }
+        return copy_status(copy, pair, shipper.total, self._runs, self._taken)
 
     # -- what comes in ----------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ only decides, by the seed, how long things take and whether they work.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from holdfast.simulation.world import World
 
 
-class Process:
+class Process(ABC):
     """A driver, its disk, and whether it is up, paused or slow."""
 
     def __init__(self, world: World, address: str) -> None:
@@ -86,8 +87,9 @@ class Process:
         """Whether it is doing that now."""
         return False
 
+    @abstractmethod
     def make_driver(self) -> None:
-        raise NotImplementedError("each kind of process makes its own")
+        """Each kind of process makes its own."""
 
     def start(self) -> None:
         self.world.network.restart(self.address)

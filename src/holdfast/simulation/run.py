@@ -12,8 +12,9 @@ from holdfast.core.settings import SECOND_US
 from holdfast.simulation import networks, schedules
 from holdfast.simulation.checkers import Stall, Violation
 from holdfast.simulation.faults import Schedule
+from holdfast.simulation.layout import layout_of, place
 from holdfast.simulation.networks import NetworkSpec
-from holdfast.simulation.world import World, layout_of, place
+from holdfast.simulation.world import World
 
 
 class Verdict(IntEnum):

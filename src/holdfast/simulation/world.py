@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
 
 from holdfast.core.client import Client
@@ -24,7 +23,7 @@ from holdfast.core.messages import (
     SubscribeRefused,
 )
 from holdfast.core.replica import Replica
-from holdfast.core.settings import SECOND_US, Protection
+from holdfast.core.settings import SECOND_US
 from holdfast.simulation.checkers import (
     Violation,
     buffers,
@@ -44,89 +43,18 @@ from holdfast.simulation.checkers.standby import StandbyChecks
 from holdfast.simulation.checkpointing import CheckpointingProcess
 from holdfast.simulation.client_process import ClientProcess
 from holdfast.simulation.clock import Clock, ServerClock, follow
+from holdfast.simulation.conditions import Conditions
 from holdfast.simulation.coverage import Coverage
 from holdfast.simulation.entry_process import EntryProcess
-from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Moment, Schedule
-from holdfast.simulation.network import Network, Quality
-from holdfast.simulation.networks import Fragment, NetworkSpec
+from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Moment, Schedule
+from holdfast.simulation.network import Network
+from holdfast.simulation.networks import NetworkSpec
 from holdfast.simulation.process import Process
 from holdfast.simulation.protected_process import ProtectedProcess
 from holdfast.simulation.replica_process import ReplicaProcess
 
 # What a reader is told that asks for more than there is.
 GONE = (NotServed.TRIMMED, NotServed.NOT_HERE)
-
-
-def place(spec: NetworkSpec, random: Random) -> dict[str, str]:
-    """A server for every process; partners never share one."""
-    shared = random.random() < 0.5
-    servers = {}
-    for index, fragment in enumerate(spec.fragments):
-        for number, address in enumerate(fragment.addresses):
-            servers[address] = f"m{number}" if shared else f"m{index}{number}"
-    servers |= {entry.address: f"e{index}" for index, entry in enumerate(spec.entries)}
-    servers |= {client.address: f"c{index}" for index, client in enumerate(spec.clients)}
-    return servers
-
-
-def layout_of(spec: NetworkSpec, server_of: dict[str, str]) -> Layout:
-    """What a schedule needs to know of a network and where it runs."""
-    pairs = set()
-    producers = spec.producers
-    reads: dict[str, dict[str, None]] = {}
-
-    def servers_of(fragment: Fragment) -> tuple[str, ...]:
-        return tuple(server_of[name] for name in fragment.addresses)
-
-    for address, settings in spec.replica_settings().items():
-        names = [name for one in settings.inputs for name in producers[one.stream]]
-        pairs |= {(server_of[name], server_of[address]) for name in names}
-        pairs |= {(server_of[name], server_of[address]) for name in settings.partners}
-        found = reads.setdefault(server_of[address], {})
-        found |= dict.fromkeys(server_of[name] for name in names)
-    copies = [(one.standby, servers_of(one)) for one in spec.fragments if one.standby is not None]
-    pairs |= {(servers[0], servers[1]) for _, servers in copies}
-    for client in spec.clients:
-        names = list(client.input.producers)
-        pairs |= {(server_of[name], server_of[client.address]) for name in names}
-    return Layout(
-        sorted(set(server_of.values())),
-        sorted(pair for pair in pairs if pair[0] != pair[1]),
-        [servers_of(one) for one in spec.fragments],
-        {one: tuple(name for name in found if name != one) for one, found in reads.items()},
-        [servers for _, servers in copies],
-        [
-            servers
-            for pair, servers in copies
-            if pair.benchmarks and pair.protection is Protection.HYBRID
-        ],
-    )
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """How good the machines are, and how closely they are watched."""
-
-    longest_append_us: int
-    skew_us: int
-    # How long packing a checkpoint may take.
-    longest_pack_us: int = 10_000
-    job_failure_rate: float = 0.002
-    sample_us: int = SECOND_US // 2
-    # All processes start within this time.
-    start_us: int = 300_000
-    quality: Quality = field(default_factory=Quality)
-
-    @classmethod
-    def draw(cls, random: Random, schedule: Schedule) -> Conditions:
-        gentle = schedule.gentle
-        longest_append_us = random.choice([1_000, 10_000, 100_000])
-        if schedule.slow_disks:
-            longest_append_us = random.choice([100_000, 200_000, 300_000])
-        skew_us = 0 if gentle else random.choice([0, 50_000, 200_000])
-        quality = Quality(random.choice([3, 10, 40]), 0.0 if gentle else 0.1)
-        longest_pack_us = random.choice([5_000, 50_000, 1_000_000])
-        return cls(longest_append_us, skew_us, longest_pack_us, quality=quality)
 
 
 class World:

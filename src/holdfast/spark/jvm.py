@@ -1,7 +1,7 @@
 """How a driver's JVM compiles and collects: a choice between a quick start and a high speed.
 
-Java's second compiler makes expressions in the JVM almost twice as fast, and takes seconds of
-processor time before it does; the first tier alone is done at once. Measured on two busy cores with
+Java's second compiler makes expressions in the JVM faster, and takes seconds of processor time
+before it does; the first tier alone is done at once. Measured on two busy cores with
 buckets of 300 tuples, which only schedule in the JVM: its threads took 36, 24 and 19 ms on average
 in the first, second and third hundred with the first tier, 92, 34 and 27 ms with
 the whole compiler. So the whole compiler and the parallel collector are for a driver that lives

@@ -1,0 +1,70 @@
+"""What ``holdfast status`` is told of a replica, beside what every node says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.core.copy import CopyView
+from holdfast.core.protected import ProtectedReplica
+from holdfast.core.settings import StandbySettings
+from holdfast.kept.shipper import Shipped, Shipper
+from holdfast.why_words import plain_why
+
+
+def streams_status(view: CopyView) -> dict[str, Any]:
+    """How far inputs and outputs are, and from whom the inputs come."""
+    return {
+        "inputs": {
+            one.stream: {
+                "from": one.producer,
+                "next_id": one.next_id,
+                "boundary": one.boundary,
+                "shares": {name: round(share, 4) for name, share in one.shares},
+            }
+            for one in view.inputs
+        },
+        "outputs": {stream: next_id for stream, next_id, _, _ in view.outputs},
+        "trimmed_below": {stream: first_id for stream, _, first_id, _ in view.outputs},
+        "tentative": {stream: plain_why(why) for stream, why in view.tentative},
+    }
+
+
+def lent_status(shippers: Iterable[Shipper]) -> dict[str, Any]:
+    """What those that joined were sent, and how long that took beside the jobs."""
+    total = Shipped()
+    for one in shippers:
+        total.checkpoints += one.total.checkpoints
+        total.bytes += one.total.bytes
+        total.seconds += one.total.seconds
+    if not total.checkpoints:
+        return {}
+    return {"lent": {"sent": total.checkpoints, "bytes": total.bytes, "seconds": total.seconds}}
+
+
+def copy_status(
+    copy: ProtectedReplica, settings: StandbySettings, shipped: Shipped, awake: bool, taken: int
+) -> dict[str, Any]:
+    """What there is to say of one of two copies."""
+    pair = copy.pair_view()
+    return {
+        "protection": settings.protection.value,
+        "copy": pair.state.value,
+        "awake": awake,
+        "term": pair.term,
+        "why": pair.reason,
+        "overloaded": pair.overloaded,
+        "changes": {f"{state}: {why}": n for (state, why), n in pair.changes},
+        "benchmark": dict(Counter({why: n for (_, why), n in pair.benchmark})),
+        "queued": {stream: tuples for stream, _, _, tuples in copy.view().outputs},
+        "checkpoints": {
+            "sent": shipped.checkpoints,
+            "whole": shipped.whole,
+            "elements": shipped.elements,
+            "bytes": shipped.bytes,
+            "seconds": round(shipped.seconds, 3),
+            "taken": taken,
+            "confirmed": pair.confirmed,
+        },
+    }
