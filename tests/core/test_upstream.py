@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from holdfast.core.effects import Send
+from holdfast.core.feed import FeedIds
 from holdfast.core.frame import Kind
 from holdfast.core.machine import PeerError
 from holdfast.core.messages import (
@@ -17,7 +20,6 @@ from holdfast.core.stream_copy import StreamCopy
 from holdfast.core.upstream import (
     FeedArrived,
     FeedBroken,
-    FeedIds,
     Following,
     JudgeSource,
     PeerReported,
@@ -155,6 +157,25 @@ def test_a_feed_the_peer_does_not_know_is_opened_anew() -> None:
     assert upstream.main is feed, "the subscription may still be on its way"
     report(upstream, "a", STABLE, 1000, now=300, served=())
     assert upstream.main is not feed
+
+
+def test_a_feed_that_is_slow_to_be_opened_is_given_more_time_each_time() -> None:
+    """On a busy machine no subscription is served at once; asking again and again adds to it."""
+    upstream = make()
+    opened = []
+    for now in range(0, 20_000, 100):
+        effects = report(upstream, "a", STABLE, 1000, now=now, served=())
+        opened += [now for one in effects if isinstance(one, Send) and _subscribes(one)]
+    gaps = [after - before for before, after in itertools.pairwise(opened)]
+    assert gaps[:4] == [200, 400, 800, 1600]
+    assert set(gaps[4:]) == {1600}
+    send(upstream, 0, stable(0, 10), now=20_000)
+    effects = report(upstream, "a", STABLE, 1000, now=20_000, served=())
+    assert any(isinstance(one, Send) and _subscribes(one) for one in effects), "it was served"
+
+
+def _subscribes(send: Send) -> bool:
+    return isinstance(send.message, Subscribe)
 
 
 def test_what_comes_tells_the_state_before_heartbeats_do() -> None:

@@ -14,6 +14,7 @@ from holdfast.core import detector, upstream
 from holdfast.core.detector import AskPeer, FailureDetector, PeerLost
 from holdfast.core.effects import Send
 from holdfast.core.events import FeedLost, MessageArrived, TimerFired
+from holdfast.core.feed import FeedIds
 from holdfast.core.machine import Machine, PeerError
 from holdfast.core.messages import (
     FeedFrames,
@@ -23,7 +24,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.settings import Input, Timing
 from holdfast.core.stream_copy import StreamCopy
-from holdfast.core.upstream import FeedIds, Upstream, UpstreamEffect
+from holdfast.core.upstream import Upstream, UpstreamEffect
 
 ConsumerEvent: TypeAlias = MessageArrived | FeedLost | TimerFired
 ConsumerEffect: TypeAlias = UpstreamEffect
@@ -74,6 +75,9 @@ class Consumer:
             case MessageArrived(sender, FeedFrames() as message):
                 if sender not in self._streams_at:
                     raise PeerError(f"{self._owner}: frames of {sender}, which is no producer here")
+                # A sign of life as good as an answer: on a busy machine answers come late, and
+                # to give up a producer that sends would be to begin again and again.
+                self.detectors[sender].handle(detector.Replied(), now)
                 arrived = upstream.FeedArrived(sender, message)
                 owner = self._stream_of(message.feed) or self._streams_at[sender][0]
                 return self.upstreams[owner].handle(arrived, now)

@@ -19,11 +19,12 @@ a little and gains nothing. A replica that calls itself stable but falls behind 
 one is left, because it is about to fail: its own αX and ours would end at the same moment.
 
 A feed continues where the consumer is, by id and by time (see stream_copy.py). It loses nothing
-unless its connection breaks, and the runtime reports that. Feed messages are counted all the
-same: a gap means that messages were lost, and so does a heartbeat of a replica that does not
-serve the feed, and the feed is opened anew. A feed that breaks is opened at another current
-replica at once, if there is one: a process that dies breaks its connections long before it
-misses heartbeats. What a feed carries is itself news of its replica's state, faster than
+unless its connection breaks, and the runtime reports that. Feed messages are counted all the same:
+a gap means that messages were lost, and so does a heartbeat of a replica that does not serve the
+feed, and the feed is opened anew. A feed of which nothing came at all may only be slow to be
+opened, on a busy machine: the next one gets twice the time. A feed that breaks is opened at
+another current replica at once, if there is one: a process that dies breaks its connections long
+before it misses heartbeats. What a feed carries is itself news of its replica's state, faster than
 heartbeats: tentative tuples, an UNDO, a REC_DONE.
 
 Where the producer is a hybrid or a racing fragment the consumer keeps a *standing* feed at every
@@ -50,6 +51,7 @@ from enum import Enum
 from typing import ClassVar, TypeAlias
 
 from holdfast.core.effects import Send
+from holdfast.core.feed import Feed, FeedIds
 from holdfast.core.frame import Kind
 from holdfast.core.machine import Machine, PeerError
 from holdfast.core.messages import (
@@ -91,6 +93,8 @@ _B = Following.LIVE_AND_CORRECTIONS
 _RECOVERING = StreamState.RECOVERING
 _OF_USE = (StreamState.STABLE, StreamState.UP_FAILURE, StreamState.STABILIZATION)
 FROM_STANDING = (Kind.STABLE, Kind.BOUNDARY)
+# However slow subscriptions are, one that is not served is tried again after so many replies.
+_LONGEST_REPLIES = 8
 
 TABLE: Mapping[tuple[Enum, Enum], Enum] = {
     (_N, Trigger.FOUND_STABLE): _S,
@@ -163,32 +167,6 @@ class JudgeSource:
 UpstreamEffect: TypeAlias = Send | TakeFrames | JudgeSource
 
 
-@dataclass(slots=True)
-class Feed:
-    """An open subscription; ``asked_from`` is the first id it asked for."""
-
-    peer: str
-    id: int
-    opened_at: int
-    asked_from: int
-    received: int = 0
-    stable_next: int = 0
-
-
-class FeedIds:
-    """Feed ids of one consumer: unique among its streams, and among its lives.
-
-    They grow with time, so that an id of an earlier life of the process never returns.
-    """
-
-    def __init__(self) -> None:
-        self.newest = 0
-
-    def issue(self, now: int) -> int:
-        self.newest = max(self.newest + 1, now)
-        return self.newest
-
-
 class Upstream(Machine[Following, Trigger]):
     """One input stream's sources."""
 
@@ -219,6 +197,8 @@ class Upstream(Machine[Following, Trigger]):
         self._first_ids: dict[str, int] = {}
         self._behind_us = behind_us
         self._reply_us = reply_us
+        # How long a replica has to serve a feed it was asked for.
+        self._grace_us = reply_us
 
     @property
     def newest_boundary(self) -> int:
@@ -285,6 +265,7 @@ class Upstream(Machine[Following, Trigger]):
         if message.seq != feed.received:
             return self._reopen(feed, now)
         feed.received += 1
+        self._grace_us = self._reply_us
         frames = message.frames
         for frame in frames:
             self._check(feed, frame)
@@ -330,9 +311,12 @@ class Upstream(Machine[Following, Trigger]):
         """Open feeds anew that ended without our noticing."""
         effects: list[UpstreamEffect] = []
         for feed in self.feeds():
-            if feed.peer != peer or now - feed.opened_at < self._reply_us:
+            if feed.peer != peer or now - feed.opened_at < self._grace_us:
                 continue
             if feed.id not in served:
+                if not feed.received:
+                    longest_us = _LONGEST_REPLIES * self._reply_us
+                    self._grace_us = min(2 * self._grace_us, longest_us)
                 effects += self._reopen(feed, now)
         return effects
 

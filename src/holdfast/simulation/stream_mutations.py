@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.core.consistency import ConsistencyManager
 from holdfast.core.entry import EntryPoint
 from holdfast.core.events import SourceReached
+from holdfast.core.feed import Feed
 from holdfast.core.frame import Header, Kind
 from holdfast.core.held import Held, HeldFrames
 from holdfast.core.messages import StreamFrame, StreamState, SubscribeRefused
@@ -15,7 +16,7 @@ from holdfast.core.serving import ServedStream
 from holdfast.core.soutput import SOutput
 from holdfast.core.stream_copy import StreamCopy
 from holdfast.core.sunion import SUnion
-from holdfast.core.upstream import Feed, Upstream
+from holdfast.core.upstream import Upstream
 from holdfast.core.versions import Versions
 from holdfast.simulation import network
 from holdfast.simulation.planting import mutation
