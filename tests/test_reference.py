@@ -32,6 +32,13 @@ output = "out"
 [servers.east]
 listen = "127.0.0.1:4700"
 """
+DISTANCES = """
+network = "network.py"
+chaos = true
+[fragments.main]
+[distances]
+matrix = "latencies.txt"
+"""
 
 
 def test_the_api_page_is_current() -> None:
@@ -55,9 +62,13 @@ def test_every_key_of_a_deployment_file_is_described(
         (tmp_path / name).write_text("")
     (tmp_path / "deployment.toml").write_text(DEPLOYMENT)
     load_deployment(tmp_path / "deployment.toml")
+    # Servers are as far away as they are.
+    (tmp_path / "latencies.txt").write_text("here\nhere 0\n")
+    (tmp_path / "distances.toml").write_text(DISTANCES)
+    load_deployment(tmp_path / "distances.toml")
     sections = _sections((ROOT / "docs" / "reference" / "deployment.md").read_text())
     named = {"load": "NAME", "main": "NAME", "reader": "NAME", "east": "NAME", "out": "NAME"}
-    assert len(known) == 10
+    assert len(known) == 11
     for where, names in known.items():
         title = ".".join(named.get(part, part) for part in where.split("."))
         keys = sections["The file" if where == "the file" else f"`[{title}]`"]

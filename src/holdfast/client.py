@@ -88,7 +88,7 @@ class Client:
         next_id      the first stable tuple wanted: where an earlier life got to.
         auto_commit  acknowledge an event when the next one is taken; otherwise ``commit``.
         standing     keep a feed open at every producer: for outputs of hybrid fragments.
-        links        links to the producers that were cut before; whole if not given.
+        links        links to the producers, cut or long; whole and short if not given.
         role         what this is to the producers: a reader, or a node of the deployment.
         """
         self.stream = stream
@@ -143,6 +143,7 @@ class Client:
             timing=found.topology.timing,
             auto_commit=auto_commit,
             standing=stream in found.topology.standing,
+            links=Links(distances=found.deployment.distances.of(name)),
         )
 
     # -- reading ------------------------------------------------------------------------

@@ -39,6 +39,11 @@
     [outputs.busy]
     delay = "5 seconds"               # X from the sources to this output; fragments share it
 
+    [distances]                       # as if its nodes were far apart; needs chaos = true
+    matrix = "latencies.txt"          # milliseconds between places (flight/distance.py)
+    jitter = "5 ms"                   # up to so much longer, each message
+    places = { entry-load = "kyoto", main-1 = "boston", main-2 = "kyoto" }
+
     [clients.screen]
     output = "busy"
     sink = "jsonl:busy.jsonl"         # without it the client runs elsewhere, under this name
@@ -68,6 +73,7 @@ from holdfast.core.settings import (
 )
 from holdfast.errors import HoldfastError
 from holdfast.flight.credentials import SecuritySpec as SecuritySpec
+from holdfast.flight.distance import Distances
 from holdfast.flight.roles import HERE
 
 LOOPBACK = "127.0.0.1"
@@ -187,6 +193,8 @@ class Deployment:
     outputs: Mapping[str, int] = field(default_factory=dict)
     # Whether its parts may be made to fail on purpose: ``holdfast chaos``.
     chaos: bool = False
+    # Where its nodes are, as if they were not on one machine.
+    distances: Distances = field(default_factory=Distances)
 
     @property
     def endpoints(self) -> dict[str, Endpoint]:

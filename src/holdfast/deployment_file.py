@@ -31,6 +31,7 @@ from holdfast.deployment import (
     SecuritySpec,
     SourceSpec,
 )
+from holdfast.flight.distance import Distance, DistanceError, Distances, read_matrix
 from holdfast.flight.roles import COMMANDS, HERE
 from holdfast.flight.security import is_loopback
 from holdfast.times import microseconds
@@ -72,6 +73,7 @@ class Reader:
             "servers",
             "files",
             "chaos",
+            "distances",
         )
         self._servers = {name: self._server(name, each) for name, each in _items(found, "servers")}
         spark = self._table("spark", found.get("spark", {}), "master", "config")
@@ -98,8 +100,10 @@ class Reader:
             spares=self._spares,
             follow_clock=self._follow_clock(found.get("timing", {})),
             chaos=self._flag("chaos", found.get("chaos", False)),
+            distances=self._distances(found.get("distances")),
         )
         self._check_names(deployment)
+        self._check_distances(deployment)
         self._check_places(deployment)
         security = replace(deployment.security, machines=deployment.machines())
         return replace(deployment, security=security)
@@ -332,6 +336,45 @@ class Reader:
         if not path.is_file() or not path.is_relative_to(self._file.parent):
             raise self._error("files", f"there is no file {text!r} beside {self._file.name}")
         return path
+
+    def _distances(self, found: Any) -> Distances:
+        if found is None:
+            return Distances()
+        where = "distances"
+        self._table(where, found, "matrix", "places", "jitter", "bandwidth")
+        path = self._path(self._need(where, found, "matrix"))
+        places = found.get("places", {})
+        if not isinstance(places, dict) or not all(
+            isinstance(each, str) for each in places.values()
+        ):
+            raise self._error(f"{where}.places", f'write {{ main-1 = "boston" }}, got {places!r}')
+        jitter_ms = self._length(f"{where}.jitter", found.get("jitter", "0 ms"), 0) / 1e3
+        bandwidth = found.get("bandwidth", 0.0)
+        if isinstance(bandwidth, bool) or not isinstance(bandwidth, int | float):
+            raise self._error(f"{where}.bandwidth", f"KiB a second, got {bandwidth!r}")
+        try:
+            matrix = read_matrix(path)
+            # Says so at once if a link is longer than can be.
+            Distance(max(matrix.values()), jitter_ms, bandwidth)
+        except DistanceError as error:
+            raise self._error(where, str(error)) from None
+        return Distances(places, matrix, jitter_ms, float(bandwidth))
+
+    def _check_distances(self, deployment: Deployment) -> None:
+        places, matrix = deployment.distances.places, deployment.distances.matrix
+        if matrix and not deployment.chaos:
+            raise self._error("distances", "links are made longer on purpose; write chaos = true")
+        if matrix and deployment.servers:
+            raise self._error("distances", "servers are as far away as they are; leave it out")
+        nodes = {*deployment.endpoints, *deployment.clients}
+        for node, place in places.items():
+            if node not in nodes:
+                raise self._error(
+                    "distances.places", f"there is no node {node!r}; there are {sorted(nodes)}"
+                )
+            if (place, place) not in matrix:
+                known = sorted({here for here, _ in matrix})
+                raise self._error("distances.places", f"{place!r} is not in the matrix: {known}")
 
     def _security(self, tables: dict[str, Any]) -> SecuritySpec:
         names = ("token_file", "tokens", "certificate", "key", "authority")

@@ -4,6 +4,7 @@
     cut(deployment, "main-1", "main-2", one_way=True)    # what main-1 sends is lost
     heal(deployment, "main-1", "main-2")
     heal(deployment)                                     # every link
+    delay(deployment, "main-1", "main-2", Distance(80.0, jitter_ms=5.0))
     disturb(deployment, Disturbance(10.0, "main-1", share=0.1))
 
 Nodes are told over Flight, as ``holdfast`` itself, a name that is never cut. A link is cut at
@@ -27,6 +28,7 @@ from holdfast.cluster.remote import RemoteServer
 from holdfast.cluster.supervisor import SupervisorError, send_signal
 from holdfast.deployment import Deployment
 from holdfast.errors import HoldfastError
+from holdfast.flight.distance import Distance
 from holdfast.flight.peers import call, explain
 from holdfast.nodes.links import NO_CHAOS
 from holdfast.plans.addresses import Addresses
@@ -74,6 +76,27 @@ def heal(
         return silent if _tell(deployment, source, {"heal": None}) else [source, *silent]
     told = _tell_ends(deployment, "heal", source, target, one_way)
     return [node for node in (source, target) if node in nodes and node not in told]
+
+
+def delay(
+    deployment: Deployment, source: str, target: str, distance: Distance, *, one_way: bool = False
+) -> list[str]:
+    """Make the link between two nodes so long; one way: only for what ``source`` sends.
+
+    Each end holds back what it sends, so both must be told. Gives those that did not answer.
+    A client that is a program of its own is not told: what is sent to it takes longer.
+    """
+    check_chaos(deployment)
+    nodes = deployment.endpoints
+    for name in (source, target):
+        if name not in nodes and name not in deployment.clients:
+            raise ChaosError(f"there is no node {name!r}; there are {sorted(nodes)}")
+    ends = [(source, target)] if one_way else [(source, target), (target, source)]
+    return [
+        end
+        for end, other in ends
+        if end in nodes and not _tell(deployment, end, {"delay": {other: asdict(distance)}})
+    ]
 
 
 def partition(deployment: Deployment, one: Iterable[str], other: Iterable[str]) -> None:

@@ -121,8 +121,15 @@ class ProcessHost:
     def _place(self, node: str) -> Place:
         endpoint = self._addresses.of(node)
         clock = Clock(self._deployment.follow_clock)
-        chaos = self._deployment.chaos
-        return Place(endpoint.host, endpoint.port, self._book, self._security, clock, chaos)
+        return Place(
+            endpoint.host,
+            endpoint.port,
+            self._book,
+            self._security,
+            clock,
+            self._deployment.chaos,
+            self._deployment.distances.of(node),
+        )
 
     def _directory(self, node: str) -> Path:
         return self._deployment.data / "processes" / node

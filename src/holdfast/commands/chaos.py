@@ -31,6 +31,19 @@ def add_chaos(chaos: argparse.ArgumentParser) -> None:
     heal = _failure(failures, "heal", "heal a link, all links of a node, or every link", _heal)
     heal.add_argument("source", metavar="NODE", nargs="?")
     heal.add_argument("target", metavar="NODE", nargs="?")
+    delay = _failure(failures, "delay", "make the link between two nodes longer", _delay)
+    delay.add_argument("source", metavar="NODE")
+    delay.add_argument("target", metavar="NODE")
+    delay.add_argument(
+        "delay", metavar="MS", type=float, help="each message takes so long; 0: none"
+    )
+    delay.add_argument(
+        "--jitter", metavar="MS", type=float, default=0.0, help="up to so much longer (default: 0)"
+    )
+    delay.add_argument(
+        "--bandwidth", metavar="KIB", type=float, default=0.0, help="a second (default: any)"
+    )
+    delay.add_argument("--one-way", action="store_true", help="only what the first sends")
     slow = _failure(failures, "slow", "leave a process only a share of its time", _slow)
     slow.add_argument("process")
     slow.add_argument("--share", type=float, default=0.1, help="of its time (default: 0.1)")
@@ -97,6 +110,22 @@ def _heal(options: argparse.Namespace) -> int:
     print(f"healed: {' -- '.join(filter(None, (options.source, options.target))) or 'every link'}")
     if silent:
         print(f"{', '.join(silent)} did not answer; heal again when they are up")
+    return 1 if silent else 0
+
+
+def _delay(options: argparse.Namespace) -> int:
+    from holdfast.cluster.chaos import delay
+    from holdfast.deployment import load_deployment
+    from holdfast.flight.distance import Distance
+
+    distance = Distance(options.delay, options.jitter, options.bandwidth)
+    deployment = load_deployment(options.deployment)
+    ends = (options.source, options.target)
+    silent = delay(deployment, *ends, distance, one_way=options.one_way)
+    arrow = "->" if options.one_way else "--"
+    print(f"{options.source} {arrow} {options.target}: {options.delay:g} ms")
+    if silent:
+        print(f"{', '.join(silent)} did not answer; say it again when they are up")
     return 1 if silent else 0
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -35,15 +35,26 @@ _LOOK_SECONDS = 1.0
 class Feed:
     """One subscription, as its provider sees it."""
 
-    def __init__(self, process: str, consumer: str, feed: int, schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        process: str,
+        consumer: str,
+        feed: int,
+        schema: pa.Schema,
+        arrival: Callable[[str, int], float],
+    ) -> None:
+        """``arrival``: when so many bytes that are sent to somebody now will be there."""
+        self._arrival = arrival
         self.consumer = consumer
         self.id = feed
         self.sent_frames = 0
         self.sent_bytes = 0
         self._process = process
         self._empty = pa.RecordBatch.from_pylist([], schema=schema)
-        self._messages: deque[tuple[FeedFrames, int]] = deque()
+        self._messages: deque[tuple[FeedFrames, int, float]] = deque()
         self._bytes = 0
+        # When the newest message arrives; none overtakes another.
+        self._newest_due = 0.0
         self._refused: SubscribeRefused | None = None
         self._ended: str | None = None
         self._changed = threading.Condition()
@@ -67,7 +78,8 @@ class Feed:
                     f"{self._bytes >> 10} KiB wait for it"
                 )
                 return False
-            self._messages.append((message, size))
+            self._newest_due = max(self._newest_due, self._arrival(self.consumer, size))
+            self._messages.append((message, size, self._newest_due))
             self._bytes += size
             self._changed.notify_all()
             return True
@@ -108,19 +120,18 @@ class Feed:
 
     def _next(self, context: flight.ServerCallContext) -> FeedFrames | None:
         with self._changed:
-            while not self._messages:
-                if self._refused is not None or self._ended is not None:
-                    break
+            while self._ended is None:
+                left = self._messages[0][2] - time.monotonic() if self._messages else _LOOK_SECONDS
+                if left <= 0:
+                    message, size, _ = self._messages.popleft()
+                    self._bytes -= size
+                    return message
+                if self._refused is not None and not self._messages:
+                    return None
                 if context.is_cancelled():
                     return None
-                self._changed.wait(_LOOK_SECONDS)
-            if self._messages:
-                message, size = self._messages.popleft()
-                self._bytes -= size
-                return message
-        if self._ended is not None:
-            raise flight.FlightServerError(f"{self._process} ended the feed: {self._ended}")
-        return None
+                self._changed.wait(min(left, _LOOK_SECONDS))
+        raise flight.FlightServerError(f"{self._process} ended the feed: {self._ended}")
 
     def refusal(self) -> tuple[pa.RecordBatch, bytes] | None:
         """The one batch of a feed that was not granted."""
@@ -172,15 +183,19 @@ def _merged(run: list[StreamFrame]) -> tuple[Header, pa.RecordBatch | None]:
 class Feeds:
     """All feeds of a process."""
 
-    def __init__(self, process: str) -> None:
+    def __init__(
+        self, process: str, arrival: Callable[[str, int], float] = lambda consumer, size: 0.0
+    ) -> None:
+        """``arrival``: when so many bytes that are sent to somebody now will be there."""
         self._process = process
+        self._arrival = arrival
         self._feeds: dict[tuple[str, int], Feed] = {}
         self._lock = threading.Lock()
         self._closed = False
 
     def open(self, consumer: str, feed: int, schema: pa.Schema) -> Feed:
         """A new feed; one of the same id is replaced."""
-        made = Feed(self._process, consumer, feed, schema)
+        made = Feed(self._process, consumer, feed, schema, self._arrival)
         with self._lock:
             if self._closed:
                 raise flight.FlightUnavailableError(f"{self._process} is stopping")

@@ -10,18 +10,25 @@ for new ones, so that neither end learns anything the network would not tell it:
 
 Each direction is cut for itself. One end is enough to cut both directions: the other notices
 nothing but silence.
+
+A link can also be long (distance.py): what is sent is held back here for as long as it would take.
+Each end holds back what it sends.
 """
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from holdfast.errors import HoldfastError
+from holdfast.flight.distance import Distance
 
 _LOOK_SECONDS = 0.02
+_KIB = 1024
 
 
 class LinkCut(HoldfastError):
@@ -40,13 +47,24 @@ class Links:
 
     def __init__(
         self,
-        cut: Mapping[str, Any] | None = None,
-        on_change: Callable[[dict[str, Any]], None] = lambda cut: None,
+        found: Mapping[str, Any] | None = None,
+        on_change: Callable[[dict[str, Any]], None] = lambda found: None,
+        distances: Mapping[str, Distance] | None = None,
     ) -> None:
-        """``cut`` is what ``listed`` gave in an earlier life; ``on_change`` gets it anew."""
-        found = cut or {}
+        """
+        found      what ``on_change`` got last in an earlier life: what is cut, what was delayed.
+        distances  how far it is to each peer, unless that is changed later.
+        """
+        found = found or {}
         self._deaf: frozenset[str] = frozenset(found.get("incoming", ()))
         self._mute: frozenset[str] = frozenset(found.get("outgoing", ()))
+        self._given = dict(distances or {})
+        self._changed_distances = {
+            peer: Distance.of(each) for peer, each in found.get("distances", {}).items()
+        }
+        # When the last byte that was sent to a peer will have left, where bandwidth is scarce.
+        self._busy_until: dict[str, float] = {}
+        self._random = random.Random()
         self._on_change = on_change
         self._changed = threading.Condition()
 
@@ -75,7 +93,50 @@ class Links:
                 return
             self._deaf, self._mute = deaf, mute
             self._changed.notify_all()
-        self._on_change(self.listed())
+        self._tell()
+
+    def _tell(self) -> None:
+        changed = {peer: asdict(each) for peer, each in self._changed_distances.items()}
+        self._on_change(self.listed() | {"distances": changed})
+
+    def set_distance(self, peer: str, distance: Distance) -> None:
+        """From now on what is sent to the peer takes so long."""
+        with self._changed:
+            self._changed_distances = {**self._changed_distances, peer: distance}
+            self._busy_until.pop(peer, None)
+        self._tell()
+
+    def distance(self, peer: str) -> Distance | None:
+        """How far it is to a peer; None for those beside us."""
+        found = self._changed_distances.get(peer, self._given.get(peer))
+        return None if found is None or found.is_none else found
+
+    @property
+    def distances(self) -> dict[str, Distance]:
+        """How far it is to those who are not beside us."""
+        peers = sorted({*self._given, *self._changed_distances})
+        found = {peer: self.distance(peer) for peer in peers}
+        return {peer: each for peer, each in found.items() if each is not None}
+
+    def arrival(self, peer: str, size: int = 0) -> float:
+        """When what is sent to a peer now will be there; 0 for at once."""
+        distance = self.distance(peer)
+        if distance is None:
+            return 0.0
+        leaves = time.monotonic()
+        with self._changed:
+            if distance.bandwidth:
+                began = max(leaves, self._busy_until.get(peer, 0.0))
+                leaves = began + size / (distance.bandwidth * _KIB)
+                self._busy_until[peer] = leaves
+            jitter = self._random.uniform(0, distance.jitter_ms)
+        return leaves + (distance.delay_ms + jitter) / 1e3
+
+    def travel(self, peer: str, size: int = 0) -> None:
+        """Wait for as long as something that is sent to a peer now is under way."""
+        left = self.arrival(peer, size) - time.monotonic()
+        if left > 0:
+            time.sleep(left)
 
     def listed(self) -> dict[str, list[str]]:
         """What is cut."""

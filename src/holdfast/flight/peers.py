@@ -262,11 +262,10 @@ class _Peer:
 
     def _call(self, action: str, message: Message) -> list[flight.Result]:
         options = self.options(CALL_SECONDS)
+        body = encode_message(message)
         try:
-            self.wait_to_reach()
-            found = list(
-                self._client.do_action(flight.Action(action, encode_message(message)), options)
-            )
+            self.wait_to_reach(len(body))
+            found = list(self._client.do_action(flight.Action(action, body), options))
             self.wait_to_hear(CALL_SECONDS)
         except Exception as error:
             self.failed(error)
@@ -276,10 +275,12 @@ class _Peer:
         self.went_well()
         return found
 
-    def wait_to_reach(self) -> None:
-        """Wait for the link; LinkCut if it stays cut for as long as a call may take."""
+    def wait_to_reach(self, size: int = 0) -> None:
+        """Wait for the link, and for the way; LinkCut if it stays cut for as long as a call may
+        take."""
         if not self._links.wait_to_reach(self._name, CALL_SECONDS, self._is_closed):
             raise LinkCut(self._name)
+        self._links.travel(self._name, size)
 
     def wait_to_hear(
         self, timeout_s: float | None, given_up: Callable[[], bool] = lambda: False

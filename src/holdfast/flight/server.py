@@ -112,7 +112,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         security.check_binding(host)
         self._process = process
         self._controls = dict(controls or {})
-        self.feeds = Feeds(process.name)
+        self.feeds = Feeds(process.name, self._links.arrival)
         # Flight itself says only that it did not start properly.
         check_free(host, port)
         super().__init__(
@@ -179,6 +179,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
             refusal = feed.refusal()
             if refusal is not None:
                 self._let_out(context, sender, None)
+                self._links.travel(sender)
                 yield refusal
         finally:
             self.feeds.close_feed(feed)
@@ -199,6 +200,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         sender = self._admit(context, repr(action.type), *roles)
         answer = self._act(sender, action)
         self._let_out(context, sender, ANSWER_SECONDS)
+        self._links.travel(sender, sum(map(len, answer)))
         return answer
 
     def _act(self, sender: str, action: flight.Action) -> list[bytes]:

@@ -113,6 +113,7 @@ class Shipper:
         encoded, elements = self._sent.encode(checkpoint, self.total)
         if not self._links.wait_to_reach(self._partner, 2.0):
             raise TimeoutError("the link is cut")
+        self._links.travel(self._partner)
         if self._client is None:
             self._client = connect(self._locate(), self._security)
         headers = self._security.headers(self._name, Role.REPLICATE)

@@ -33,7 +33,7 @@ from holdfast.flight.server import PutBatch, StreamServer
 from holdfast.frames import SEQ, STIME, SYSTEM_COLUMNS
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.lasting_writer import LastingWriter
-from holdfast.nodes.links import if_allowed, kept_links, links_control
+from holdfast.nodes.links import if_allowed, kept_links, links_control, told_distances
 from holdfast.nodes.listening import Listener
 from holdfast.nodes.metrics import NodeMetrics
 from holdfast.nodes.node import Place, disk_control
@@ -93,7 +93,7 @@ class ClientNode:
             timing=timing,
             auto_commit=False,
             standing=standing,
-            links=kept_links(directory) if place.chaos else None,
+            links=kept_links(directory, place.distances) if place.chaos else None,
             role=Role.REPLICATE,
         )
         self._boundary = 0
@@ -194,6 +194,7 @@ class ClientNode:
             "boundary": self._boundary,
             "waiting": self._client.waiting,
             "cut": self._client.links.listed(),
+            "distances_ms": told_distances(self._client.links),
             "problems": self.problems.texts,
         }
 

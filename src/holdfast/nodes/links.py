@@ -1,4 +1,5 @@
-"""The cut links of a node: kept on disk, so that a restart does not heal them; and their control.
+"""The links of a node, cut or long: kept on disk, so that a restart does not heal them; and their
+control.
 
 A cut is part of the world a process lives in, not of the process: one that is killed and comes
 back finds its links as they were.
@@ -7,12 +8,14 @@ back finds its links as they were.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow.flight as flight
 
 from holdfast.durable import make_private, write_whole
+from holdfast.flight.distance import Distance, DistanceError
 from holdfast.flight.links import Links
 from holdfast.flight.server import Control
 
@@ -31,25 +34,26 @@ def if_allowed(chaos: bool, control: Control) -> Control:
     return control if chaos else refuse
 
 
-def kept_links(directory: Path) -> Links:
-    """The links of the node that lives in ``directory``."""
+def kept_links(directory: Path, distances: Mapping[str, Distance] | None = None) -> Links:
+    """The links of the node that lives in ``directory``, with those distances by default."""
     path = directory / "links.json"
 
-    def keep(cut: dict[str, Any]) -> None:
-        if any(cut.values()):
+    def keep(found: dict[str, Any]) -> None:
+        if any(found.values()):
             make_private(directory)
-            write_whole(path, json.dumps(cut).encode())
+            write_whole(path, json.dumps(found).encode())
         else:
             path.unlink(missing_ok=True)
 
-    return Links(json.loads(path.read_text()) if path.exists() else None, keep)
+    return Links(json.loads(path.read_text()) if path.exists() else None, keep, distances)
 
 
 def links_control(links: Links) -> Control:
-    """The action "links": cut or heal, one direction or both; answers what is cut.
+    """The action "links": cut or heal, one direction or both, delay; answers what is cut.
 
     {"cut": ["main-1"], "incoming": true, "outgoing": false}
     {"heal": ["main-1"]}, or {"heal": null} for all of them
+    {"delay": {"main-1": {"delay_ms": 80, "jitter_ms": 5, "bandwidth": 0}}}: what is sent to it
     """
 
     def control(options: dict[str, Any]) -> dict[str, Any]:
@@ -61,6 +65,16 @@ def links_control(links: Links) -> Control:
             peers = options["heal"]
             for peer in [None] if peers is None else peers:
                 links.heal(peer, incoming=incoming, outgoing=outgoing)
+        try:
+            for peer, distance in options.get("delay", {}).items():
+                links.set_distance(str(peer), Distance.of(distance))
+        except DistanceError as error:
+            raise flight.FlightServerError(str(error)) from None
         return links.listed()
 
     return control
+
+
+def told_distances(links: Links) -> dict[str, float]:
+    """The milliseconds to those who are not beside this node, for its status."""
+    return {peer: distance.delay_ms for peer, distance in links.distances.items()}

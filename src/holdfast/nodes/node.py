@@ -35,6 +35,7 @@ from holdfast.core.progress import Progress
 from holdfast.disk import Fault
 from holdfast.durable import make_private
 from holdfast.errors import HoldfastError
+from holdfast.flight.distance import Distance
 from holdfast.flight.links import Links
 from holdfast.flight.peers import Peers
 from holdfast.flight.refused import Refused, refused
@@ -43,7 +44,7 @@ from holdfast.flight.server import Control, PutBatch, StreamServer
 from holdfast.kept.consumers import keep_consumers
 from holdfast.loop import Driver, Loop
 from holdfast.nodes.journal import Journal
-from holdfast.nodes.links import if_allowed, kept_links, links_control
+from holdfast.nodes.links import if_allowed, kept_links, links_control, told_distances
 from holdfast.nodes.listening import Listener
 from holdfast.nodes.metrics import NodeMetrics
 from holdfast.nodes.problems import Problems, tell_progress
@@ -59,6 +60,7 @@ class Place:
 
     book   the Flight location of every process of the deployment.
     chaos  whether it may be made to fail on purpose: links cut, its clock set.
+    distances  how far it is to other nodes, where that is not the machine's own business.
     """
 
     host: str
@@ -67,6 +69,7 @@ class Place:
     security: Security
     clock: Clock = field(default_factory=Clock)
     chaos: bool = False
+    distances: Mapping[str, Distance] = field(default_factory=dict)
 
 
 class GaveUp(HoldfastError):
@@ -126,7 +129,7 @@ class Node:
         self._consumers = {stream: set(names) for stream, names in consumers.items()}
         self._on_fatal = on_fatal
         self._admission = Admission(name)
-        self.links = kept_links(directory) if place.chaos else Links()
+        self.links = kept_links(directory, place.distances) if place.chaos else Links()
         self._started = self._looked_at = time.monotonic()
         self.problems = Problems(self.journal, self.metrics)
         self._state = ""
@@ -251,6 +254,7 @@ class Node:
             "feeds": len(self.server.feeds) if self.server is not None else 0,
             "log_bytes": sum(self.store.sizes.values()),
             "cut": self.links.listed(),
+            "distances_ms": told_distances(self.links),
             "refused": dict(self._refusals),
             "stalled": self.progress is not None and self.progress.stalled,
             "problems": self.problems.texts,
