@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from holdfast.core.beginning import Beginning
 from holdfast.core.consistency import NodeState
+from holdfast.core.copy import Copy
 from holdfast.core.effects import Append, Effect, RunJob, Send
 from holdfast.core.events import (
     Appended,
@@ -28,6 +30,7 @@ from holdfast.core.messages import (
     StreamState,
     Subscribe,
 )
+from holdfast.core.records import Found
 from holdfast.core.replica import Replica
 from holdfast.core.settings import Input, Output, Reconcile, ReplicaSettings, Timing
 from tests.core.frames_for_tests import boundary, kinds, stable
@@ -56,7 +59,8 @@ class Bench:
             reconcile=reconcile,
         )
         self.now = 1
-        self.replica = Replica(settings, record, logged)
+        found = Copy(settings, Found(record, None, logged))
+        self.replica = Replica(settings, record, Beginning(served=found.served))
         self.effects: list[Effect] = []
         self.feeds: dict[str, int] = {}
         self.seqs: dict[str, int] = {"x": 0, "y": 0}

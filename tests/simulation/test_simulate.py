@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 
 from holdfast.simulation.main import run as simulate_command
@@ -46,6 +48,14 @@ def test_planted_mistakes_are_found_and_the_exit_code_tells_which_kind(
             if simulate_command(["--seed", str(one), "--no-shrink"]) == int(verdict):
                 break
     assert f"seed {one}: {verdict.name.lower()}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["never notice a lost subscription", "keep the torn end of a log"])
+def test_mistakes_that_one_shape_of_schedules_shows_are_found_within_few_runs(name: str) -> None:
+    found = planted(name)
+    with found.applied():
+        results = (run(one) for one in islice(found.scenarios(), 20))
+        assert any(one.verdict is not Verdict.FINE for one in results)
 
 
 def test_the_exit_codes_are_the_documented_ones() -> None:

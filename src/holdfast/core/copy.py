@@ -288,7 +288,7 @@ class Copy:
         # What is held may not be on disk: only what was acknowledged before still counts.
         acks = dict(self.acks)
         begin = Beginning(state, self.served, acks, first_job, first_append, self.OPEN_AT_ONCE)
-        self.replica = Replica(self.settings, record, (), begin)
+        self.replica = Replica(self.settings, record, begin)
         self.replica.provider.consumers = self.consumers
         self.replica.consumer.incarnation = self.incarnation
         for served in self.served.values():

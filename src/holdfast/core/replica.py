@@ -26,7 +26,7 @@ from typing import Any
 
 from holdfast.core import consistency, soutput, sunion, versions
 from holdfast.core.appender import Appender
-from holdfast.core.beginning import EMPTY_RECORD, Beginning, serve, whole_frames
+from holdfast.core.beginning import EMPTY_RECORD, Beginning, serve
 from holdfast.core.consistency import ConsistencyManager, NodeState
 from holdfast.core.consumer import Consumer
 from holdfast.core.continuous_rounds import WindowRounds, window_frames
@@ -38,7 +38,6 @@ from holdfast.core.events import (
     FeedLost,
     JobDone,
     JobFailed,
-    LoggedStream,
     MessageArrived,
     RecoveryRecord,
     Started,
@@ -77,7 +76,6 @@ class Replica:
         self,
         settings: ReplicaSettings,
         record: RecoveryRecord | None = None,
-        logged: tuple[LoggedStream, ...] = (),
         begin: Beginning | None = None,
     ) -> None:
         begin = begin or Beginning()
@@ -107,11 +105,10 @@ class Replica:
         self._pauses = False
         self._open = begin.open
         self._reached_by = {one.stream: one.reached_by for one in settings.outputs}
-        logs = {one.stream: whole_frames(one) for one in logged}
         self.soutputs: dict[str, SOutput] = {}
         served = {}
         for one in settings.outputs:
-            stream = begin.served.get(one.stream) or serve(settings, one, logs.get(one.stream))
+            stream = begin.served.get(one.stream) or serve(settings, one)
             stream.open = begin.open
             served[one.stream] = stream
             base_id = dict(record.outputs).get(one.stream, 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from holdfast.core import entry, replica
+from holdfast.core import copy, entry
 from holdfast.core.acknowledgements import Acknowledged, Acknowledgements, TrimBelow
 from holdfast.core.appender import Appender
 from holdfast.core.client import Client
@@ -98,7 +98,7 @@ def stay_with_the_first_source_for_ever(original: Any) -> Any:
     return broken
 
 
-@mutation(Upstream, "_compare_feeds")
+@mutation(Upstream, "_compare_feeds", shape="half_open")
 def never_notice_a_lost_subscription(original: Any) -> Any:
     def broken(self: Upstream, peer: str, sent: Any, now: int) -> list[Any]:
         return []
@@ -337,7 +337,7 @@ def forget_frames_whose_append_failed(original: Any) -> Any:
     return broken
 
 
-@mutation(replica, "whole_frames", shape="storm")
+@mutation(copy, "whole_frames", shape="storm")
 def keep_the_torn_end_of_a_log(original: Any) -> Any:
     return lambda logged: logged
 

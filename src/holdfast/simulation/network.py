@@ -410,6 +410,9 @@ class Network:
                 self._clock.after(int(self._random() * 200_000), self._reset, feed)
 
     def _reset(self, feed: Feed) -> None:
-        """The other end says that there is no such connection, if it can be heard."""
+        """The other end says that there is no such connection, if it can be heard.
+
+        If not, the connection is half open: its reader has it, and nothing will come.
+        """
         if not feed.link.cuts:
             self._break(feed)

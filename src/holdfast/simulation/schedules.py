@@ -119,6 +119,25 @@ def _aftershock(random: Random, before: Fault, layout: Layout) -> Fault:
     return fault(random, time, layout)
 
 
+def _half_open(random: Random, layout: Layout) -> list[Fault]:
+    """Connections are lost without a word: who provides them is gone and back behind a cut.
+
+    That is over before anybody has given it up, and nobody could hear that it knows them no more.
+    Entry points are: a replica that is back says that it recovers, and is left.
+    """
+    time = 5 * SECOND_US
+    faults = []
+    for _ in range(random.randint(2, 5)):
+        hit = (random.choice(layout.entries),)
+        crash = time + int(random.uniform(0.02, 0.1) * SECOND_US)
+        back = crash + int(random.uniform(0.05, 0.2) * SECOND_US)
+        end = back + int(random.uniform(0.2, 0.4) * SECOND_US)
+        faults.append(Fault(FaultKind.PARTITION, time, end, hit))
+        faults.append(Fault(FaultKind.CRASH, crash, back, hit))
+        time = end + int(random.uniform(2, 10) * SECOND_US)
+    return faults
+
+
 def _swizzled(random: Random, layout: Layout) -> list[Fault]:
     """Links are cut one by one and healed in another order."""
     chosen = random.sample(layout.links, min(len(layout.links), random.randint(2, 10)))
@@ -366,7 +385,8 @@ def _steady(random: Random, layout: Layout) -> list[Fault]:
 
 Shape: TypeAlias = Callable[[Random, Layout], list[Fault]]
 SHAPES: dict[Shape, float] = {
-    _bursts: 0.32,
+    _bursts: 0.28,
+    _half_open: 0.04,
     _gentle: 0.12,
     _swizzled: 0.1,
     _storm: 0.12,
