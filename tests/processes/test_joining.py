@@ -33,6 +33,17 @@ extent = 8
 interval = "5 ms"
 period = "20 ms"
 """
+STANDING_BY = """
+[fragments.main]
+protection = "hybrid"
+[fragments.main.standby]
+promote_after = "3 seconds"
+[fragments.best]
+protection = "passive"
+[fragments.best.standby]
+promote_after = "3 seconds"
+"""
+PAIRS = (("main-1", "main-2"), ("best-1", "best-2"))
 
 
 @pytest.fixture
@@ -84,4 +95,30 @@ def test_replicas_that_lost_their_directories_join_and_stand_in(world: World) ->
     world.stop("main-2")
     world.start("main-2")
     world.read(lambda: stable(world, "main-2"))
+    world.finish()
+
+
+def sleepers(world: World) -> list[str]:
+    """Of each two copies the one that sleeps and holds a recent checkpoint, if there is one."""
+    return [name for pair in PAIRS for name in pair if world.is_protected(name)()]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("world", [STANDING_BY], indirect=True)
+def test_copies_that_lost_their_directories_are_sent_what_they_need(world: World) -> None:
+    world.read(lambda: entry(world).served.first_id > 0 and len(sleepers(world)) == 2)
+    # Those that sleep: the primaries send them their whole state.
+    lost = sleepers(world)
+    world.lose(*lost)
+    world.go_on()
+    world.start(*lost)
+    world.read(lambda: len(sleepers(world)) == 2)
+    # Those that have not been lost: the new ones hold all that it takes to stand in.
+    others = [name for name in COPIES if name not in lost]
+    world.lose(*others)
+    world.read(lambda: all(world.is_in(name, "primary")() for name in lost))
+    world.go_on()
+    # They were primaries of an earlier term, perhaps, and must not begin with nothing.
+    world.start(*others)
+    world.read(lambda: len(sleepers(world)) == 2)
     world.finish()
