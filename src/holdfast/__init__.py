@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.aggregates import Aggregator, aggregate, top
-    from holdfast.client import Client
+    from holdfast.client import Client, RetiredError
+    from holdfast.cluster.members import remove_replica, retire_client
     from holdfast.connect.callback_sink import call
     from holdfast.connect.console_sink import write_console
     from holdfast.connect.csv_source import read_csv
@@ -53,6 +54,7 @@ _HOMES = {
     "Network": "network",
     "NetworkError": "errors",
     "Producer": "producer",
+    "RetiredError": "client",
     "RunHandle": "single.handle",
     "RunSummary": "single.reports",
     "Security": "flight.security",
@@ -73,6 +75,8 @@ _HOMES = {
     "read_kafka": "connect.kafka_source",
     "read_parquet": "connect.parquet_source",
     "read_socket": "connect.socket_source",
+    "remove_replica": "cluster.members",
+    "retire_client": "cluster.members",
     "run": "single.run",
     "session_window": "windows",
     "start": "single.handle",
@@ -98,6 +102,7 @@ __all__ = [
     "Network",
     "NetworkError",
     "Producer",
+    "RetiredError",
     "RunHandle",
     "RunSummary",
     "Security",
@@ -118,6 +123,8 @@ __all__ = [
     "read_kafka",
     "read_parquet",
     "read_socket",
+    "remove_replica",
+    "retire_client",
     "run",
     "session_window",
     "start",

@@ -29,6 +29,7 @@ from holdfast.core.effects import (
     DeliverTuples,
     DeliverUndo,
     Effect,
+    EndProcess,
     Send,
     SetTimer,
 )
@@ -41,7 +42,7 @@ from holdfast.core.messages import (
     SubscribeRefused,
 )
 from holdfast.core.settings import Input, Timing
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Removed
 from holdfast.flight.links import Links
 from holdfast.flight.peers import Peers
 from holdfast.flight.refused import Refused
@@ -62,6 +63,10 @@ _QUEUE_BYTES = 256 << 20
 
 class ClientError(HoldfastError):
     """The stream cannot be read: a wrong token, another version, no such stream, trimmed."""
+
+
+class RetiredError(ClientError, Removed):
+    """The client was retired: nothing is kept for its name any more."""
 
 
 class Client:
@@ -227,6 +232,8 @@ class Client:
                 self._peers.send(to, message)
             case SetTimer(at):
                 self._loop.set_timer(at)
+            case EndProcess(reason):
+                self._fail(RetiredError(reason))
             case DeliverTuples():
                 self._tuples(effect)
             case DeliverUndo(_, _, below_stime):
@@ -259,7 +266,9 @@ class Client:
             consumer = self._driver.consumer
             # What is not here, or not yet, another one may have that is silent now.
             elsewhere = refusal.why is NotServed.NOT_HERE and consumer.out_of_reach() is None
-            if refusal.why.is_lasting and not elsewhere and consumer.needs(refusal.feed):
+            if refusal.why is NotServed.REMOVED:
+                self._fail(RetiredError(refusal.detail))
+            elif refusal.why.is_lasting and not elsewhere and consumer.needs(refusal.feed):
                 self._fail(ClientError(f"{self.stream} from {event.sender}: {refusal.text}"))
         if isinstance(event, MessageArrived) and isinstance(event.message, HeartbeatReply):
             served = [report.stream for report in event.message.reports]

@@ -58,7 +58,7 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +195,8 @@ class Deployment:
     chaos: bool = False
     # Where its nodes are, as if they were not on one machine.
     distances: Distances = field(default_factory=Distances)
+    # Clients that were retired and replicas that were removed since the file was written.
+    gone: frozenset[str] = frozenset()
 
     @property
     def endpoints(self) -> dict[str, Endpoint]:
@@ -207,7 +209,7 @@ class Deployment:
             for client in self.clients.values()
             if client.sink is not None
         }
-        return found
+        return {name: each for name, each in found.items() if name not in self.gone}
 
     @property
     def processes(self) -> dict[str, tuple[str, ...]]:
@@ -218,9 +220,10 @@ class Deployment:
         for fragment in self.fragments.values():
             names = fragment.processes
             for process, name in zip(fragment.colocate or names, names, strict=True):
-                found.setdefault(process, []).append(name)
+                if name not in self.gone:
+                    found.setdefault(process, []).append(name)
         for client in self.clients.values():
-            if client.sink is not None:
+            if client.sink is not None and client.name not in self.gone:
                 found[client.name] = [client.name]
         return {name: tuple(nodes) for name, nodes in found.items()}
 
@@ -258,7 +261,16 @@ def load_deployment(path: str | os.PathLike[str]) -> Deployment:
     """Read and check a deployment file; also one that a server keeps as JSON."""
     from holdfast.deployment_file import Reader
 
-    return Reader(Path(path).resolve()).deployment(read_tables(path))
+    deployment = Reader(Path(path).resolve()).deployment(read_tables(path))
+    kept = membership_path(deployment.data)
+    if not kept.is_file():
+        return deployment
+    return replace(deployment, gone=frozenset(json.loads(kept.read_text())["gone"]))
+
+
+def membership_path(data: Path) -> Path:
+    """Who takes part beyond what the file says (plans/membership_file.py)."""
+    return data / "membership.json"
 
 
 def moved_path(data: Path) -> Path:

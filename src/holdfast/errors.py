@@ -7,6 +7,10 @@ class HoldfastError(Exception):
     """The base of every error Holdfast raises on purpose."""
 
 
+class Removed(HoldfastError):
+    """A client that was retired or a replica that was removed: it takes part no longer."""
+
+
 class NetworkError(HoldfastError):
     """A query network that cannot run, found while it is built.
 

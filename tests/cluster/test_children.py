@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cluster.children import Children, log_path
+from holdfast.cluster.children import REMOVED_CODE, Children, log_path
 from holdfast.cluster.server import Server
 from holdfast.deployment import Deployment, SecuritySpec, load_deployment
 from holdfast.nodes.journal import Journal
@@ -93,6 +93,23 @@ def test_a_process_that_cannot_be_started_is_tried_again(
     assert "entry-load: it cannot be started: " in told[0]
     blocking.rmdir()
     wait(children, lambda: children["entry-load"].pid is not None)
+
+
+def test_a_process_that_takes_part_no_longer_is_not_started_again(
+    deployment: Deployment, told: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "idle").write_text(f"#!/bin/sh\nexit {REMOVED_CODE}\n")
+    children = Children(deployment, ["entry-load"], told.append)
+    children.start()
+    try:
+        wait(children, lambda: bool(told))
+        assert told[0].endswith("; is not started again")
+        for _ in range(10):
+            children.watch()
+            time.sleep(0.05)
+        assert children.states()["entry-load"]["restarts"] == 0
+    finally:
+        children.stop()
 
 
 def test_a_server_without_room_goes_on(deployment: Deployment, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from holdfast.clock import Clock
 from holdfast.core.entry import EntrySettings
+from holdfast.core.records import Membership
 from holdfast.flight.security import Security
 from holdfast.nodes.entry_node import EntryNode
 from holdfast.nodes.node import Place
@@ -34,6 +35,7 @@ def make_entry(
     consumers: tuple[str, ...] = ("reader",),
     clock: Clock | None = None,
     chaos: bool = True,
+    membership: Callable[[], Membership] = Membership,
 ) -> EntryNode:
     return EntryNode(
         EntrySettings("entry-load", "load", consumers, boundary_interval_us=20_000),
@@ -42,7 +44,9 @@ def make_entry(
         None,
         200_000,
         directory,
-        Place(host, port, {}, security or Security(), clock or Clock(), chaos),
+        Place(
+            host, port, {}, security or Security(), clock or Clock(), chaos, membership=membership
+        ),
         fail,
     )
 

@@ -30,6 +30,7 @@ from holdfast.core.messages import (
     SubscribeRefused,
     Unsubscribe,
 )
+from holdfast.core.records import Membership
 from holdfast.flight.wire import (
     WireError,
     decode_message,
@@ -42,6 +43,8 @@ from holdfast.flight.wire import (
 MESSAGES: list[Message] = [
     HeartbeatRequest(("a", "b"), (("a", 4), ("b", 5)), (7, 8), 9, 10),
     HeartbeatReply((StreamReport("a", StreamState.UP_FAILURE, 1, 2, 3),), (7, 3), 11),
+    HeartbeatRequest(("a",), (), (), 9, 10, 3, Membership(3, (("x", 1),), (("y", "z"),))),
+    HeartbeatReply((), (), 11, 4, Membership(4, (("x", 1), ("w", 4)))),
     Subscribe("a", 7, 100, 2**60),
     SubscribeRefused(7, NotServed.TRIMMED, "below 5"),
     Unsubscribe(7),

@@ -38,6 +38,8 @@ _LOGS_SECONDS = 10.0
 _WRITE_AGAIN_SECONDS = 1.0
 # What a process exits with when it cannot listen on a port.
 PORT_TAKEN_CODE = 69
+# What a process exits with that takes part no longer.
+REMOVED_CODE = 71
 
 Tell = Callable[[str], None]
 
@@ -176,11 +178,13 @@ class Children:
         else:
             child.pause = _longer(child.pause)
         child.due = now + child.pause
+        removed = code == REMOVED_CODE
+        if removed:
+            child.due = float("inf")
         child.problem = _last_problem(log_path(self.deployment, child.name)) if code > 0 else None
         why = f" ({child.problem})" if child.problem else ""
-        self._tell(
-            f"{child.name}: {how} after {lasted:.1f} s{why}; starts again in {child.pause:g} s"
-        )
+        again = "is not started again" if removed else f"starts again in {child.pause:g} s"
+        self._tell(f"{child.name}: {how} after {lasted:.1f} s{why}; {again}")
         if code == PORT_TAKEN_CODE and self._on_port_taken is not None:
             self._on_port_taken(child.name)
 

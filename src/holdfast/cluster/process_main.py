@@ -21,15 +21,17 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from holdfast.clock import Clock
-from holdfast.cluster.children import PORT_TAKEN_CODE
+from holdfast.cluster.children import PORT_TAKEN_CODE, REMOVED_CODE
 from holdfast.core.settings import Protection, StandbySettings, Timing
 from holdfast.deployment import Deployment, load_deployment
+from holdfast.errors import Removed
 from holdfast.flight.security import Security
 from holdfast.nodes.http_server import serve_http
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.node import Place
 from holdfast.nodes.thread_watch import watch_threads
 from holdfast.plans.addresses import Addresses, Book
+from holdfast.plans.membership_file import MembershipFile
 from holdfast.plans.plan import Plan, read_plan
 from holdfast.plans.source_times import source_of
 from holdfast.plans.topology import Topology
@@ -76,6 +78,7 @@ class ProcessHost:
         self._security: Security = deployment.security.read()
         self._addresses = Addresses.read(deployment)
         self._book = Book(deployment, self._security)
+        self._membership = MembershipFile(deployment.data)
         self.stopping = threading.Event()
         self.nodes: list[Hosted] = []
         self._warm: list[threading.Event] = []
@@ -129,6 +132,7 @@ class ProcessHost:
             clock,
             self._deployment.chaos,
             self._deployment.distances.of(node),
+            self._membership,
         )
 
     def _directory(self, node: str) -> Path:
@@ -256,7 +260,7 @@ class ProcessHost:
             return
         story = "".join(traceback.format_exception(error))
         self.journal.write("fatal", level="error", problem=str(error), story=story)
-        os._exit(70)
+        os._exit(REMOVED_CODE if isinstance(error, Removed) else 70)
 
 
 def main(arguments: list[str]) -> int:

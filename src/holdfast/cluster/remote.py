@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from holdfast.deployment import Deployment, Endpoint, read_tables
+from holdfast.deployment import Deployment, Endpoint, membership_path, read_tables
 from holdfast.errors import HoldfastError
 from holdfast.flight.peers import call, explain
 
@@ -50,6 +50,7 @@ class RemoteServer:
                 "files": {self._relative(file): _encoded(file) for file in files},
                 "plan": (deployment.data / "plan.json").read_text(),
                 "addresses": (deployment.data / "addresses.json").read_text(),
+                "membership": _text(membership_path(deployment.data)),
                 "processes": list(deployment.hosted_by(self.name)),
                 "restart": restart,
             },
@@ -93,6 +94,10 @@ class RemoteServer:
             return call(self._location, self._security, "holdfast", action, asked, timeout_s)
         except Exception as error:
             raise ServerError(f"server {self.name} at {self._location}: {explain(error)}") from None
+
+
+def _text(file: Path) -> str | None:
+    return file.read_text() if file.is_file() else None
 
 
 def _encoded(file: Path) -> str:

@@ -196,6 +196,8 @@ class Server:
             "data/addresses.json": str(options["addresses"]).encode(),
             "hosted.json": json.dumps(options["processes"]).encode(),
         }
+        if options.get("membership") is not None:
+            rest["data/membership.json"] = str(options["membership"]).encode()
         return _write_files(directory, rest) or changed
 
     def _check(self, deployment: Deployment, processes: Any) -> None:

@@ -1,4 +1,5 @@
-"""The commands for deployments: up, status, top, explain, logs, down, web, server, chaos."""
+"""The commands for deployments: up, status, top, explain, logs, down, web, client, replica,
+server, chaos."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from holdfast.commands.chaos import add_chaos
+from holdfast.commands.members import add_members
 from holdfast.commands.security import add_security
 from holdfast.commands.server import add_server
 from holdfast.commands.up import add_up
@@ -34,6 +36,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     logs.add_argument("--follow", action="store_true", help="go on as they write")
     _command(commands, "down", "stop a deployment", _down)
     add_web(_command(commands, "web", "a page on which to watch a deployment", None))
+    add_members(commands)
     add_server(commands)
     add_security(commands)
     add_chaos(_command(commands, "chaos", "make a part of a deployment fail", None))

@@ -7,6 +7,9 @@ yet taken. The stream may be trimmed below the smallest acknowledgement of all c
 deployment names; one that was never heard of has acknowledged nothing. An acknowledgement
 can only grow: a smaller one is an old message, and is ignored. So are those of readers that
 the deployment does not name: they may read what there is, but nothing is kept for them.
+
+A consumer may leave for good (``core.membership``); what was kept for it alone may go. If nobody is
+left whom the stream was kept for, it is *abandoned*: nothing is kept any more.
 """
 
 from __future__ import annotations
@@ -34,17 +37,31 @@ class Acknowledgements:
         self.stream = stream
         self.trimmed_below = trimmed_below
         self._first_needed = dict.fromkeys(consumers, trimmed_below)
+        self.abandoned = False
 
     def handle(self, event: Acknowledged, now: int) -> list[TrimBelow]:
         before = self._first_needed.get(event.consumer)
         if before is None or event.first_needed <= before:
             return []
         self._first_needed[event.consumer] = event.first_needed
-        lowest = min(self._first_needed.values())
-        if lowest <= self.trimmed_below:
+        return self._trim(min(self._first_needed.values()))
+
+    def _trim(self, below: int) -> list[TrimBelow]:
+        if below <= self.trimmed_below:
             return []
-        self.trimmed_below = lowest
-        return [TrimBelow(lowest)]
+        self.trimmed_below = below
+        return [TrimBelow(below)]
+
+    def leave(self, consumer: str) -> list[TrimBelow]:
+        """A consumer is gone for good: nothing is kept for it."""
+        if self._first_needed.pop(consumer, None) is None:
+            return []
+        self.abandoned = not self._first_needed
+        return [] if self.abandoned else self._trim(min(self._first_needed.values()))
+
+    def forget_below(self, first_id: int) -> list[TrimBelow]:
+        """Of a stream that is abandoned, nothing below this id is kept."""
+        return self._trim(first_id) if self.abandoned else []
 
     def knows(self, consumer: str) -> bool:
         """Whether anything is kept for this reader."""

@@ -19,19 +19,29 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
-from holdfast.core.consumer import Consumer
+from holdfast.core.consumer import Consumer, ConsumerEvent
 from holdfast.core.effects import (
     DeliverBoundary,
     DeliverTuples,
     DeliverUndo,
     Effect,
+    EndProcess,
     Send,
     SetTimer,
 )
-from holdfast.core.events import Event, FeedLost, MessageArrived, Started, TimerFired
+from holdfast.core.events import (
+    Event,
+    FeedLost,
+    MembershipTold,
+    MessageArrived,
+    Started,
+    TimerFired,
+)
 from holdfast.core.frame import Kind
 from holdfast.core.machine import Machine
+from holdfast.core.membership import Word, told_to_go
 from holdfast.core.messages import StreamFrame
+from holdfast.core.records import Membership
 from holdfast.core.settings import Input, Timing
 from holdfast.core.stream_copy import FAR_FUTURE, GapFound, StreamCopy
 from holdfast.core.upstream import TakeFrames
@@ -84,6 +94,8 @@ class Client(Machine[ClientState, Trigger]):
         self.consumer = Consumer(
             settings.address, (settings.input,), {stream: self.copy}, settings.timing
         )
+        self.membership = Membership()
+        self._word = Word()
         self._delivered_boundary = 0
         self._timer_at = 0
 
@@ -99,6 +111,7 @@ class Client(Machine[ClientState, Trigger]):
                 self._consume(TimerFired(), now, effects)
             case MessageArrived() | FeedLost():
                 self._consume(event, now, effects)
+        self._look_at_membership(self._word.heard(event), now, effects)
         # What is delivered need not be kept, except the places of tentative tuples.
         self.copy.stable.clear()
         self.copy.ages.clear()
@@ -107,11 +120,22 @@ class Client(Machine[ClientState, Trigger]):
         if at > now and at != self._timer_at:
             self._timer_at = at
             effects.append(SetTimer(at))
-        return effects
+        return self._word.stamped(effects, self.membership)
 
-    def _consume(
-        self, event: MessageArrived | FeedLost | TimerFired, now: int, effects: list[Effect]
+    def _look_at_membership(
+        self, heard: Membership | None, now: int, effects: list[Effect]
     ) -> None:
+        """Whether this client, and those it reads from, still take part."""
+        if heard is None or heard.epoch <= self.membership.epoch:
+            return
+        self.membership = heard
+        gone = told_to_go(self.settings.address, heard)
+        if gone is not None:
+            effects.append(EndProcess(gone, lasting=True))
+        else:
+            self._consume(MembershipTold(heard), now, effects)
+
+    def _consume(self, event: ConsumerEvent, now: int, effects: list[Effect]) -> None:
         broken: set[int] = set()
         for effect in self.consumer.handle(event, now):
             if isinstance(effect, Send):

@@ -226,6 +226,10 @@ class ConsistencyManager(Machine[NodeState, Trigger]):
             case TimePassed():
                 return self._time_passed(now)
 
+    def go_on_with(self, settings: ReplicaSettings) -> None:
+        """Partners have left; whoever waits for their answer waits in vain, and not for long."""
+        self._settings = settings
+
     # -- failure, correction, end -------------------------------------------------------
 
     def _failed(self, now: int) -> list[ManagerEffect]:

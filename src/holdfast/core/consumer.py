@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from holdfast.core import detector, upstream
 from holdfast.core.detector import AskPeer, FailureDetector, PeerLost
 from holdfast.core.effects import Send
-from holdfast.core.events import FeedLost, MessageArrived, TimerFired
+from holdfast.core.events import FeedLost, MembershipTold, MessageArrived, TimerFired
 from holdfast.core.feed import FeedIds
 from holdfast.core.machine import Machine, PeerError
 from holdfast.core.messages import (
@@ -26,7 +26,7 @@ from holdfast.core.settings import Input, Timing
 from holdfast.core.stream_copy import StreamCopy
 from holdfast.core.upstream import Upstream, UpstreamEffect
 
-ConsumerEvent: TypeAlias = MessageArrived | FeedLost | TimerFired
+ConsumerEvent: TypeAlias = MessageArrived | FeedLost | TimerFired | MembershipTold
 ConsumerEffect: TypeAlias = UpstreamEffect
 
 
@@ -93,7 +93,22 @@ class Consumer:
                 return self.upstreams[stream].handle(upstream.FeedBroken(feed), now)
             case TimerFired():
                 return self._tick(now)
+            case MembershipTold(membership):
+                return [
+                    effect
+                    for peer, _ in membership.gone
+                    if peer in self.detectors
+                    for effect in self._leave(peer, now)
+                ]
         return []
+
+    def _leave(self, peer: str, now: int) -> list[ConsumerEffect]:
+        """A producer takes part no longer: it is not asked any more."""
+        del self.detectors[peer]
+        effects: list[ConsumerEffect] = []
+        for stream in self._streams_at.pop(peer):
+            effects += self.upstreams[stream].leave(peer, now)
+        return effects
 
     def needs(self, feed: int) -> bool:
         """Whether what an open feed asked for is still lacking.

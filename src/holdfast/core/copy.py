@@ -16,12 +16,12 @@ Its partners lend theirs (``core.lending``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from holdfast.core import joining
 from holdfast.core.beginning import EMPTY_RECORD, Beginning, at_record, serve, whole_frames
-from holdfast.core.consistency import NodeState
+from holdfast.core.copy_view import CopyView, Glance, InputView
 from holdfast.core.effects import (
     ApplyCheckpoint,
     BeginRunning,
@@ -41,6 +41,7 @@ from holdfast.core.events import (
     ConsumersKept,
     ConsumersNotKept,
     Event,
+    MembershipTold,
     MessageArrived,
     Started,
     TimerFired,
@@ -49,7 +50,7 @@ from holdfast.core.frame import Why
 from holdfast.core.joining import Apply, BeginEmpty, JoinAnew, Joining
 from holdfast.core.lending import Lender
 from holdfast.core.machine import Machine
-from holdfast.core.membership import Consumers
+from holdfast.core.membership import Consumers, Word, told_to_go
 from holdfast.core.messages import (
     CheckpointRefused,
     CheckpointShipped,
@@ -76,53 +77,6 @@ from holdfast.core.stream_copy import FAR_FUTURE
 Held = tuple[RecoveryRecord, object]
 
 
-@dataclass(frozen=True, slots=True)
-class InputView:
-    """An input as it is now: from whom it comes, and how far.
-
-    shares  how much of it each replica brought, by how early it was, if all of them send it.
-    """
-
-    stream: str
-    producer: str | None
-    next_id: int
-    boundary: int
-    shares: tuple[tuple[str, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CopyView:
-    """What others may know of a copy: for status, metrics and tests.
-
-    state     what the replica does; None while the copy sleeps.
-    boundary  how far the stable state is that it runs on or holds; -1 for none.
-    outputs   (stream, the id that comes next, the first id that is kept, tuples not acknowledged)
-    tentative (stream, why) of the outputs on which tentative tuples stand
-    alpha     the share of X that tuples wait for missing ones, now
-    """
-
-    state: NodeState | None
-    boundary: int
-    inputs: tuple[InputView, ...]
-    outputs: tuple[tuple[str, int, int, int], ...]
-    tentative: tuple[tuple[str, Why], ...] = ()
-    alpha: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Glance:
-    """What is looked at after every event: cheap to make.
-
-    state     what the replica does, or what the copy is while it sleeps.
-    why       the same with the reason, for one of two copies.
-    boundary  how far the stable state is; None while it sleeps.
-    """
-
-    state: str
-    why: str
-    boundary: int | None
-
-
 class Copy:
     """A copy that runs alone."""
 
@@ -138,6 +92,8 @@ class Copy:
         self.incarnation = 0 if found.record is None else found.record.incarnation
         self.joining: Joining | None = None
         self.consumers = Consumers(found.consumers)
+        self._word = Word()
+        self._obeyed = 0
         logs = {one.stream: at_record(whole_frames(one), found.record) for one in found.queues}
         self.served = {
             one.stream: serve(settings, one, logs.get(one.stream)) for one in settings.outputs
@@ -238,14 +194,49 @@ class Copy:
         effects: list[Effect] = []
         if isinstance(event, TimerFired):
             self._timer_at = FAR_FUTURE
-        if isinstance(event, ConsumersKept | ConsumersNotKept):
-            effects += self.consumers.handle(event)
-        else:
-            self._take(event, now, effects)
+        effects += self.consumers.tell(self._word.heard(event))
+        match event:
+            case ConsumersKept() | ConsumersNotKept():
+                effects += self.consumers.handle(event)
+                self._obey(now, effects)
+            case Started():
+                self._obey(now, effects)
+                if not any(isinstance(effect, EndProcess) for effect in effects):
+                    self._take(event, now, effects)
+            case MembershipTold():
+                pass
+            case _ if not self._is_of_one_who_left(event):
+                self._take(event, now, effects)
         self._set_timer(now, effects)
         if self.settings.keeping is Keeping.WINDOWS:
-            return self._keeping_windows(effects)
-        return effects
+            effects = self._keeping_windows(effects)
+        return self._word.stamped(effects, self.consumers.membership)
+
+    # -- who takes part -------------------------------------------------------------------
+
+    def _obey(self, now: int, effects: list[Effect]) -> None:
+        """Go on with those who take part, now that it is on disk who does."""
+        membership = self.consumers.membership
+        if membership.epoch == self._obeyed:
+            return
+        self._obeyed = membership.epoch
+        gone = told_to_go(self.settings.address, membership)
+        if gone is not None:
+            effects.append(EndProcess(gone, lasting=True))
+            return
+        effects += self._provider.obey(membership)
+        self.settings = self.settings.without(membership.left)
+        if self.replica is not None:
+            self.replica.settings = self.settings
+            self.replica.manager.go_on_with(self.settings)
+            self._drive(MembershipTold(membership), now, effects)
+
+    def _is_of_one_who_left(self, event: Event) -> bool:
+        """Whether it is said by one who is gone, and is no question: that one is answered."""
+        if not self._obeyed or not isinstance(event, MessageArrived):
+            return False
+        asks = isinstance(event.message, HeartbeatRequest | Subscribe | Unsubscribe)
+        return not asks and self.consumers.membership.gone_since(event.sender) is not None
 
     def _take(self, event: Event, now: int, effects: list[Effect]) -> None:
         match event:

@@ -240,9 +240,13 @@ class StartOver:
 
 @dataclass(frozen=True, slots=True)
 class EndProcess:
-    """End this process: what is wrong cannot be healed in it. Who started it starts it again."""
+    """End this process: what is wrong cannot be healed in it. Who started it starts it again.
+
+    lasting  not again: it takes part no longer.
+    """
 
     reason: str
+    lasting: bool = False
 
 
 Effect: TypeAlias = (

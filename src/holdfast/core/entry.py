@@ -50,7 +50,7 @@ from holdfast.core.events import (
 )
 from holdfast.core.frame import Header, Kind
 from holdfast.core.machine import Machine
-from holdfast.core.membership import Consumers
+from holdfast.core.membership import Consumers, Word
 from holdfast.core.messages import StreamFrame, StreamState
 from holdfast.core.provider import Provider
 from holdfast.core.records import ConsumersRecord
@@ -114,6 +114,7 @@ class EntryPoint(Machine[EntryState, Trigger]):
         )
         self.served = served
         self.consumers = Consumers(consumers)
+        self._word = Word()
         self.provider = Provider(
             {settings.stream: served}, lambda stream: StreamState.STABLE, self.consumers
         )
@@ -133,10 +134,11 @@ class EntryPoint(Machine[EntryState, Trigger]):
         yield self
 
     def handle(self, event: Event, now: int) -> list[Effect]:
-        effects: list[Effect] = []
+        effects = self.consumers.tell(self._word.heard(event))
         match event:
             case Started():
-                pass  # the log is whole: see whole_frames
+                # The log is whole: see whole_frames.
+                effects += self.provider.obey(self.consumers.membership)
             case SourceBatch():
                 effects += self._offered(event)
             case SourceReached(stime):
@@ -145,6 +147,7 @@ class EntryPoint(Machine[EntryState, Trigger]):
                 effects += self.provider.handle(sender, message, now)
             case ConsumersKept() | ConsumersNotKept():
                 effects += self.consumers.handle(event)
+                effects += self.provider.obey(self.consumers.membership)
             case Appended(append):
                 effects += self._appended(append, now)
             case AppendFailed(append, reason):

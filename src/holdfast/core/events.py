@@ -13,6 +13,7 @@ from holdfast.core.continuous import Checked, Looked, Restored, RoundFailed, Sta
 from holdfast.core.frame import Kind
 from holdfast.core.messages import Message
 from holdfast.core.records import LoggedStream as LoggedStream
+from holdfast.core.records import Membership as Membership
 from holdfast.core.records import RecoveryRecord as RecoveryRecord
 
 
@@ -151,6 +152,13 @@ class ConsumersKept:
 
 
 @dataclass(frozen=True, slots=True)
+class MembershipTold:
+    """Who takes part has changed, says whoever decides it."""
+
+    membership: Membership
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumersNotKept:
     """A record of the consumers did not reach the disk."""
 
@@ -234,6 +242,7 @@ Event: TypeAlias = (
     | AppendFailed
     | ConsumersKept
     | ConsumersNotKept
+    | MembershipTold
     | SourceBatch
     | CheckpointApplied
     | CheckpointFailed

@@ -1,4 +1,4 @@
-"""The consumers of a provider: which life of each name counts, durably.
+"""Who takes part: which life of each consumer counts at a provider, and who is gone; durably.
 
 Theory of operation. A consumer is a name and an *incarnation*: a number for one life of its
 directory. A process that starts again with its directory is the same one. A process that has lost
@@ -12,26 +12,43 @@ of an earlier life that are still on their way, or of a machine that was thought
 acknowledge nothing, and are told the number that counts.
 
 A name that never lost anything has incarnation 0, and nothing is written for it.
+
+Who takes part at all may change, too: a client is retired, a replica removed. One place decides
+that and numbers what it has decided (``Membership``); the rule is the same. Who hears of a greater
+*epoch* writes it down and only then obeys it: nothing is kept any more for those who are gone,
+nothing is read from them, and nobody who starts again forgets it. It need not be told to everybody:
+heartbeats carry the epoch both ways, and whoever is behind is sent the newest. So one who was away
+learns of it with the first word, from anybody, and one who is gone and comes back is told so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from holdfast.core.effects import Effect, KeepConsumers
-from holdfast.core.events import ConsumersKept, ConsumersNotKept
+from holdfast.core.effects import Effect, KeepConsumers, Send
+from holdfast.core.events import (
+    ConsumersKept,
+    ConsumersNotKept,
+    Event,
+    MembershipTold,
+    MessageArrived,
+)
 from holdfast.core.machine import ProtocolError
-from holdfast.core.records import ConsumersRecord
+from holdfast.core.messages import HeartbeatReply, HeartbeatRequest
+from holdfast.core.records import ConsumersRecord, Membership
 
 
 class Consumers:
-    """Who reads from one provider, in which life."""
+    """Who reads from one provider, in which life, and who takes part."""
 
     def __init__(self, kept: ConsumersRecord | None = None) -> None:
         kept = kept or ConsumersRecord()
         self._number = kept.number
         self._kept = dict(kept.lives)
         self._newest = dict(kept.lives)
+        # What is obeyed is on disk; what was heard may be newer.
+        self.membership = self._heard = kept.membership
         self._writing: ConsumersRecord | None = None
 
     @property
@@ -57,6 +74,12 @@ class Consumers:
             self._newest[name] = incarnation
         return self._write()
 
+    def tell(self, membership: Membership | None) -> list[Effect]:
+        """Take a newer membership, which is obeyed once it is on disk."""
+        if membership is not None and membership.epoch > self._heard.epoch:
+            self._heard = membership
+        return self._write()
+
     def handle(self, event: ConsumersKept | ConsumersNotKept) -> list[Effect]:
         """What came of writing. What failed is tried again with the next heartbeat."""
         writing = self._writing
@@ -66,16 +89,67 @@ class Consumers:
         if isinstance(event, ConsumersNotKept):
             return []
         self._kept = dict(writing.lives)
+        self.membership = writing.membership
         return self._write()
 
     def _write(self) -> list[Effect]:
-        if self._writing is not None or self._newest == self._kept:
+        same = self._newest == self._kept and self._heard == self.membership
+        if self._writing is not None or same:
             return []
         self._number += 1
-        self._writing = ConsumersRecord(self._number, tuple(sorted(self._newest.items())))
+        lives = tuple(sorted(self._newest.items()))
+        self._writing = ConsumersRecord(self._number, lives, self._heard)
         return [KeepConsumers(self._writing)]
 
     def validate(self) -> None:
         for name, incarnation in self._kept.items():
             if self._newest.get(name, 0) < incarnation:
                 raise ProtocolError(f"{name}: incarnation {incarnation} is on disk and not obeyed")
+        if self._heard.epoch < self.membership.epoch:
+            raise ProtocolError(f"epoch {self.membership.epoch} is on disk and not obeyed")
+
+
+class Word:
+    """What one process hears of who takes part, and what it tells with its heartbeats."""
+
+    def __init__(self) -> None:
+        # The epoch that each peer obeyed when it was heard last.
+        self._epochs: dict[str, int] = {}
+
+    def heard(self, event: Event) -> Membership | None:
+        """The membership that comes with an event, if one does."""
+        match event:
+            case MembershipTold(membership):
+                return membership
+            case MessageArrived(sender, HeartbeatReply() as reply):
+                self._epochs[sender] = reply.epoch
+                return reply.membership
+            case MessageArrived(_, HeartbeatRequest() as request):
+                return request.membership
+        return None
+
+    def stamped(self, effects: list[Effect], membership: Membership) -> list[Effect]:
+        """Orders, with the epoch in every heartbeat, and all of it for who is behind."""
+        if not membership.epoch:
+            return effects
+        return [self._stamp(effect, membership) for effect in effects]
+
+    def _stamp(self, effect: Effect, membership: Membership) -> Effect:
+        if not (isinstance(effect, Send) and isinstance(effect.message, HeartbeatRequest)):
+            return effect
+        epoch = membership.epoch
+        behind = self._epochs.get(effect.to, epoch) < epoch
+        message = replace(effect.message, epoch=epoch, membership=membership if behind else None)
+        return replace(effect, message=message)
+
+
+def told_to_go(name: str, membership: Membership) -> str | None:
+    """What one that is gone is told; None if it takes part."""
+    epoch = membership.gone_since(name)
+    if epoch is None:
+        return None
+    return (
+        f"{name} was retired or removed (epoch {epoch} of the deployment's membership): nothing is "
+        f"kept for it any more, and it must end. To take part again, use a new name: another "
+        f"client in the deployment file, or holdfast replica add"
+    )

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from holdfast.core.frame import StreamFrame as StreamFrame
-from holdfast.core.records import Checkpoint
+from holdfast.core.records import Checkpoint, Membership
 
 
 class StreamState(Enum):
@@ -52,6 +52,8 @@ class HeartbeatRequest:
     newest_feed  the newest feed id the consumer ever issued; an older one that is not in
                  ``feeds`` is no longer wanted.
     incarnation  which life of the consumer's directory asks (``core.membership``).
+    epoch        of the membership that the asker obeys.
+    membership   that one, if the peer is known to obey an older one.
     """
 
     streams: tuple[str, ...]
@@ -59,6 +61,8 @@ class HeartbeatRequest:
     feeds: tuple[int, ...]
     newest_feed: int
     incarnation: int = 0
+    epoch: int = 0
+    membership: Membership | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +73,15 @@ class HeartbeatReply:
     incarnation  the newest life of the asker's name, as it is on disk here: if it is the asker's
                  own, nothing is trimmed before it acknowledges it; if it is greater, the asker
                  was replaced.
+    epoch        of the membership that is obeyed here.
+    membership   that one, if the asker obeys an older one.
     """
 
     reports: tuple[StreamReport, ...]
     feeds: tuple[int, ...]
     incarnation: int = 0
+    epoch: int = 0
+    membership: Membership | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,7 @@ class NotServed(Enum):
 
     RECOVERING: not yet; ask again. UNKNOWN: no such stream here. TRIMMED: what was asked for was
     acknowledged and is no longer kept. NOT_HERE: it is not kept here; another replica may have it.
-    LOST: the log ends before what was asked for.
+    LOST: the log ends before what was asked for. REMOVED: the asker takes part no longer.
     """
 
     RECOVERING = "recovering"
@@ -104,6 +112,7 @@ class NotServed(Enum):
     TRIMMED = "trimmed"
     NOT_HERE = "not here"
     LOST = "lost"
+    REMOVED = "removed"
 
     @property
     def is_lasting(self) -> bool:

@@ -27,7 +27,8 @@ from holdfast.core.benchmark_detector import (
     SetTimed,
 )
 from holdfast.core.consistency import NodeState
-from holdfast.core.copy import Copy, Glance
+from holdfast.core.copy import Copy
+from holdfast.core.copy_view import Glance
 from holdfast.core.detector import AskPeer, FailureDetector, PeerLost
 from holdfast.core.effects import (
     ApplyCheckpoint,

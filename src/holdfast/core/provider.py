@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.core.effects import Effect, Send
-from holdfast.core.membership import Consumers
+from holdfast.core.membership import Consumers, told_to_go
 from holdfast.core.messages import (
     HeartbeatReply,
     HeartbeatRequest,
@@ -20,6 +20,7 @@ from holdfast.core.messages import (
     SubscribeRefused,
     Unsubscribe,
 )
+from holdfast.core.records import Membership
 from holdfast.core.serving import ServedStream
 
 
@@ -43,6 +44,9 @@ class Provider:
             case Subscribe(stream, feed):
                 if stream not in self.streams:
                     return [Send(sender, SubscribeRefused(feed, NotServed.UNKNOWN, stream))]
+                gone = told_to_go(sender, self.consumers.membership)
+                if gone is not None:
+                    return [Send(sender, SubscribeRefused(feed, NotServed.REMOVED, gone))]
                 return self.streams[stream].subscribe(sender, message)
             case Unsubscribe(feed):
                 for served in self.streams.values():
@@ -63,9 +67,20 @@ class Provider:
                 live = max(served.boundary, served.tentative_boundary)
                 state = self._state_of(stream)
                 reports.append(StreamReport(stream, state, served.boundary, live, served.first_id))
-        told = self.consumers.told(sender)
-        effects.append(Send(sender, HeartbeatReply(tuple(reports), tuple(feeds), told)))
+        told, members = self.consumers.told(sender), self.consumers.membership
+        newer = members if members.epoch > request.epoch else None
+        reply = HeartbeatReply(tuple(reports), tuple(feeds), told, members.epoch, newer)
+        effects.append(Send(sender, reply))
         return effects
+
+    def obey(self, membership: Membership) -> list[Effect]:
+        """Who is gone is served and waited for no longer."""
+        return [
+            effect
+            for served in self.streams.values()
+            for name, _ in membership.gone
+            for effect in served.leave(name)
+        ]
 
     def _meet(self, sender: str, incarnation: int) -> list[Effect]:
         """Hold everything for a life of a consumer that was not heard of before."""

@@ -48,11 +48,44 @@ class LoggedStream:
 
 
 @dataclass(frozen=True, slots=True)
+class Membership:
+    """What has changed of who takes part, since the deployment's file was written.
+
+    epoch  counts the changes: of two, the one with the greater number counts, as a whole.
+    gone   (name, epoch): clients that were retired and replicas that were removed, and when. A
+           name that is gone is never given to anybody else.
+    added  (name, like): replicas that take part as ``like`` does, another one of their fragment.
+    """
+
+    epoch: int = 0
+    gone: tuple[tuple[str, int], ...] = ()
+    added: tuple[tuple[str, str], ...] = ()
+
+    def gone_since(self, name: str) -> int | None:
+        """The epoch in which ``name`` went; None if it takes part, or never did."""
+        return next((epoch for one, epoch in self.gone if one == name), None)
+
+    @property
+    def left(self) -> frozenset[str]:
+        """The names that are gone."""
+        return frozenset(name for name, _ in self.gone)
+
+    def without(self, *names: str) -> Membership:
+        """The next one, in which these are gone, too."""
+        epoch = self.epoch + 1
+        return Membership(epoch, (*self.gone, *((name, epoch) for name in names)), self.added)
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumersRecord:
-    """The incarnations of those who have one, as they are on disk; ``number`` grows."""
+    """The incarnations of those who have one, and who takes part, as they are on disk.
+
+    ``number`` grows.
+    """
 
     number: int = 0
     lives: tuple[tuple[str, int], ...] = ()
+    membership: Membership = Membership()
 
 
 @dataclass(frozen=True, slots=True)

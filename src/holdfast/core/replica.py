@@ -28,7 +28,7 @@ from holdfast.core import consistency, soutput, sunion, versions
 from holdfast.core.appender import Appender
 from holdfast.core.beginning import EMPTY_RECORD, Beginning, serve
 from holdfast.core.consistency import ConsistencyManager, NodeState
-from holdfast.core.consumer import Consumer
+from holdfast.core.consumer import Consumer, ConsumerEvent
 from holdfast.core.continuous_rounds import WindowRounds, window_frames
 from holdfast.core.effects import CancelJob, DropState, Effect, RunJob, Send, SetTimer
 from holdfast.core.events import (
@@ -38,6 +38,7 @@ from holdfast.core.events import (
     FeedLost,
     JobDone,
     JobFailed,
+    MembershipTold,
     MessageArrived,
     RecoveryRecord,
     Started,
@@ -158,7 +159,7 @@ class Replica:
                 decide |= self.manager.state is not before
             case Started():
                 self._consume(TimerFired(), now, effects)
-            case FeedLost():
+            case FeedLost() | MembershipTold():
                 self._consume(event, now, effects)
             case JobDone():
                 self._job_done(event, now, effects)
@@ -209,9 +210,7 @@ class Replica:
 
     # -- what comes in ------------------------------------------------------------------
 
-    def _consume(
-        self, event: MessageArrived | FeedLost | TimerFired, now: int, effects: list[Effect]
-    ) -> bool:
+    def _consume(self, event: ConsumerEvent, now: int, effects: list[Effect]) -> bool:
         """Take what a producer says; whether it changes anything but what is sent."""
         broken: set[int] = set()
         changed = False

@@ -30,7 +30,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 
-from holdfast.core.acknowledgements import Acknowledged, Acknowledgements
+from holdfast.core.acknowledgements import Acknowledged, Acknowledgements, TrimBelow
 from holdfast.core.effects import Effect, Send, TrimLog
 from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import (
@@ -82,7 +82,10 @@ class ServedStream:
         """Keep new frames and send them to every subscriber."""
         for frame in frames:
             self._keep(frame)
-        return self._send(frames)
+        effects = self._send(frames)
+        if self.acknowledgements.abandoned:
+            effects += self._trimmed(self.acknowledgements.forget_below(self.next_id))
+        return effects
 
     def _send(self, frames: tuple[StreamFrame, ...]) -> list[Effect]:
         effects: list[Effect] = []
@@ -126,7 +129,15 @@ class ServedStream:
     def acknowledge(self, consumer: str, first_needed: int, now: int) -> list[Effect]:
         """Note an acknowledgement; trim if it was the last one missing."""
         event = Acknowledged(consumer, min(first_needed, self.next_id))
-        trims = self.acknowledgements.handle(event, now)
+        return self._trimmed(self.acknowledgements.handle(event, now))
+
+    def leave(self, consumer: str) -> list[Effect]:
+        """A consumer is gone for good: keep nothing for it, send it nothing."""
+        self._sent.pop(consumer, None)
+        trims = self.acknowledgements.leave(consumer)
+        return self._trimmed([*trims, *self.acknowledgements.forget_below(self.next_id)])
+
+    def _trimmed(self, trims: list[TrimBelow]) -> list[Effect]:
         if not trims:
             return []
         keep = 0

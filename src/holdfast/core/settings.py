@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 SECOND_US = 1_000_000
@@ -224,6 +224,15 @@ class ReplicaSettings:
             if not output.reached_by <= names:
                 unknown = sorted(output.reached_by - names)
                 raise ValueError(f"{self.address}: {output.stream} depends on unknown {unknown}")
+
+    def without(self, names: frozenset[str]) -> ReplicaSettings:
+        """The same when these take part no longer."""
+        inputs = tuple(
+            replace(one, producers=tuple(peer for peer in one.producers if peer not in names))
+            for one in self.inputs
+        )
+        partners = tuple(one for one in self.partners if one not in names)
+        return replace(self, inputs=inputs, partners=partners)
 
     @property
     def keeping(self) -> Keeping:

@@ -212,6 +212,12 @@ class Upstream(Machine[Following, Trigger]):
         lacks = bool(heard) and min(heard) > self.copy.next_id
         return min(heard) if lacks and not any(feed.received for feed in self.feeds()) else None
 
+    def leave(self, peer: str, now: int) -> list[UpstreamEffect]:
+        """A producer takes part no longer."""
+        self.producers = tuple(one for one in self.producers if one != peer)
+        self._first_ids.pop(peer, None)
+        return self.handle(PeerSilent(peer), now)
+
     def feeds_at(self, peer: str) -> tuple[int, ...]:
         return tuple([feed.id for feed in self.feeds() if feed.peer == peer])
 

@@ -50,9 +50,10 @@ from holdfast.core.messages import (
     SubscribeRefused,
     Unsubscribe,
 )
+from holdfast.core.records import Membership
 from holdfast.errors import HoldfastError
 
-PROTOCOL = 3
+PROTOCOL = 4
 # What reading JSON and making something of it may raise, whatever was sent.
 NOT_DECODED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
@@ -86,7 +87,7 @@ def _plain(message: object) -> Json:
 def _value(value: object) -> object:
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, StreamReport | CopyReport):
+    if isinstance(value, StreamReport | CopyReport | Membership):
         return _plain(value)
     if isinstance(value, tuple):
         return [_value(each) for each in value]
@@ -120,6 +121,23 @@ def _copy_report(found: Json) -> CopyReport:
     )
 
 
+def plain_membership(membership: Membership) -> Json:
+    """Who takes part, as JSON has it."""
+    return _plain(membership)
+
+
+def decode_membership(found: Json) -> Membership:
+    """What ``plain_membership`` gave; raises one of NOT_DECODED if it is none."""
+    added = tuple((str(name), str(like)) for name, like in found["added"])
+    return Membership(int(found["epoch"]), _acks(found["gone"]), added)
+
+
+def _membership(found: Json) -> tuple[int, Membership | None]:
+    """The epoch in a heartbeat, and the membership if there is one."""
+    listed = found["membership"]
+    return int(found["epoch"]), None if listed is None else decode_membership(listed)
+
+
 _DECODERS: dict[str, Callable[[Json], Message]] = {
     "HeartbeatRequest": lambda found: HeartbeatRequest(
         tuple(str(each) for each in found["streams"]),
@@ -127,11 +145,13 @@ _DECODERS: dict[str, Callable[[Json], Message]] = {
         tuple(int(each) for each in found["feeds"]),
         int(found["newest_feed"]),
         int(found["incarnation"]),
+        *_membership(found),
     ),
     "HeartbeatReply": lambda found: HeartbeatReply(
         tuple(_report(each) for each in found["reports"]),
         tuple(int(each) for each in found["feeds"]),
         int(found["incarnation"]),
+        *_membership(found),
     ),
     "Subscribe": lambda found: Subscribe(
         str(found["stream"]),

@@ -155,6 +155,7 @@ class EntryNode(Node):
             "state": self.entry.state.value,
             "next_id": served.next_id,
             "boundary": served.boundary,
+            "epoch": self.entry.consumers.membership.epoch,
             "pending": len(self._pending),
             "dead_letters": self._intake.dead,
             "late": self._intake.late,

@@ -19,7 +19,14 @@ from holdfast.blocks import Block
 from holdfast.clock import Clock
 from holdfast.core.admission import Admission
 from holdfast.core.effects import Append, Effect, EndProcess, KeepConsumers, Send, SetTimer, TrimLog
-from holdfast.core.events import Appended, AppendFailed, ConsumersNotKept, Event, MessageArrived
+from holdfast.core.events import (
+    Appended,
+    AppendFailed,
+    ConsumersNotKept,
+    Event,
+    MembershipTold,
+    MessageArrived,
+)
 from holdfast.core.machine import PeerError
 from holdfast.core.messages import (
     CopyReply,
@@ -32,9 +39,10 @@ from holdfast.core.messages import (
     Unsubscribe,
 )
 from holdfast.core.progress import Progress
+from holdfast.core.records import Membership
 from holdfast.disk import Fault
-from holdfast.durable import make_private
-from holdfast.errors import HoldfastError
+from holdfast.durable import Damaged, make_private
+from holdfast.errors import HoldfastError, Removed
 from holdfast.flight.distance import Distance
 from holdfast.flight.links import Links
 from holdfast.flight.peers import Peers
@@ -61,6 +69,7 @@ class Place:
     book   the Flight location of every process of the deployment.
     chaos  whether it may be made to fail on purpose: links cut, its clock set.
     distances  how far it is to other nodes, where that is not the machine's own business.
+    membership  who takes part now, as far as this machine knows.
     """
 
     host: str
@@ -70,6 +79,7 @@ class Place:
     clock: Clock = field(default_factory=Clock)
     chaos: bool = False
     distances: Mapping[str, Distance] = field(default_factory=dict)
+    membership: Callable[[], Membership] = Membership
 
 
 class GaveUp(HoldfastError):
@@ -133,6 +143,7 @@ class Node:
         self._started = self._looked_at = time.monotonic()
         self.problems = Problems(self.journal, self.metrics)
         self._state = ""
+        self._told_epoch = 0
         # Why producers refuse a stream, by their name.
         self._refusals: dict[str, str] = {}
         self.peers = Peers(
@@ -202,7 +213,19 @@ class Node:
 
     def look(self) -> None:
         """Twice a second, in the loop's thread: see what is wrong, and what no longer is."""
+        self._look_at_membership()
         tell_progress(self.problems, self.progress, self.name)
+
+    def _look_at_membership(self) -> None:
+        try:
+            found = self.place.membership()
+        except (OSError, Damaged) as error:
+            self.problems.tell("membership", f"who takes part cannot be read: {error}")
+            return
+        self.problems.over("membership")
+        if found.epoch > self._told_epoch:
+            self._told_epoch = found.epoch
+            self.loop.post(MembershipTold(found))
 
     @property
     def progress(self) -> Progress | None:
@@ -305,8 +328,8 @@ class Node:
                 self.store.put(effect)
             case KeepConsumers(record):
                 self.store.call(lambda: self._post(keep_consumers(self._directory, record)))
-            case EndProcess(reason):
-                self._on_fatal(GaveUp(reason))
+            case EndProcess(reason, lasting):
+                self._on_fatal(Removed(reason) if lasting else GaveUp(reason))
 
     def _send(self, to: str, message: Message) -> None:
         match message:

@@ -307,6 +307,8 @@ class ReplicaNode(Node):
             **super().status(),
             "state": self.copy.state.value if view.state is None else view.state.value,
             "boundary": max(0, view.boundary),
+            "epoch": copy.consumers.membership.epoch,
+            "incarnation": copy.incarnation,
             "received_bytes": self.spill.memory_bytes,
             "dead_letters": self.left_out.count,
             "behind_s": round(self._pace.behind_us / 1e6, 3),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.core.copy import CopyView
+from holdfast.core.copy_view import CopyView
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.settings import StandbySettings
 from holdfast.kept.shipper import Shipped, Shipper

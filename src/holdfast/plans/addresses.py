@@ -124,6 +124,11 @@ class Book(Mapping[str, str]):
         return self._found
 
 
+def is_addressed(deployment: Deployment) -> bool:
+    """Whether it was started before, so that its addresses are known."""
+    return _path(deployment).is_file()
+
+
 def _path(deployment: Deployment) -> Path:
     return deployment.data / "addresses.json"
 

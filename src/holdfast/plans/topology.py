@@ -44,7 +44,7 @@ class Topology:
         }
         for name, fragment in plan.fragments.items():
             for output in fragment.outputs:
-                self.producers[output.stream] = deployment.fragments[name].processes
+                self.producers[output.stream] = self._replicas_of(name)
         # The streams that shape each stream; none for those of sources.
         self.shaped_by: dict[str, tuple[str, ...]] = dict.fromkeys(deployment.sources, ())
         for fragment in plan.fragments.values():
@@ -60,9 +60,15 @@ class Topology:
         self.consumers: dict[str, tuple[str, ...]] = dict.fromkeys(self.producers, ())
         for name, fragment in plan.fragments.items():
             for stream in fragment.inputs:
-                self.consumers[stream] += deployment.fragments[name].processes
+                self.consumers[stream] += self._replicas_of(name)
+        # Also those that were retired: that nobody is left is not that there never was anybody.
         for client in deployment.clients.values():
             self.consumers[client.output] += (client.name,)
+
+    def _replicas_of(self, fragment: str) -> tuple[str, ...]:
+        """The replicas of a fragment that take part."""
+        names = self._deployment.fragments[fragment].processes
+        return tuple(name for name in names if name not in self._deployment.gone)
 
     @property
     def timing(self) -> Timing:
@@ -101,8 +107,9 @@ class Topology:
     def replica(self, process: str) -> ReplicaSettings:
         fragment, index = self._find(process)
         spec, plan = self._deployment.fragments[fragment], self._plan.fragments[fragment]
-        turned = spec.processes[index:] + spec.processes[:index]
-        timing, partners = self.fragment_timing(fragment), turned[1:]
+        turned = spec.processes[index + 1 :] + spec.processes[:index]
+        partners = tuple(name for name in turned if name not in self._deployment.gone)
+        timing = self.fragment_timing(fragment)
         if spec.standby is not None:
             # The other copy sleeps, and cannot be asked to go on while this one reconciles.
             partners = ()

@@ -26,6 +26,7 @@ class FaultKind(Enum):
     DISK_LOST = "disk lost"
     CLOCK_STEP = "clock step"
     SILENCE = "source is silent"
+    REMOVED = "removed for good"
 
 
 class Moment(Enum):

@@ -71,7 +71,7 @@ class Process(ABC):
             Append: self._order_disk,
             TrimLog: self._order_disk,
             KeepConsumers: lambda order: self._keep_consumers(order.record),
-            EndProcess: lambda order: self._end(),
+            EndProcess: lambda order: self._end(order.lasting),
         }
 
     @property
@@ -113,10 +113,12 @@ class Process(ABC):
         self.disk.crash()
         self.disturbed_at = self.world.clock.now
 
-    def _end(self) -> None:
+    def _end(self, lasting: bool = False) -> None:
         """It has given up; whoever started it starts it again."""
         self.crash()
         self.world.changes += 1
+        if lasting:
+            return
         self.world.clock.after(SECOND_US, self._start_again, self.life)
 
     def _start_again(self, life: int) -> None:
@@ -184,6 +186,7 @@ class Process(ABC):
                 duration = self.disk.begin(write)
                 self.world.clock.after(duration, self._written, self.life, order, write)
                 return
+            self.world.trims(self, order)
             self.disk.trim(order.stream, order.below_id, order.windows_from)
             self._disk_orders.popleft()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 from holdfast.core.client import Client
+from holdfast.core.effects import TrimLog
 from holdfast.core.events import (
     CheckpointNotSent,
     FeedLost,
@@ -24,10 +25,12 @@ from holdfast.core.messages import (
 )
 from holdfast.core.replica import Replica
 from holdfast.core.settings import SECOND_US
+from holdfast.simulation.authority import Authority
 from holdfast.simulation.checkers import (
     Violation,
     buffers,
     consistency,
+    membership,
     progress,
     sources,
     tentative,
@@ -78,6 +81,7 @@ class World:
         self.truth = Truth()
         self.client_checks = ClientChecks(self)
         self.joins = JoinChecks(self)
+        self.authority = Authority(self)
         self.source_stop = schedule.end
         conditions = conditions or Conditions.draw(random, schedule)
         self.network = Network(self.clock, random, server_of, conditions.quality)
@@ -194,6 +198,7 @@ class World:
             progress.check(self)
             self.standby.check_end()
             buffers.check(self)
+            membership.check(self)
 
     def _sample(self) -> None:
         for clock in self.clocks.values():
@@ -215,7 +220,7 @@ class World:
         if isinstance(message, SubscribeRefused) and message.why in GONE:
             consumer = self.processes[target].consumer
             # Whoever has jumped ahead may still be answered about where it was.
-            if self.processes[target].disk_lost:
+            if self.processes[target].disk_lost or target in self.authority.gone:
                 self._told_of_loss(source, target, message.text)
             elif not self.standby.void and consumer is not None and consumer.needs(message.feed):
                 self.joins.refused(source, target, message.text)
@@ -240,6 +245,8 @@ class World:
 
     def _told_of_loss(self, source: str, target: str, reason: str) -> None:
         """Who has lost its disk is told that it cannot go on; another replica may help it."""
+        if target in self.authority.gone:
+            return
         if target not in self.copies and not self.joins.is_known_to_others(target):
             self.give_up(f"{target} is told by {source}: {reason}")
 
@@ -276,7 +283,8 @@ class World:
 
     def _begin(self, fault: Fault) -> None:
         self._say(f"{fault.kind.value} begins: {', '.join(fault.servers)}")
-        if fault.kind is not FaultKind.DISK_LOST and self._hits(fault):
+        counted = (FaultKind.DISK_LOST, FaultKind.REMOVED)
+        if fault.kind not in counted and self._hits(fault):
             self.hits[fault.kind.value] += 1
         self._apply(fault, begins=True)
 
@@ -332,6 +340,9 @@ class World:
                 for process in self._at(fault.servers[0]):
                     process.disk.full = begins
                     process.disturbed_at = self.clock.now
+            case FaultKind.REMOVED:
+                if begins and self.authority.remove(fault.servers[0]):
+                    self.hits[FaultKind.REMOVED.value] += 1
             case FaultKind.SILENCE:
                 for process in self._at(fault.servers[0]):
                     if isinstance(process, EntryProcess):
@@ -412,6 +423,11 @@ class World:
     def _say(self, what: str) -> None:
         if self._tell is not None:
             self._tell(f"{self.clock.now / SECOND_US:10.3f} s  {what}")
+
+    def trims(self, process: Process, order: TrimLog) -> None:
+        """A process trims its log."""
+        if self.authority.gone and not self.standby.void:
+            membership.trims(process, order)
 
     def narrate(self, process: Process) -> None:
         """Tell what has changed in a process; called after every event if anyone listens."""

@@ -129,7 +129,8 @@ class Availability:
         now = self._world.clock.now
         me = self._world.processes[driver.settings.address]
         needed = driver.sunion.reach(now + me.ahead_us) - self._x_us - self._hop_us
-        partners = [self._world.replicas[name] for name in driver.settings.partners]
+        replicas = self._world.replicas
+        partners = [replicas[name] for name in driver.settings.partners if name in replicas]
         return any(
             one.replica is not None and one.running and one.replica.sunion.position >= needed
             for one in partners
@@ -175,6 +176,8 @@ class Availability:
         """The sources that reach a reader by a stream: since when, over how many fragments."""
         choices = []
         for producer in self._producers[stream]:
+            if producer in self._world.authority.gone:
+                continue
             link_since = self._world.link_stands_since(producer, reader)
             paths = self._paths_at(producer, stream, known)
             if link_since is not None and paths:

@@ -46,6 +46,15 @@ class JoinChecks:
             if first_needed > self._acknowledged.get(key, 0):
                 self._acknowledged[key] = first_needed
 
+    def acknowledged(self, consumer: str, stream: str) -> int | None:
+        """How far any life of a consumer has acknowledged a stream; None if it reads it not."""
+        found = [
+            first_needed
+            for (name, _, what), first_needed in self._acknowledged.items()
+            if (name, what) == (consumer, stream)
+        ]
+        return max(found, default=None)
+
     def asked(self, process: ReplicaProcess, request: JoinRequest) -> None:
         """A joiner asks a partner for its state: producers must hold by now."""
         world, machine = self._world, process.driver.joining
@@ -83,8 +92,9 @@ class JoinChecks:
 
     def is_known_to_others(self, address: str) -> bool:
         """Whether another replica of the fragment has something on disk to go on from."""
-        partners = self._world.replicas[address].settings.partners
-        return any(self._world.replicas[one].disk.record is not None for one in partners)
+        replicas = self._world.replicas
+        partners = [one for one in replicas[address].settings.partners if one in replicas]
+        return any(replicas[one].disk.record is not None for one in partners)
 
     def forgot(self, address: str) -> None:
         """A disk is lost; is there another replica that knows?"""
@@ -127,11 +137,14 @@ class JoinChecks:
             world.give_up(f"{address} is alone: {machine.why}")
             return
         producers = [name for one in process.settings.inputs for name in one.producers]
-        needed = [self._stands_since(name, address) for name in producers]
+        gone = world.authority.gone
+        needed = [self._stands_since(name, address) for name in producers if name not in gone]
         lent = [
             self._stands_since(name, address)
             for name in process.settings.partners
-            if world.replicas[name].replica is not None and world.replicas[name].disk.record
+            if name not in gone
+            and world.replicas[name].replica is not None
+            and world.replicas[name].disk.record
         ]
         helpers = [since for since in lent if since is not None]
         everybody = [since for since in needed if since is not None]

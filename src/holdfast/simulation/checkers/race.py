@@ -56,7 +56,11 @@ class Race:
     def sample(self) -> None:
         if not self._readers:
             return
-        now = self._world.clock.now
+        now, gone = self._world.clock.now, self._world.authority.gone
+        if gone:
+            self._readers = [one for one in self._readers if not gone.keys() & {one[0], one[2]}]
+            for key in [key for key in self._published if key[0] in gone]:
+                del self._published[key]
         for name in {producer for producer, _ in self._published}:
             if not self._serves(name):
                 self._well_since[name] = now

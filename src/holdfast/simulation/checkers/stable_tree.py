@@ -72,6 +72,8 @@ class StableTree:
         """Since when the best tree to a reader has stood, and its depth."""
         best: tuple[int, int] | None = None
         for producer in self._producers[stream]:
+            if producer in self._world.authority.gone:
+                continue
             link_since = self._world.link_stands_since(producer, reader)
             if (producer, stream) not in known:
                 known[producer, stream] = self._tree_at(producer, stream, known)

@@ -1,0 +1,163 @@
+"""Who takes part in a running deployment: clients are retired, replicas removed.
+
+What is decided here is on disk before anybody is told (``plans/membership_file.py``). Processes of
+this machine look at that file, servers are sent it, and everybody tells everybody else
+(``core/membership.py``): one that cannot be reached now hears of it when it is back.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from holdfast.cluster.remote import RemoteServer, ServerError
+from holdfast.cluster.status import node_status
+from holdfast.deployment import Deployment, FragmentSpec, load_deployment
+from holdfast.errors import HoldfastError
+from holdfast.plans.addresses import is_addressed
+from holdfast.plans.membership_file import change_membership
+
+_LOOK_SECONDS = 0.1
+
+
+class MembershipError(HoldfastError):
+    """Who takes part cannot be changed like that."""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What came of a change.
+
+    epoch    its number.
+    unaware  nodes that have not heard of it yet: they cannot be reached now, or are slow.
+    """
+
+    epoch: int
+    unaware: tuple[str, ...]
+
+
+def retire_client(
+    deployment: str | os.PathLike[str], client: str, *, wait_s: float = 10.0
+) -> Changed:
+    """Keep nothing for a client any more; if it comes back it is told so, and ends.
+
+    What it has not acknowledged goes, unless somebody else needs it. Its name is not used again.
+    """
+    found = load_deployment(deployment)
+    if client not in found.clients:
+        known = ", ".join(sorted(set(found.clients) - found.gone)) or "none"
+        raise MembershipError(
+            f"{found.path.name} names no client {client!r}, so nothing is kept for one; "
+            f"it names: {known}"
+        )
+    return _without(found, client, wait_s)
+
+
+def remove_replica(
+    deployment: str | os.PathLike[str], replica: str, *, force: bool = False, wait_s: float = 10.0
+) -> Changed:
+    """Take a replica out: nobody waits for it or reads from it, and it ends.
+
+    Another replica of the fragment must be stable and have all that the removed one may be asked
+    for, or the removal is refused; ``force`` removes it all the same.
+    """
+    found = load_deployment(deployment)
+    fragment = _fragment_of(found, replica)
+    others = [name for name in fragment.processes if name not in found.gone | {replica}]
+    _check_removable(found, fragment, replica, others)
+    if not force:
+        _check_others(found, replica, others)
+    return _without(found, replica, wait_s)
+
+
+def _fragment_of(deployment: Deployment, replica: str) -> FragmentSpec:
+    for fragment in deployment.fragments.values():
+        if replica in fragment.processes:
+            return fragment
+    known = [name for each in deployment.fragments.values() for name in each.processes]
+    left = ", ".join(name for name in known if name not in deployment.gone)
+    raise MembershipError(f"there is no replica {replica!r}; there are {left}")
+
+
+def _check_removable(
+    deployment: Deployment, fragment: FragmentSpec, replica: str, others: list[str]
+) -> None:
+    if fragment.standby is not None:
+        raise MembershipError(
+            f"{replica} is one of the two copies of {fragment.name}, which is "
+            f"{fragment.protection.value} and needs both. If its machine is lost, give it another "
+            f"one: change the deployment file, and the copy is sent what it needs"
+        )
+    if not others and replica not in deployment.gone:
+        raise MembershipError(f"{replica} is the only replica of {fragment.name}: nobody else has")
+    shared = next((each for each in deployment.processes.values() if replica in each), ())
+    if len(shared) > 1:
+        beside = ", ".join(name for name in shared if name != replica)
+        raise MembershipError(
+            f"{replica} shares its process with {beside}, which would end with it. Give each a "
+            f"process of its own (colocate in the deployment file) and try again"
+        )
+
+
+def _check_others(deployment: Deployment, replica: str, others: list[str]) -> None:
+    """Raise unless another replica has all that the one to be removed may be asked for."""
+    if not is_addressed(deployment):
+        raise MembershipError(f"{deployment.name} was never started; change its file instead")
+    said = node_status(deployment, [replica, *others])
+    kept = said[replica].get("trimmed_below")
+    reasons = []
+    for name in others:
+        found = said[name]
+        if "error" in found:
+            reasons.append(f"{name} does not answer ({found['error']})")
+        elif found.get("state") != "stable":
+            reasons.append(f"{name} is {found.get('state')}")
+        elif found.get("incarnation", 0) and not _has_all(found["trimmed_below"], kept):
+            reasons.append(f"{name} has joined later and may lack older tuples that {replica} has")
+        else:
+            return
+    raise MembershipError(
+        f"{replica} is not removed, because no other replica can take over all of its work now: "
+        f"{'; '.join(reasons)}. Try again when one is stable, or use --force (force=True), which "
+        f"may lose what only {replica} has"
+    )
+
+
+def _has_all(first_ids: dict[str, int], kept: dict[str, int] | None) -> bool:
+    return kept is not None and all(first_ids[name] <= first for name, first in kept.items())
+
+
+def _without(deployment: Deployment, name: str, wait_s: float) -> Changed:
+    if name in deployment.gone:
+        raise MembershipError(f"{name} is gone already")
+    epoch = change_membership(deployment, lambda known: known.without(name)).epoch
+    deployment = load_deployment(deployment.path)
+    silent = _tell_servers(deployment)
+    return Changed(epoch, (*silent, *_wait(deployment, epoch, wait_s)))
+
+
+def _tell_servers(deployment: Deployment) -> list[str]:
+    """Send servers what their processes look at; those that did not take it."""
+    silent = []
+    for server in deployment.servers:
+        if deployment.hosted_by(server):
+            try:
+                RemoteServer(deployment, server).deploy(restart=False)
+            except (ServerError, OSError):
+                silent.append(server)
+    return silent
+
+
+def _wait(deployment: Deployment, epoch: int, wait_s: float) -> tuple[str, ...]:
+    """Those entry points and replicas that do not obey the epoch in time."""
+    if not is_addressed(deployment):
+        return ()  # it was never started; who starts later reads the file
+    waiting = [name for name in deployment.endpoints if name not in deployment.clients]
+    deadline = time.monotonic() + wait_s
+    while True:
+        said = node_status(deployment, waiting)
+        waiting = [name for name in waiting if said[name].get("epoch", -1) < epoch]
+        if not waiting or time.monotonic() > deadline:
+            return tuple(waiting)
+        time.sleep(_LOOK_SECONDS)

@@ -1,0 +1,55 @@
+"""What others may see of a copy: for status, metrics and tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.core.consistency import NodeState
+from holdfast.core.frame import Why
+
+
+@dataclass(frozen=True, slots=True)
+class InputView:
+    """An input as it is now: from whom it comes, and how far.
+
+    shares  how much of it each replica brought, by how early it was, if all of them send it.
+    """
+
+    stream: str
+    producer: str | None
+    next_id: int
+    boundary: int
+    shares: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CopyView:
+    """What others may know of a copy: for status, metrics and tests.
+
+    state     what the replica does; None while the copy sleeps.
+    boundary  how far the stable state is that it runs on or holds; -1 for none.
+    outputs   (stream, the id that comes next, the first id that is kept, tuples not acknowledged)
+    tentative (stream, why) of the outputs on which tentative tuples stand
+    alpha     the share of X that tuples wait for missing ones, now
+    """
+
+    state: NodeState | None
+    boundary: int
+    inputs: tuple[InputView, ...]
+    outputs: tuple[tuple[str, int, int, int], ...]
+    tentative: tuple[tuple[str, Why], ...] = ()
+    alpha: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What is looked at after every event: cheap to make.
+
+    state     what the replica does, or what the copy is while it sleeps.
+    why       the same with the reason, for one of two copies.
+    boundary  how far the stable state is; None while it sleeps.
+    """
+
+    state: str
+    why: str
+    boundary: int | None

@@ -1,0 +1,79 @@
+"""Who takes part in a deployment beyond what its file says, on disk: ``data/membership.json``.
+
+    {"epoch": 2, "gone": {"screen": 1, "main-2": 2}, "added": {}}
+
+The machine that started the deployment decides, one change at a time, and numbers the changes.
+Processes look at the file, servers are sent it, and all tell each other (``core.membership``).
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from holdfast.core.records import Membership
+from holdfast.deployment import Deployment, membership_path
+from holdfast.durable import Damaged, make_private, read_document, write_document
+from holdfast.flight.wire import NOT_DECODED, decode_membership, plain_membership
+
+
+def read_membership(data: Path) -> Membership:
+    """The newest membership that is known below a data directory."""
+    path = membership_path(data)
+    if not path.exists():
+        return Membership()
+    try:
+        return decode_membership(_listed(read_document(path)))
+    except NOT_DECODED as error:
+        raise Damaged(path, f"it says nothing of who takes part ({error!r})") from None
+
+
+def change_membership(
+    deployment: Deployment, change: Callable[[Membership], Membership]
+) -> Membership:
+    """Decide who takes part from now on, durably; nobody else decides meanwhile."""
+    make_private(deployment.data)
+    with _deciding(deployment.data):
+        membership = change(read_membership(deployment.data))
+        found = plain_membership(membership)
+        document = {
+            "epoch": found["epoch"],
+            "gone": dict(found["gone"]),
+            "added": dict(found["added"]),
+        }
+        write_document(membership_path(deployment.data), document)
+    return membership
+
+
+def _listed(document: dict[str, Any]) -> dict[str, Any]:
+    pairs = {name: list(document[name].items()) for name in ("gone", "added")}
+    return {"epoch": document["epoch"], **pairs}
+
+
+@contextmanager
+def _deciding(data: Path) -> Iterator[None]:
+    with (data / "membership.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+class MembershipFile:
+    """The membership as it is now: read again when the file changes."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._changed_at = 0
+        self._found = Membership()
+
+    def __call__(self) -> Membership:
+        try:
+            changed_at = membership_path(self._data).stat().st_mtime_ns
+        except FileNotFoundError:
+            return self._found
+        if changed_at != self._changed_at:
+            self._found = read_membership(self._data)
+            self._changed_at = changed_at
+        return self._found

@@ -1,0 +1,116 @@
+"""Who decides who takes part in a simulated world: clients are retired, replicas removed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.consistency import NodeState
+from holdfast.core.events import MembershipTold
+from holdfast.core.records import Membership
+from holdfast.core.settings import SECOND_US
+from holdfast.simulation.client_process import ClientProcess
+from holdfast.simulation.entry_process import EntryProcess
+from holdfast.simulation.networks import NetworkSpec
+from holdfast.simulation.process import Process
+from holdfast.simulation.replica_process import ReplicaProcess
+
+if TYPE_CHECKING:
+    from holdfast.simulation.world import World
+
+
+class Authority:
+    """Decides, numbers what it has decided, and tells somebody until one has it on disk.
+
+    The others hear of it from each other, and so do those who are gone. In a network that falls
+    into parts, somebody of each part is told.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.membership = Membership()
+        # They run until they are told, and start again if their server does.
+        self.gone: dict[str, Process] = {}
+
+    def remove(self, server: str) -> bool:
+        """Whoever of a server can be done without takes part no longer; whether there is one."""
+        world = self._world
+        for process in (*world.clients.values(), *world.replicas.values()):
+            if world.server_of[process.address] == server and self._can_go(process):
+                self._remove(process)
+                return True
+        return False
+
+    def _can_go(self, process: Process) -> bool:
+        world = self._world
+        if isinstance(process, ClientProcess):
+            return len(world.clients) > 1
+        if process.address in world.copies or not isinstance(process, ReplicaProcess):
+            return False
+        partners = [world.replicas.get(name) for name in process.settings.partners]
+        return any(one is not None and self._stands_in(one, process) for one in partners)
+
+    @staticmethod
+    def _stands_in(other: ReplicaProcess, process: ReplicaProcess) -> bool:
+        """Whether another replica has all that somebody may ask the first one for.
+
+        One that never joined has: it trims what is acknowledged, and nothing else.
+        """
+        replica = other.replica
+        if replica is None or replica.state is NodeState.RECOVERING or not other.running:
+            return False
+        there = process.driver.served if process.up else {}
+        return other.driver.incarnation == 0 or all(
+            name in there and stream.first_id <= there[name].first_id
+            for name, stream in other.driver.served.items()
+        )
+
+    def _remove(self, process: Process) -> None:
+        name, world = process.address, self._world
+        self.membership = self.membership.without(name)
+        self.gone[name] = process
+        world.replicas.pop(name, None)
+        world.clients.pop(name, None)
+        world.changes += 1
+        self._tell(self.membership)
+
+    def _tell(self, membership: Membership) -> None:
+        if membership is not self.membership:
+            return
+        world = self._world
+        untold = False
+        for names in _connected(world.spec):
+            others = [world.processes[name] for name in sorted(names - self.gone.keys())]
+            with_disks = [one for one in others if not isinstance(one, ClientProcess)]
+            if any(known_to(one).epoch >= membership.epoch for one in with_disks):
+                continue
+            untold = True
+            reached = [one for one in with_disks if one.running]
+            if reached:
+                world.random.choice(reached).receive(MembershipTold(membership))
+        if untold:
+            world.clock.after(SECOND_US, self._tell, membership)
+
+
+def _connected(spec: NetworkSpec) -> list[set[str]]:
+    """The processes of each part of a network between which streams flow."""
+    reads = {name: one.inputs for name, one in spec.replica_settings().items()}
+    reads |= {one.address: (one.input,) for one in spec.clients}
+    parts: list[set[str]] = []
+    for reader, inputs in reads.items():
+        part = {reader, *(name for one in inputs for name in one.producers)}
+        apart = [one for one in parts if not one & part]
+        part.update(*(one for one in parts if one & part))
+        parts = [*apart, part]
+    return parts
+
+
+def known_to(process: Process) -> Membership:
+    """What a process obeys; while it is down, what its disk has."""
+    if process.up:
+        driver = process.driver
+        if isinstance(process, ClientProcess):
+            return process.driver.membership
+        assert isinstance(process, EntryProcess | ReplicaProcess)
+        return driver.consumers.membership  # type: ignore[union-attr]
+    kept = process.disk.consumers
+    return Membership() if kept is None else kept.membership

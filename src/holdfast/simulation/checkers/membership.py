@@ -1,0 +1,71 @@
+"""Membership: who is gone holds nobody up, is told so and ends; and nobody forgets it.
+
+- What was kept for one who is gone goes only when it is on disk that it is.
+- In the end everybody obeys the newest membership, keeps nothing for those who are gone and reads
+  nothing from them, and they have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from holdfast.core.client import Client
+from holdfast.core.effects import TrimLog
+from holdfast.core.entry import EntryPoint
+from holdfast.core.serving import ServedStream
+from holdfast.simulation.authority import known_to
+from holdfast.simulation.checkers import Stall, Violation
+
+if TYPE_CHECKING:
+    from holdfast.simulation.process import Process
+    from holdfast.simulation.world import World
+
+
+def trims(process: Process, order: TrimLog) -> None:
+    """Nobody trims what one who is gone has not acknowledged before that is on disk."""
+    world = process.world
+    if process.address in world.copies or world.joins.counts["joined"]:
+        return  # what another one has trimmed is trimmed by who goes on from its checkpoint
+    kept = process.disk.consumers
+    for name in world.authority.gone:
+        if kept is not None and kept.membership.gone_since(name) is not None:
+            continue
+        done_with = world.joins.acknowledged(name, order.stream)
+        if done_with is not None and order.below_id > done_with:
+            raise Violation(
+                "membership",
+                f"{process.address} trims {order.stream} below {order.below_id}, which {name} "
+                f"needs from {done_with} on, and nothing says on disk that it is gone",
+            )
+
+
+def check(world: World) -> None:
+    """At the end, when all has been well for a while."""
+    membership, gone = world.authority.membership, world.authority.gone
+    for name, process in gone.items():
+        if process.up:
+            raise Stall("membership", f"{name} is gone and goes on: nobody has told it")
+    for address, process in world.processes.items():
+        if address in gone or not process.up:
+            continue
+        if known_to(process).epoch < membership.epoch:
+            raise Stall(
+                "membership",
+                f"{address} knows of epoch {known_to(process).epoch}, not of {membership.epoch}",
+            )
+        for served in _served(process):
+            for name in served.acknowledgements.needs():
+                if name in gone:
+                    raise Violation("membership", f"{address} keeps {served.stream} for {name}")
+        asked = () if process.consumer is None else process.consumer.detectors
+        for name in asked:
+            if name in gone:
+                raise Violation("membership", f"{address} still asks {name}")
+
+
+def _served(process: Process) -> Iterable[ServedStream]:
+    driver = process.driver
+    if isinstance(driver, Client):
+        return ()
+    return (driver.served,) if isinstance(driver, EntryPoint) else driver.served.values()

@@ -1,0 +1,57 @@
+"""Deliberate mistakes in membership: who is gone, who is told, and what is on disk by then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core.acknowledgements import Acknowledgements
+from holdfast.core.consumer import Consumer
+from holdfast.core.events import ConsumersKept, ConsumersNotKept
+from holdfast.core.membership import Consumers, Word
+from holdfast.core.messages import HeartbeatRequest
+from holdfast.core.provider import Provider
+from holdfast.core.records import Membership
+from holdfast.simulation.planting import mutation
+
+
+@mutation(Consumers, "handle", shape="departures")
+def obey_a_membership_that_is_not_on_disk(original: Any) -> Any:
+    def broken(self: Consumers, event: ConsumersKept | ConsumersNotKept) -> Any:
+        return original(self, ConsumersKept(event.number))
+
+    return broken
+
+
+@mutation(Acknowledgements, "leave", shape="departures")
+def wait_for_acknowledgements_of_those_who_are_gone(original: Any) -> Any:
+    def broken(self: Acknowledgements, consumer: str) -> list[Any]:
+        return []
+
+    return broken
+
+
+@mutation(Provider, "_heartbeat", shape="departures")
+def tell_nobody_that_it_is_behind(original: Any) -> Any:
+    def broken(self: Provider, sender: str, request: HeartbeatRequest, now: int) -> Any:
+        known, self.consumers.membership = self.consumers.membership, Membership()
+        effects = original(self, sender, request, now)
+        self.consumers.membership = known
+        return effects
+
+    return broken
+
+
+@mutation(Word, "stamped", shape="departures")
+def tell_producers_nothing(original: Any) -> Any:
+    def broken(self: Word, effects: list[Any], membership: Membership) -> list[Any]:
+        return effects
+
+    return broken
+
+
+@mutation(Consumer, "_leave", shape="departures")
+def go_on_asking_those_who_are_gone(original: Any) -> Any:
+    def broken(self: Consumer, peer: str, now: int) -> list[Any]:
+        return []
+
+    return broken

@@ -1,0 +1,161 @@
+"""Clients are retired and replicas removed: what is decided, and what is refused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import holdfast
+from holdfast.cli import main
+from holdfast.client import Client, read_until
+from holdfast.cluster.members import MembershipError, remove_replica, retire_client
+from holdfast.core.records import Membership
+from holdfast.deployment import load_deployment
+from holdfast.durable import Damaged
+from holdfast.kept.consumers import read_consumers
+from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
+from holdfast.plans.membership_file import (
+    MembershipFile,
+    change_membership,
+    read_membership,
+)
+from holdfast.plans.plan import Plan, SourcePlan
+from holdfast.plans.topology import Topology
+from holdfast.producer import Producer
+from tests.flight.nodes import location, make_entry, numbers
+
+DEPLOYMENT = """
+name = "small"
+network = "network.py"
+[sources.load]
+[fragments.main]
+replicas = 3
+[fragments.pair]
+protection = "hybrid"
+[fragments.one]
+replicas = 1
+[clients.screen]
+output = "best"
+sink = "console"
+"""
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Path:
+    (tmp_path / "network.py").write_text("")
+    path = tmp_path / "deployment.toml"
+    path.write_text(DEPLOYMENT)
+    return path
+
+
+def test_a_client_is_retired_once(deployment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["client", "retire", str(deployment), "screen"]) == 0
+    assert "screen is retired (epoch 1)" in capsys.readouterr().out
+    found = load_deployment(deployment)
+    assert read_membership(found.data) == Membership(1, (("screen", 1),))
+    assert "screen" not in found.processes
+    assert "screen" not in found.endpoints
+    assert main(["client", "retire", str(deployment), "screen"]) == 1
+    assert "screen is gone already" in capsys.readouterr().err
+
+
+def test_a_client_that_the_deployment_does_not_name_is_no_client(deployment: Path) -> None:
+    with pytest.raises(MembershipError, match=r"no client 'reader'.*it names: screen"):
+        retire_client(deployment, "reader")
+
+
+@pytest.mark.parametrize(
+    ("replica", "why"),
+    [
+        ("main-4", "there is no replica 'main-4'; there are main-1, main-2, main-3"),
+        ("pair-1", "one of the two copies of pair, which is hybrid and needs both"),
+        ("one-1", "the only replica of one"),
+        ("main-1", "was never started"),
+    ],
+)
+def test_who_cannot_be_done_without_is_not_removed(
+    deployment: Path, replica: str, why: str
+) -> None:
+    with pytest.raises(MembershipError, match=why):
+        remove_replica(deployment, replica)
+    assert read_membership(load_deployment(deployment).data).epoch == 0
+
+
+def test_who_is_left_is_who_takes_part(deployment: Path) -> None:
+    assert holdfast.remove_replica(deployment, "main-2", force=True).epoch == 1
+    assert holdfast.retire_client(deployment, "screen").epoch == 2
+    found = load_deployment(deployment)
+    assert sorted(found.processes) == [
+        "entry-load", "main-1", "main-3", "one-1", "pair-1", "pair-2",
+    ]  # fmt: skip
+    topology = Topology(found, plan())
+    assert topology.producers["sums"] == ("main-1", "main-3")
+    assert topology.replica("main-3").partners == ("main-1",)
+    # That nobody is left to keep an output for is known by who was there.
+    assert topology.consumers["best"] == ("screen",)
+
+
+def plan() -> Plan:
+    """load -> main -> sums -> pair -> best, and one beside it."""
+    schema = pa.schema([("k", pa.int64())])
+
+    def part(name: str, source: str, stream: str) -> FragmentPlan:
+        output = FragmentStream(stream, schema, frozenset([source]))
+        return FragmentPlan(name, {source: schema}, (output,), False, ())
+
+    parts = [part("main", "load", "sums"), part("pair", "sums", "best"), part("one", "load", "c")]
+    source = SourcePlan(schema, None, ())
+    return Plan(200_000, {"load": source}, {one.name: one for one in parts}, ("best", "c"))
+
+
+def test_a_file_that_was_tampered_with_is_told(deployment: Path) -> None:
+    found = load_deployment(deployment)
+    change_membership(found, lambda known: known.without("screen"))
+    path = found.data / "membership.json"
+    path.write_text(path.read_text().replace("screen", "main-1"))
+    with pytest.raises(Damaged, match="its checksum is another"):
+        read_membership(found.data)
+
+
+def wait(until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60.0
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_what_is_kept_for_a_retired_client_goes_and_the_client_is_told(deployment: Path) -> None:
+    found = load_deployment(deployment)
+    directory = found.data / "processes" / "entry-load"
+    node = make_entry(directory, membership=MembershipFile(found.data))
+    node.start()
+    try:
+        producers = {"entry-load": location(node)}
+        with Producer("load", location(node), name="test") as producer:
+            producer.send(numbers(0, 10))
+            producer.flush(30.0)
+        with Client("load", producers, name="reader") as client:
+            read_until(client, 10, 30.0)
+        # It has acknowledged nothing of what it has read last, and stays away.
+        assert node.entry.served.first_id < 10
+        change_membership(found, lambda known: known.without("reader"))
+        wait(lambda: node.entry.served.first_id == 10)
+        kept = read_consumers(directory)
+        assert kept is not None
+        assert kept.membership == Membership(1, (("reader", 1),))
+        with (
+            Client("load", producers, name="reader", next_id=10) as client,
+            pytest.raises(holdfast.RetiredError, match="reader was retired or removed"),
+        ):
+            read_until(client, 11, 30.0)
+        # Others read what is there, and what comes.
+        with Client("load", producers, name="other", next_id=10) as client:
+            with Producer("load", location(node), name="test") as producer:
+                producer.send(numbers(10, 5))
+            read_until(client, 15, 30.0)
+    finally:
+        node.stop()
