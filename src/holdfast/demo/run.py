@@ -44,6 +44,8 @@ _DELAY_S = 2.0
 _OUTPUT, _CLIENT = "latency", "screen"
 _PATIENCE_SECONDS = 90.0
 _WARM_ANSWERS = 3
+# Batches of probes a second: each costs the same, and there is a machine with two cores below.
+_BATCHES = 10
 _DEPLOYMENT = """\
 name = "demo"
 network = "{network}"
@@ -154,7 +156,7 @@ class _Demo:
         }
         self._client = Client.of(deployment.path, _OUTPUT, name=_CLIENT)
         self._loads = [
-            Load(deployment, region, Monitor(region, servers).rows, PROBES_PER_SECOND)
+            Load(deployment, region, Monitor(region, servers).rows, PROBES_PER_SECOND, _BATCHES)
             for region in REGIONS
         ]
 

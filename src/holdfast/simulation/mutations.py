@@ -32,6 +32,7 @@ from holdfast.simulation import keeping_mutations as keeping_mutations
 from holdfast.simulation import membership_mutations as membership_mutations
 from holdfast.simulation import standby_mutations as standby_mutations
 from holdfast.simulation import stream_mutations as stream_mutations
+from holdfast.simulation import time_mutations as time_mutations
 from holdfast.simulation.planting import MUTATIONS as MUTATIONS
 from holdfast.simulation.planting import Mutation as Mutation
 from holdfast.simulation.planting import mutation

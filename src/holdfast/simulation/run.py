@@ -14,7 +14,11 @@ from holdfast.simulation.checkers import Stall, Violation
 from holdfast.simulation.faults import Schedule
 from holdfast.simulation.layout import layout_of, place
 from holdfast.simulation.networks import NetworkSpec
+from holdfast.simulation.own_time import with_own_time
 from holdfast.simulation.world import World
+
+# In such a share of the runs every other source has producers with times of their own.
+_WITH_OWN_TIME = 0.2
 
 
 class Verdict(IntEnum):
@@ -73,6 +77,8 @@ def shaped(seed: int, shape: str | None = None) -> Scenario | None:
         spec = special
         server_of = place(spec, random)
         layout = layout_of(spec, server_of)
+    elif Random(-2 - seed).random() < _WITH_OWN_TIME:
+        spec = with_own_time(spec)
     times = (spec.timing.least_alpha_x_us, spec.calm_us)
     schedule = schedules.generate(random, chosen, layout, *times)
     return Scenario(seed, spec, server_of, schedule)

@@ -212,6 +212,7 @@ class World:
             self.joins.sample()
             self.kept.sample()
             self.availability.sample()
+            sources.sample(self)
             self.stable_tree.sample()
             self.race.sample()
         self.clock.after(self._sample_us, self._sample)

@@ -60,13 +60,19 @@ class Load:
     """Sends tuples through a producer, steadily, until it is stopped."""
 
     def __init__(
-        self, deployment: Deployment, source: str, make: MakeRows, tuples_per_second: int = 2_000
+        self,
+        deployment: Deployment,
+        source: str,
+        make: MakeRows,
+        tuples_per_second: int = 2_000,
+        batches_per_second: int = 50,
     ) -> None:
         """``make(first, count)`` gives the rows from number ``first`` on."""
         self.producer = Producer.of(deployment.path, source, name="load")
         self.sent = 0
         self._make = make
-        self._count = max(1, tuples_per_second // 50)
+        self._pause_s = 1 / batches_per_second
+        self._count = max(1, tuples_per_second // batches_per_second)
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -74,7 +80,7 @@ class Load:
 
     def _run(self) -> None:
         try:
-            while not self._stopping.wait(0.02):
+            while not self._stopping.wait(self._pause_s):
                 self.producer.send(self._make(self.sent, self._count))
                 self.sent += self._count
         except BaseException as error:

@@ -1,0 +1,37 @@
+"""Deliberate bugs in what is known of time: sources with their own, and why something lacks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from holdfast.core.frame import Why
+from holdfast.core.source_time import FAR, Rules, SourceTime
+from holdfast.core.why import Basis
+from holdfast.simulation.planting import mutation
+
+
+@mutation(SourceTime, "rules")
+def believe_a_row_of_the_next_century(original: Any) -> Any:
+    def broken(self: SourceTime, name: str, now: int) -> Rules:
+        rules: Rules = original(self, name, now)
+        return replace(rules, latest=FAR)
+
+    return broken
+
+
+@mutation(SourceTime, "tick")
+def wait_for_a_quiet_producer_for_ever(original: Any) -> Any:
+    def broken(self: SourceTime, now: int) -> None:
+        return None
+
+    return broken
+
+
+@mutation(Basis, "why")
+def name_nobody_who_is_missing(original: Any) -> Any:
+    def broken(self: Basis, inputs: Any) -> Why:
+        why: Why = original(self, inputs)
+        return replace(why, missing=())
+
+    return broken
