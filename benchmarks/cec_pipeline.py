@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from holdfast import Network, count_window
@@ -212,15 +213,20 @@ class Pipeline:
     def _replayed(self, start: int, stop: int) -> Bucket:
         """The input from ``start`` on, read from the log in front of the fragment."""
         schema = self.engine.input_schemas["sales"]
-        pieces, first_id = [], None
-        with self.upstream.replay(from_stime=start) as reader:
-            for _, frame in reader:
-                if frame.kind is Kind.STABLE:
-                    first_id = frame.header.first_id if first_id is None else first_id
-                    pieces.append(frame.batch)
+        first_id = next(
+            (
+                header.first_id
+                for header, _ in self.upstream.headers()
+                if header.kind is Kind.STABLE and header.stime_max >= start
+            ),
+            self.upstream.next_id,
+        )
+        with self.upstream.replay(from_id=first_id) as reader:
+            pieces = [frame.batch for _, frame in reader if frame.kind is Kind.STABLE]
         table = pa.Table.from_batches(pieces, schema=self.upstream.schema)
-        ids = np.arange(first_id or 0, (first_id or 0) + table.num_rows)
+        ids = np.arange(first_id, first_id + table.num_rows)
         table = table.add_column(2, SEQ, pa.array(ids))
+        table = table.filter(pc.field("stime").cast(pa.int64()) >= start)
         return Bucket(start, stop, {"sales": table.select(schema.names).cast(schema)})
 
 

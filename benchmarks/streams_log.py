@@ -21,6 +21,7 @@ import statistics
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def _frame(tuples: int) -> Frame:
 def _append(log: StreamLog, frame: Frame, count: int) -> float:
     start = time.perf_counter()
     for _ in range(count):
-        log.append_next(frame)
+        log.append(replace(frame, header=replace(frame.header, first_id=log.next_id)))
     log.sync()
     return _mb_s(count * frame.header.count * TUPLE_BYTES, start)
 

@@ -24,10 +24,13 @@ class Block:
 
     __slots__ = ("__weakref__", "_batch", "_load", "nbytes")
 
-    def __init__(self, batch: pa.RecordBatch | None, load: Load | None = None) -> None:
+    def __init__(
+        self, batch: pa.RecordBatch | None, load: Load | None = None, nbytes: int = 0
+    ) -> None:
+        """``nbytes`` says how large the tuples are of which only the log knows."""
         self._batch = batch
         self._load = load
-        self.nbytes: int = 0 if batch is None else batch.nbytes
+        self.nbytes: int = nbytes if batch is None else batch.nbytes
 
     @property
     def in_memory(self) -> bool:
@@ -132,7 +135,7 @@ class Loader:
 
     def _read_more(self) -> bool:
         assert self._reader is not None
-        entries = self._reader.read(timeout_s=1.0)
+        entries = self._reader.read()
         for _, frame in entries:
             if frame.kind is Kind.STABLE:
                 self._read.append(frame.batch)

@@ -61,13 +61,3 @@ def data_frame(kind: Kind, first_id: int, batch: pa.RecordBatch) -> Frame:
 def boundary_frame(next_id: int, stime: int) -> Frame:
     """A promise that no tuple older than ``stime`` follows."""
     return Frame(Header(Kind.BOUNDARY, next_id, 0, stime, stime))
-
-
-def undo_frame(first_undone_id: int) -> Frame:
-    """Takes back every tuple from ``first_undone_id`` on; they are all tentative."""
-    return Frame(Header(Kind.UNDO, first_undone_id))
-
-
-def rec_done_frame(next_id: int) -> Frame:
-    """Says that corrections are complete up to ``next_id``."""
-    return Frame(Header(Kind.REC_DONE, next_id))

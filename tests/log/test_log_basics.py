@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from holdfast.core.frame import Kind
-from holdfast.frames import TIME, Frame, boundary_frame, data_frame, stream_schema, undo_frame
+from holdfast.core.frame import Header, Kind
+from holdfast.frames import TIME, Frame, boundary_frame, data_frame, stream_schema
 from holdfast.log import (
     Durability,
     LogClosed,
@@ -19,7 +19,6 @@ from holdfast.log import (
     OutOfOrder,
     SchemaMismatch,
     StreamLog,
-    TakeBack,
     Trimmed,
     UnknownPosition,
 )
@@ -29,10 +28,9 @@ from tests.log.helpers import (
     SMALL,
     Model,
     batch,
-    drain,
     seen,
+    segment_count,
     stable,
-    tentative,
     values,
     window_frame,
 )
@@ -53,12 +51,12 @@ def test_frames_come_back_as_written_also_after_reopening(
             appended = log.append(model.stable(count) + model.boundary_mark(model.next_id))
             assert appended.next_id == model.next_id
             assert appended.next_lsn == len(model.frames)
-        assert log.segment_count > 3
+        assert segment_count(log) > 3
         assert everything(log) == model.frames
     with StreamLog.open(tmp_path, options=options) as log:
         assert everything(log) == model.frames
         assert (log.first_id, log.next_id, log.next_lsn) == (0, 190, 38)
-        assert (log.last_stable_id, log.last_boundary) == (189, 190)
+        assert log.last_boundary == 190
         assert log.durable_lsn == log.next_lsn
         assert log.cut is None
         log.append(model.stable(3))
@@ -147,31 +145,15 @@ def test_another_schema_is_refused_and_named(tmp_path: Path) -> None:
 def test_frames_that_do_not_continue_the_stream_are_refused(tmp_path: Path) -> None:
     with StreamLog.open(tmp_path, SCHEMA, first_id=7) as log:
         assert (log.first_id, log.next_id) == (7, 7)
-        log.append([stable(7, 3), tentative(10, 5)])
-        for wrong in (
-            stable(15),  # tentative tuples stand before it
-            tentative(14),
-            tentative(16),
-            undo_frame(9),  # stable
-            undo_frame(16),
-            boundary_frame(14, 0),
-        ):
+        log.append([stable(7, 3)])
+        tentative = data_frame(Kind.TENTATIVE, 10, batch([10]))
+        undo = Frame(Header(Kind.UNDO, 10))
+        for wrong in (stable(9), stable(11), boundary_frame(9, 0), tentative, undo):
             with pytest.raises(OutOfOrder):
-                log.append([boundary_frame(15, 0), wrong])
-        assert log.next_lsn == 2
-        log.append([undo_frame(12), boundary_frame(12, 5), tentative(12), undo_frame(10)])
+                log.append([boundary_frame(10, 0), wrong])
+        assert log.next_lsn == 1
         log.append([stable(10), boundary_frame(11, 6)])
-        assert log.last_boundary == 6
-        assert log.stable_next_id == 11
-
-
-def test_append_next_numbers_the_frames(tmp_path: Path) -> None:
-    with StreamLog.open(tmp_path, SCHEMA, first_id=5) as log:
-        got = log.append_next([stable(0, 3), boundary_frame(0, 9), stable(0, 2)])
-        assert (got.first_id, got.next_id, got.first_lsn, got.next_lsn) == (5, 10, 0, 3)
-        assert [frame.header.first_id for frame in everything(log)] == [5, 8, 8]
-        with pytest.raises(OutOfOrder, match="append_next"):
-            log.append_next(undo_frame(5))
+        assert (log.last_boundary, log.next_id) == (6, 11)
         assert log.append([]).next_lsn == 3
 
 
@@ -221,7 +203,6 @@ def test_window_states_have_a_schema_of_their_own(tmp_path: Path) -> None:
         log.append(frames)
         assert everything(log) == frames
         assert [e.frame for e in log.replay(from_id=0)] == [frames[0], frames[2]]
-        assert [e.frame for e in log.replay(from_id=0, windows=True)] == frames
         kinds = (Kind.WINDOW_CHECK,)
         assert [e.frame for e in log.read_backwards(kinds=kinds)] == [frames[3], frames[1]]
 
@@ -243,91 +224,55 @@ def test_places_that_are_not_there(tmp_path: Path) -> None:
     with StreamLog.open(tmp_path, SCHEMA, first_id=10) as log:
         log.append(stable(10))
         with pytest.raises(UnknownPosition, match="beyond the end, 1"):
-            log.follow(from_lsn=2)
+            log.replay(from_lsn=2)
         with pytest.raises(Trimmed, match="starts at id 10"):
-            log.follow(from_id=9)
+            log.replay(from_id=9)
         with pytest.raises(TypeError, match="exactly one"):
-            log.follow()
+            log.replay()
         with pytest.raises(TypeError, match="exactly one"):
-            log.follow(from_id=10, from_lsn=0)
+            log.replay(from_id=10, from_lsn=0)
+    with pytest.raises(LogClosed):
+        log.replay(from_id=10)
 
 
-def test_a_subscriber_ahead_of_the_log_waits_for_its_id(tmp_path: Path) -> None:
+def test_a_reader_ends_where_the_log_ended(tmp_path: Path) -> None:
     with StreamLog.open(tmp_path, SCHEMA) as log:
         log.append(stable(0, 5))
-        with log.follow(from_id=7) as reader:
-            log.append([boundary_frame(5, 1), stable(5, 1)])
-            assert reader.read(timeout_s=0) == []
-            log.append([stable(6, 5), boundary_frame(11, 2)])
-            frames = drain(reader)
-            assert values(frames) == [("STABLE", i, i) for i in range(7, 11)]
-            assert frames[-1].kind is Kind.BOUNDARY
+        with log.replay(from_id=3) as reader, log.replay(from_id=7) as ahead:
+            log.append([stable(5, 5)])
+            assert values(entry.frame for entry in reader) == [("STABLE", i, i) for i in (3, 4)]
+            assert ahead.read() == []
+        closed = log.replay(from_id=0)
+    assert closed.read() == []
 
 
-def test_a_healed_failure_is_skipped_by_a_late_reader_and_told_to_a_live_one(
-    tmp_path: Path,
-) -> None:
+class Counting(Files):
+    """Counts the bytes that are read."""
+
+    read_bytes = 0
+
+    def read_into(self, fd: int, buffer: pa.Buffer, offset: int) -> int:
+        found = super().read_into(fd, buffer, offset)
+        self.read_bytes += found
+        return found
+
+
+def test_headers_are_read_without_the_tuples(tmp_path: Path) -> None:
+    files, frames = Counting(), [stable(first, 20_000) for first in range(0, 200_000, 20_000)]
+    with StreamLog.open(tmp_path, SCHEMA, files=files) as log:
+        for frame in frames:
+            log.append([frame, boundary_frame(frame.header.next_id, frame.header.stime_max)])
+        files.read_bytes = 0
+        found = list(log.headers())
+        assert [header for header, _ in found][::2] == [frame.header for frame in frames]
+        assert sum(size for _, size in found) > 20 * files.read_bytes
+        assert found[1][1] == 0
+
+
+def test_the_format_of_an_older_version_is_refused_by_name(tmp_path: Path) -> None:
     with StreamLog.open(tmp_path, SCHEMA) as log:
-        log.append([stable(0, 2), tentative(2, 2, salt=100)])
-        with log.follow(from_id=0) as live:
-            before = [frame.kind for frame in drain(live)]
-            log.append([undo_frame(2), stable(2, 3)])
-            after = [frame.kind for frame in drain(live)]
-        assert before == [Kind.STABLE, Kind.TENTATIVE]
-        assert after == [Kind.UNDO, Kind.STABLE]
-        late = [entry.frame for entry in log.replay(from_id=1)]
-        assert values(late) == [("STABLE", i, i) for i in range(1, 5)]
-        assert [f.kind for f in late] == [Kind.STABLE, Kind.STABLE]
-
-
-def test_marks_after_tuples_that_were_taken_back_do_not_stand(tmp_path: Path) -> None:
-    with StreamLog.open(tmp_path, SCHEMA) as log:
-        log.append([stable(0, 3), boundary_frame(3, 4), tentative(3, 3), boundary_frame(6, 9)])
-        log.append([undo_frame(3), boundary_frame(3, 5)])
-        marks = [entry.frame.header.stime_min for entry in log.replay(from_id=3)]
-        assert marks == [4, 5]
-        assert log.last_boundary == 5
-
-
-@pytest.mark.parametrize("take_back", list(TakeBack))
-def test_switching_over_with_tentative_tuples_from_another_replica(
-    tmp_path: Path, take_back: TakeBack
-) -> None:
-    with StreamLog.open(tmp_path, SCHEMA) as log:
-        log.append([stable(0, 4), tentative(4, 2)])
-        # Has 0..2 stable and 3..7 tentative from elsewhere: this log has a stable 3.
-        with log.follow(from_id=3, tentative_to=8, take_back=take_back) as reader:
-            frames = drain(reader)
-        assert [(f.kind, f.header.first_id) for f in frames] == [
-            (Kind.UNDO, 3),
-            (Kind.STABLE, 3),
-            (Kind.TENTATIVE, 4),
-        ]
-        # Has 0..5 stable, 6..7 tentative: this log knows nothing better, for now.
-        with log.follow(from_id=6, tentative_to=8, take_back=take_back) as reader:
-            first = drain(reader)
-            log.append([undo_frame(4), stable(4, 5)])
-            then = drain(reader)
-        at_once = take_back is TakeBack.AT_ONCE
-        assert first == ([undo_frame(6)] if at_once else [])
-        assert [f.kind for f in then] == [Kind.UNDO, Kind.STABLE][at_once:]
-        assert values(then) == [("STABLE", i, i) for i in (6, 7, 8)]
-        assert at_once or then[0].header.first_id == 6
-
-
-def test_from_an_stime_with_disorder_and_a_correction(tmp_path: Path) -> None:
-    with StreamLog.open(tmp_path, SCHEMA) as log:
-        log.append(data_frame(Kind.STABLE, 0, batch([0, 1, 2, 3], [10, 90, 20, 95])))
-        log.append([boundary_frame(4, 20), boundary_frame(4, 30)])
-        got = values(entry.frame for entry in log.replay(from_stime=50))
-        assert [tuple_id for _, tuple_id, _ in got] == [1, 2, 3]
-        with log.follow(from_stime=100) as reader:
-            log.append([boundary_frame(4, 99), boundary_frame(4, 100)])
-            log.append(data_frame(Kind.TENTATIVE, 4, batch([4, 5, 6], [98, 99, 110])))
-            frames = drain(reader)
-            assert [f.header.stime_min for f in frames] == [100, 110]
-            log.append(undo_frame(4))
-            log.append(data_frame(Kind.STABLE, 4, batch([4, 5, 6], [98, 101, 102])))
-            frames = drain(reader)
-            assert [f.kind for f in frames] == [Kind.UNDO, Kind.STABLE]
-            assert values(frames) == [("STABLE", 5, 5), ("STABLE", 6, 6)]
+        log.append(stable(0))
+    (segment,) = tmp_path.glob("*.seg")
+    segment.write_bytes(b"HFS1" + segment.read_bytes()[4:])
+    with pytest.raises(LogError, match=r"has format 1, this version of Holdfast reads 2"):
+        StreamLog.open(tmp_path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.frames import Frame, rec_done_frame
+from holdfast.frames import Frame
 from holdfast.log import (
     DamagedLog,
     Entry,
@@ -24,7 +24,7 @@ from holdfast.log import (
 )
 from holdfast.log.files import Files
 from holdfast.log.recovery import Recovered
-from tests.log.helpers import SCHEMA, SMALL, Model, NoSync, drain, kill, seen, stable
+from tests.log.helpers import SCHEMA, SMALL, Model, NoSync, drain, kill, seen, stable, window_frame
 
 
 def small_log(path: Path, options: LogOptions = SMALL, *, commits: int = 9) -> Model:
@@ -32,8 +32,7 @@ def small_log(path: Path, options: LogOptions = SMALL, *, commits: int = 9) -> M
     model = Model()
     with StreamLog.open(path, SCHEMA, options=options) as log:
         for count in range(1, commits + 1):
-            frames = model.tentative(count) if count % 4 == 0 else model.stable(count)
-            log.append(frames + model.boundary_mark(count))
+            log.append(model.stable(count) + model.boundary_mark(count))
     return model
 
 
@@ -127,7 +126,7 @@ def test_damage_in_the_middle_names_file_and_offset_and_leaves_the_rest(tmp_path
     flip(middle, 1000)
     with StreamLog.open(tmp_path, options=SMALL) as log:
         good: list[Entry] = []
-        with log.follow(from_id=0) as reader, pytest.raises(DamagedLog) as raised:
+        with log.replay(from_id=0) as reader, pytest.raises(DamagedLog) as raised:
             good.extend(reader)
         error = raised.value
         assert error.path == middle
@@ -167,8 +166,8 @@ def test_repair_cuts_at_the_damage_and_keeps_the_rest_aside(
         kept = seen(log.replay(from_lsn=0))
         assert kept == list(enumerate(model.frames))[: len(kept)]
         again = Model()
-        again._add([frame for _, frame in kept])
-        assert (log.next_id, log.stable_next_id) == (again.next_id, again.stable_next_id)
+        again.add([frame for _, frame in kept])
+        assert log.next_id == again.next_id
         log.append(again.stable(3))
         assert [e.frame for e in log.replay(from_lsn=0)] == again.frames
 
@@ -215,7 +214,7 @@ def test_a_missing_segment(tmp_path: Path, which: int) -> None:
     with StreamLog.open(tmp_path, read_only=True) as log:
         with pytest.raises(DamagedLog, match="are missing"):
             list(log.replay(from_lsn=0))
-        with log.follow(from_lsn=0) as reader, pytest.raises(DamagedLog, match="are missing"):
+        with log.replay(from_lsn=0) as reader, pytest.raises(DamagedLog, match="are missing"):
             drain(reader)
 
 
@@ -251,15 +250,15 @@ def test_inspect_says_what_is_there(tmp_path: Path) -> None:
     assert summary.tail.next_id == model.next_id
     assert summary.contents.frames.total() == len(model.frames)
     assert summary.contents.frames["BOUNDARY"] == 9
-    assert summary.contents.tuples["TENTATIVE"] == 12
+    assert summary.contents.tuples["STABLE"] == 45
     assert (summary.contents.first_id, summary.contents.next_id) == (0, model.next_id)
     stimes = [f.header.stime_max for f in model.frames if f.kind.is_data]
     assert summary.contents.stime_max == max(stimes)
     assert summary.size_bytes == sum(p.stat().st_size for p in tmp_path.glob("*.seg"))
     assert all(segment.has_index for segment in summary.segments)
     with StreamLog.open(tmp_path, files=NoSync()) as log:  # also while it is in use
-        log.append([*model.stable(1), rec_done_frame(model.next_id)])
-        assert inspect(tmp_path).contents.frames["REC_DONE"] == 1
+        log.append([*model.stable(1), window_frame(model.next_id, "a")])
+        assert inspect(tmp_path).contents.frames["WINDOW_CHECK"] == 1
     flip(tmp_path / summary.segments[1].path.name, 900)
     flip(tmp_path / summary.segments[2].path.name, 900)
     assert len(inspect(tmp_path).damage) == 2

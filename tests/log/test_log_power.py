@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.frame import Kind
 from holdfast.log import Durability, LogOptions, StreamLog
 from tests.log.helpers import SCHEMA, SMALL, Model, NoSync, kill, seen
 from tests.log.power import PowerFiles
@@ -36,11 +35,10 @@ def commit_everything(log: StreamLog, known: Known) -> None:
     """Durable after every append; over several segments; trims now and then."""
     model = known.model
     for count in range(1, 22):
-        frames = model.stable(count) if count % 4 else model.tentative(count)
-        log.append(frames + model.boundary_mark(count))
+        log.append(model.stable(count) + model.boundary_mark(count))
         known.acknowledged_lsn = log.durable_lsn
         if count % 8 == 0:
-            known.trimmed_below = model.stable_next_id // 2
+            known.trimmed_below = model.next_id // 2
             log.trim(known.trimmed_below)
 
 
@@ -48,24 +46,13 @@ def sync_now_and_then(log: StreamLog, known: Known) -> None:
     """Most of it not durable, over several segments, when the power fails."""
     model = known.model
     for count in range(1, 22):
-        frames = model.stable(count) if count % 3 else model.tentative(count)
-        log.append(frames + model.window())
+        log.append(model.stable(count) + model.window())
         if count % 7 == 0:
             log.sync()
             known.acknowledged_lsn = log.durable_lsn
         if count % 5 == 0:
-            known.trimmed_below = model.stable_next_id
+            known.trimmed_below = model.next_id
             log.trim(known.trimmed_below)
-
-
-def make_room(log: StreamLog, known: Known) -> None:
-    """Rewrites segments to drop tentative tuples."""
-    model = known.model
-    for count in range(1, 40):
-        frames = model.tentative(count) if count % 3 else model.stable(2)
-        log.append(frames)
-        known.acknowledged_lsn = log.durable_lsn
-    assert any(segment.header.generation for segment in log._store.segments)
 
 
 NEVER = LogOptions(
@@ -79,11 +66,7 @@ NEVER = LogOptions(
 
 @pytest.mark.parametrize(
     ("workload", "options"),
-    [
-        (commit_everything, SMALL),
-        (sync_now_and_then, NEVER),
-        (make_room, replace(SMALL, segment_bytes=4096, max_bytes=16_000)),
-    ],
+    [(commit_everything, SMALL), (sync_now_and_then, NEVER)],
 )
 def test_a_power_cut_at_every_step(
     memory_path: Path, workload: Workload, options: LogOptions
@@ -109,13 +92,11 @@ def check(path: Path, known: Known, options: LogOptions) -> None:
         for lsn, frame in entries:
             assert frame == model.frames[lsn]
         assert known.acknowledged_lsn <= log.next_lsn <= len(model.frames)
-        lost = set(range(log.first_lsn, log.next_lsn)) - {lsn for lsn, _ in entries}
-        assert all(model.frames[lsn].kind is Kind.TENTATIVE for lsn in lost)
-        assert not lost or options.max_bytes
+        assert [lsn for lsn, _ in entries] == list(range(log.first_lsn, log.next_lsn))
         assert log.first_id <= known.trimmed_below
         again = Model()
-        again._add(model.frames[: log.next_lsn])
-        assert (log.next_id, log.stable_next_id) == (again.next_id, again.stable_next_id)
+        again.add(model.frames[: log.next_lsn])
+        assert log.next_id == again.next_id
         assert log.last_boundary == again.boundary
         # Ids go on where they stopped.
         again.salt = 10**6
@@ -153,7 +134,7 @@ def test_the_last_commit_torn_at_every_byte(memory_path: Path, preallocate_bytes
     options = replace(SMALL, segment_bytes=1 << 16, preallocate_bytes=preallocate_bytes)
     model = Model()
     log = StreamLog.open(memory_path / "log", SCHEMA, options=options)
-    log.append(model.stable(3) + model.boundary_mark(3) + model.tentative(2))
+    log.append(model.stable(3) + model.boundary_mark(3))
     acknowledged, durable_end = list(model.frames), log._store.segments[-1].end
     log.append(model.stable(4) + model.boundary_mark(9))
     written_end = log._store.segments[-1].end
@@ -174,7 +155,7 @@ def check_torn(path: Path, options: LogOptions, model: Model, kept: int) -> None
         assert len(frames) >= kept
         assert frames == model.frames[: len(frames)]
         again = Model()
-        again._add(frames)
+        again.add(frames)
         assert log.next_id == again.next_id
         end = log._store.segments[-1].end
         if log.cut is not None:

@@ -103,7 +103,7 @@ def test_a_copy_holds_what_the_log_of_the_other_has(tmp_path: Path) -> None:
     assert len(changes.logged.frames) < len(whole.logged.frames)
     spare.take(2, changes.logged, record(100, 90), 100)
     assert spare.held(100, 90) == [90, 100]
-    assert spare.store.logs["out"].stable_next_id == 110
+    assert spare.store.logs["out"].next_id == 110
     primary.store.close()
     spare.store.close()
     # It starts from that after a crash, and knows nothing of another network's.

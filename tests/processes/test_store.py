@@ -19,10 +19,12 @@ from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import StreamFrame
 from holdfast.disk import Fault
 from holdfast.errors import StateError
-from holdfast.frames import TIME, boundary_frame, data_frame, stream_schema
+from holdfast.frames import TIME, Frame, boundary_frame, data_frame, stream_schema
 from holdfast.kept.ledger import Ledger, Line
 from holdfast.kept.stream_store import StreamStore
-from holdfast.log import LogOptions, StreamLog, Trimmed
+from holdfast.log import LogOptions, StreamLog, Trimmed, reader
+from holdfast.log.block import Block as LogBlock
+from holdfast.log.payload import decode
 from holdfast.nodes.spill import Spill
 
 SCHEMA = stream_schema(pa.schema([("number", pa.int64())]))
@@ -73,6 +75,29 @@ def test_an_entry_point_completes_what_a_crash_cut_off(tmp_path: Path) -> None:
     ]
     last = logged.frames[-1].header
     assert (last.first_id, last.stime_min) == (15, 10)
+
+
+def test_a_restart_decodes_nothing_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torn_log(tmp_path)
+    decoded: list[int] = []
+
+    def counting(block: LogBlock, schema: pa.Schema) -> Frame:
+        decoded.append(block.first_id)
+        return decode(block, schema)
+
+    monkeypatch.setattr(reader, "decode", counting)
+    store = opened(tmp_path)
+    logged = store.logged("s", complete=True)
+    assert decoded == []
+    frame = logged.frames[2]
+    assert isinstance(frame.block, Block)
+    assert not frame.block.in_memory
+    assert frame.block.nbytes >= frame.block.batch().nbytes
+    assert frame.block.batch()["number"].to_pylist() == list(range(10, 15))
+    assert 10 in decoded
+    store.close()
 
 
 def test_a_replica_does_not_write_twice_what_it_computes_again(tmp_path: Path) -> None:

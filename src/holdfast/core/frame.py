@@ -6,7 +6,7 @@ ids they have and which times they cover, and that is all any protocol decides b
 
 Tuple ids are positions in the stream. Stable tuples are numbered 0, 1, 2, ... alike on every
 replica of a fragment; tentative tuples continue the count after the last stable one; an UNDO
-names the last id that stays, and the tuples after it take the undone ids again. An id
+names the first id that is taken back, and the tuples after it take the undone ids again. An id
 together with the kind STABLE therefore names a tuple for ever; with TENTATIVE only until the
 next UNDO.
 

@@ -111,9 +111,9 @@ class StreamStore:
         """
         for stream, next_id in next_ids.items():
             log = self.logs[stream]
-            if log.stable_next_id < next_id:
+            if log.next_id < next_id:
                 raise StateError(
-                    f"{log.directory}: the log ends before tuple {log.stable_next_id}, but the "
+                    f"{log.directory}: the log ends before tuple {log.next_id}, but the "
                     f"state in {state} goes on with tuple {next_id}: the log was cut. Put back "
                     f"the whole log; or remove both directories and let everything be computed "
                     f"anew, which works as long as the producers have all the input"
@@ -151,12 +151,11 @@ class StreamStore:
     def logged(self, stream: str, complete: bool) -> LoggedStream:
         """What a log holds; ``complete`` adds the boundary that a crash cut off."""
         log = self.logs[stream]
-        with log.replay(from_id=log.first_id) as reader:
-            found = [
-                self._found(stream, frame)
-                for _, frame in reader
-                if frame.kind in (Kind.STABLE, Kind.BOUNDARY, Kind.SKIP)
-            ]
+        found = [
+            self._found(stream, header, nbytes)
+            for header, nbytes in log.headers()
+            if not is_window(header.kind)
+        ]
         if not complete:
             return standing(stream, log.first_id, found) or LoggedStream(stream, 0, ())
         boundary = log.last_boundary
@@ -169,12 +168,10 @@ class StreamStore:
             found.append(mark)
         return LoggedStream(stream, log.first_id, tuple(found))
 
-    def _found(self, stream: str, frame: Frame) -> StreamFrame:
-        if frame.batch is None:
-            return StreamFrame(frame.header)
-        block = Block(frame.batch, self._load(stream, frame.header))
-        block.forget()
-        return StreamFrame(frame.header, block)
+    def _found(self, stream: str, header: Header, nbytes: int) -> StreamFrame:
+        if not header.kind.is_data:
+            return StreamFrame(header)
+        return StreamFrame(header, Block(None, self._load(stream, header), nbytes))
 
     def _load(self, stream: str, header: Header) -> Callable[[], pa.RecordBatch]:
         return partial(self._loaders[stream].load, header.first_id, header.count)
@@ -240,9 +237,9 @@ class StreamStore:
                 continue  # in memory only
             log = self.logs[stream]
             self._heal(stream, log)
-            if begins.get(stream, 0) > log.stable_next_id:
+            if begins.get(stream, 0) > log.next_id:
                 log.skip_to(begins[stream])
-            taken = list(lacking(frames, log.stable_next_id))
+            taken = list(lacking(frames, log.next_id))
             fresh += [(stream, frame) for frame, _ in taken]
             written.append((log, self._write_frames(stream, log, taken)))
         for log, next_lsn in written:
@@ -265,7 +262,7 @@ class StreamStore:
         if not log.is_broken:
             return
         log.heal()
-        _logger.warning("%s: goes on from tuple %d", log.directory, log.stable_next_id)
+        _logger.warning("%s: goes on from tuple %d", log.directory, log.next_id)
         places = self._window_places.get(stream)
         if places is not None:
             self._window_places[stream] = [each for each in places if each[1] < log.next_lsn]
@@ -284,7 +281,7 @@ class StreamStore:
         keep = min((lsn for _, lsn in places), default=None)
         try:
             self._heal(order.stream, log)
-            log.trim(min(order.below_id, log.stable_next_id), keep_from_lsn=keep)
+            log.trim(min(order.below_id, log.next_id), keep_from_lsn=keep)
         except (OSError, LogError) as error:
             self._on_problem("trim", f"{log.directory}: cannot be trimmed now: {error}")
         else:
@@ -300,7 +297,7 @@ class StreamStore:
         if begin_lsn is None or begin_lsn < log.first_lsn:
             begin_lsn = self._first_needed(stream, record, end)
         frames: list[StreamFrame] = []
-        first_id = log.stable_next_id
+        first_id = log.next_id
         with log.replay(from_lsn=begin_lsn) as reader:
             for lsn, frame in reader:
                 if lsn >= end:

@@ -8,7 +8,6 @@ from holdfast.log.errors import (
     LogBroken,
     LogClosed,
     LogError,
-    LogFull,
     LogLocked,
     OutOfOrder,
     SchemaMismatch,
@@ -22,7 +21,6 @@ from holdfast.log.options import Durability, LogOptions
 from holdfast.log.reader import Entry, Reader
 from holdfast.log.recovery import TailCut
 from holdfast.log.repairs import Repair, repair
-from holdfast.log.rules import TakeBack
 from holdfast.log.window_summary import WindowSummary
 
 __all__ = [
@@ -35,7 +33,6 @@ __all__ = [
     "LogBroken",
     "LogClosed",
     "LogError",
-    "LogFull",
     "LogLocked",
     "LogOptions",
     "LogSummary",
@@ -46,7 +43,6 @@ __all__ = [
     "SegmentSummary",
     "StreamLog",
     "TailCut",
-    "TakeBack",
     "Trimmed",
     "UnknownPosition",
     "WindowSummary",

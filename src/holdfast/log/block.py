@@ -7,8 +7,8 @@ in between. Every block is a multiple of 64 bytes long, so every payload starts 
          0      4  magic, "HFB" and the format's version
          4      4  CRC32C over the payload with its padding, then the header from byte 8 on
          8      4  length of the whole block
-        12      1  kind: a ``Kind``, or 0 for a gap (below)
-        13      1  payload format: nothing, an IPC message, an IPC stream, a number
+        12      1  kind: a ``Kind``
+        13      1  payload format: nothing, an IPC message, an IPC stream
         14      2  padding: zero bytes after the payload
         16      8  lsn, the block's place in the log: 0, 1, 2, ... for ever
         24      8  first_id
@@ -17,15 +17,12 @@ in between. Every block is a multiple of 64 bytes long, so every payload starts 
         40      8  stime_min, then stime_max and tmax, 8 bytes each; numbers are little endian
         64         payload, padding
 
-Why ``lsn``: tuple ids are taken again after an UNDO, so an id is no place in the log.
+Why ``lsn``: marks and window states have no id of their own, so an id is no place in the log.
 
 Why ``unsynced``: a power cut may keep a later page of a file and lose an earlier one, so a
 bad block followed by good ones can be either a torn tail, to be cut, or damage to something
 already acknowledged, to be reported. Every block says which blocks were durable when it was
 made (all below lsn - unsynced); a bad block below that mark is damage.
-
-A *gap* stands for tentative blocks dropped to make room: it keeps their ids, times and, as a
-number in its payload, how many there were, so that lsns and ids still add up.
 """
 
 from __future__ import annotations
@@ -45,11 +42,8 @@ from holdfast.log.files import Part
 MAGIC = b"HFB1"
 HEADER = struct.Struct("<4sIIBBHQQIIqqq")
 ALIGNMENT = HEADER.size  # 64
-GAP = 0
 _BODY = struct.Struct("<IBBHQQIIqqq")  # the header from byte 8 on
 _LARGEST = (1 << 32) - ALIGNMENT
-_KINDS = {GAP: Kind.TENTATIVE, **{kind.value: kind for kind in Kind}}
-_NUMBER = struct.Struct("<Q")
 
 
 class Format(IntEnum):
@@ -58,7 +52,6 @@ class Format(IntEnum):
     NOTHING = 0
     MESSAGE = 1  # one IPC record batch message in the segment's schema
     STREAM = 2  # an IPC stream with its own schema and dictionaries
-    NUMBER = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +62,6 @@ class Encoded:
     the header left to add.
     """
 
-    kind: int
     header: Header
     format: Format
     parts: list[Part]
@@ -100,27 +92,19 @@ class Block(NamedTuple):
 
     @property
     def next_lsn(self) -> int:
-        if self.kind != GAP:
-            return self.lsn + 1
-        return self.lsn + int(_NUMBER.unpack_from(self.payload)[0])
+        return self.lsn + 1
 
     @property
     def synced_lsn(self) -> int:
         """Everything below this was durable when the block was made."""
         return self.lsn - self.unsynced
 
-    @property
-    def is_tentative(self) -> bool:
-        return self.kind == Kind.TENTATIVE
-
     def header(self) -> Header:
-        kind = _KINDS.get(self.kind) or Kind(self.kind)
-        return Header(kind, self.first_id, self.tuples, self.stime_min, self.stime_max, self.tmax)
+        times = (self.stime_min, self.stime_max, self.tmax)
+        return Header(Kind(self.kind), self.first_id, self.tuples, *times)
 
 
-def encoded(
-    header: Header, payload_format: Format, parts: list[Part], *, kind: int | None = None
-) -> Encoded:
+def encoded(header: Header, payload_format: Format, parts: list[Part]) -> Encoded:
     """A frame's header and the parts of its payload as a block that has no place yet."""
     size = sum(map(len, parts))
     padding = -size % ALIGNMENT
@@ -135,19 +119,7 @@ def encoded(
     crc = 0
     for part in parts:
         crc = crc32c(part, crc)
-    block_kind = header.kind if kind is None else kind
-    return Encoded(block_kind, header, payload_format, parts, length, padding, crc)
-
-
-def encoded_gap(first: Block, last: Block, reach: tuple[int, int, int]) -> Encoded:
-    """A gap in place of the tentative blocks from ``first`` to ``last``.
-
-    ``reach`` is the smallest stime, the largest stime and the largest tmax among them.
-    """
-    ids = last.first_id + last.tuples - first.first_id
-    header = Header(Kind.TENTATIVE, first.first_id, ids, *reach)
-    blocks = last.next_lsn - first.lsn
-    return encoded(header, Format.NUMBER, [_NUMBER.pack(blocks)], kind=GAP)
+    return Encoded(header, payload_format, parts, length, padding, crc)
 
 
 def header_at(block: Encoded, lsn: int, synced_lsn: int) -> bytes:
@@ -155,7 +127,7 @@ def header_at(block: Encoded, lsn: int, synced_lsn: int) -> bytes:
     header = block.header
     body = _BODY.pack(
         block.length,
-        block.kind,
+        header.kind,
         block.format,
         block.padding,
         lsn,
@@ -214,6 +186,21 @@ def split(
         lsn = block.next_lsn
         at += length
     return Split(blocks, 0, None)
+
+
+def headers_in(buffer: pa.Buffer) -> tuple[list[tuple[Header, int]], int]:
+    """The headers of the blocks that begin in ``buffer``, each with the size of its payload, and
+    how far the block after them is from its start. Ends early where there is no block."""
+    view, at = memoryview(buffer).cast("B"), 0
+    found: list[tuple[Header, int]] = []
+    while at + ALIGNMENT <= len(view):
+        magic, _, length, kind, *rest = HEADER.unpack_from(view, at)
+        if magic != MAGIC or length < ALIGNMENT:
+            break
+        _, padding, _, first_id, tuples, _, *times = rest
+        found.append((Header(Kind(kind), first_id, tuples, *times), length - ALIGNMENT - padding))
+        at += length
+    return found, at
 
 
 def _block(offset: int, length: int, rest: list[int], whole: pa.Buffer) -> Block:

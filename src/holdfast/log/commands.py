@@ -59,14 +59,11 @@ def figures(summary: LogSummary) -> dict[str, Any]:
     found: dict[str, Any] = {
         "bytes": summary.size_bytes,
         "segments": len(summary.segments),
-        "rewritten_segments": sum(1 for each in summary.segments if each.rewritten),
         "first_id": contents.first_id,
         "next_id": None if tail is None else tail.next_id,
-        "stable_next_id": None if tail is None else tail.stable_next_id,
         "boundary": None if tail is None else tail.boundary,
         "stime_min": contents.stime_min,
         "stime_max": contents.stime_max,
-        "dropped_frames": contents.dropped_frames,
     }
     windows = summary.windows
     if windows is not None:

@@ -3,14 +3,13 @@
 Each append queues its blocks and gets its lsns under the lock. Then one of the waiting threads,
 the leader, takes what is queued and, without the lock,
 
-1. makes room, if the log has a bound and has reached it;
-2. begins a new segment, if the last one is full;
-3. writes the blocks in one go;
-4. syncs, if the durability is ALWAYS;
+1. begins a new segment, if the last one is full;
+2. writes the blocks in one go;
+3. syncs, if the durability is ALWAYS;
 
 and, with the lock again,
 
-5. publishes them to readers and wakes the others.
+4. publishes them to readers and wakes the others.
 
 While it is at work the next ones queue up, so the slower the disk, the larger the groups. There
 is no writer thread: an append that finds nobody at work does its own, with no switch.
@@ -25,14 +24,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
-from holdfast.core.frame import Header, Kind
 from holdfast.log.block import Encoded
-from holdfast.log.errors import LogBroken, LogClosed, LogError, LogFull, OutOfOrder, WriteFailed
+from holdfast.log.errors import LogBroken, LogClosed, LogError, WriteFailed
 from holdfast.log.options import Durability
-from holdfast.log.retention import Retention
 from holdfast.log.store import Placed, Store
 from holdfast.log.sync import Syncer
 from holdfast.log.writer import Writer
@@ -64,25 +60,22 @@ class _Ticket:
 class Committer:
     """The way into a log for any number of threads."""
 
-    def __init__(self, store: Store, writer: Writer, syncer: Syncer, retention: Retention) -> None:
+    def __init__(self, store: Store, writer: Writer, syncer: Syncer) -> None:
         self._store = store
         self._writer = writer
         self._syncer = syncer
-        self._retention = retention
         self._turn = threading.Condition(store.lock)
         self._queue: deque[_Ticket] = deque()
         self._queued = store.tail  # the tail after everything in the queue
         self._is_led = False
 
-    def append(self, blocks: Sequence[Encoded], *, renumber: bool = False) -> Appended:
-        """Returns once the blocks are published; ``renumber`` gives them the next ids first."""
+    def append(self, blocks: Sequence[Encoded]) -> Appended:
+        """Returns once the blocks are published."""
         with self._store.lock:
             self._check_usable()
             start = tail = self._queued
             placed = []
             for block in blocks:
-                if renumber:
-                    block = _renumbered(block, tail.next_id)
                 before, tail = tail, tail.after(block.header)
                 placed.append(Placed(block, before, tail))
             appended = Appended(start.next_id, tail.next_id, start.lsn, tail.lsn)
@@ -129,7 +122,8 @@ class Committer:
         try:
             with self._store.lock:
                 group.append(self._queue.popleft())
-            self._prepare(group[0])
+            if self._writer.must_roll(group[0].size):
+                self._writer.roll()
             with self._store.lock:
                 self._take_more(group)
             blocks = [block for ticket in group for block in ticket.blocks]
@@ -142,7 +136,6 @@ class Committer:
                 raise
             return
         self._publish(group, blocks)
-        self._syncer.acknowledge()
 
     def _publish(self, group: list[_Ticket], blocks: list[Placed]) -> None:
         with self._store.lock:
@@ -151,26 +144,9 @@ class Committer:
                 ticket.is_done = True
             self._turn.notify_all()
 
-    def _prepare(self, ticket: _Ticket) -> None:
-        """Steps 1 and 2 of a commit."""
-        rolls = self._writer.must_roll(ticket.size)
-        needed = ticket.size + (self._writer.segment.blocks_at if rolls else 0)
-        if not self._retention.make_room(needed):
-            raise LogFull(
-                f"{self._store.directory}: the log holds {self._store.size_bytes} bytes of "
-                f"{self._store.options.max_bytes} (max_bytes), {needed} more do not fit, and all "
-                f"tentative data that could go is gone; stable data is never dropped. Let readers "
-                f"acknowledge and trim the log, or raise max_bytes; then append again"
-            )
-        if self._writer.must_roll(ticket.size):
-            self._writer.roll()
-
     def _take_more(self, group: list[_Ticket]) -> None:
-        options, size = self._store.options, group[0].size
-        room = _GROUP_BYTES
-        if options.max_bytes is not None:
-            room = min(room, options.max_bytes - self._store.size_bytes)
-        room = min(room, options.segment_bytes - self._writer.segment.end)
+        size = group[0].size
+        room = min(_GROUP_BYTES, self._store.options.segment_bytes - self._writer.segment.end)
         while self._queue and size + self._queue[0].size <= room:
             ticket = self._queue.popleft()
             size += ticket.size
@@ -192,11 +168,3 @@ class Committer:
             self._queue.clear()
             self._queued = store.tail
             self._turn.notify_all()
-
-
-def _renumbered(block: Encoded, next_id: int) -> Encoded:
-    if block.kind == Kind.UNDO:
-        raise OutOfOrder("an UNDO names an id of its own: append it with append, not append_next")
-    old = block.header
-    header = Header(old.kind, next_id, old.count, old.stime_min, old.stime_max, old.tmax)
-    return replace(block, header=header)

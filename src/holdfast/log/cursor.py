@@ -1,7 +1,7 @@
 """Walking the published blocks of a log, forwards in large pieces or backwards.
 
 A cursor's place is an lsn. For every piece it asks the store where that lsn is now, so a segment
-may be sealed, rewritten or trimmed while the cursor rests. It keeps one file open and at most a few
+may be sealed or trimmed while the cursor rests. It keeps one file open and at most a few
 pieces in memory, and never holds the writer up.
 
 Every block is checked against its CRC each time it is read, wherever it comes from.
@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from holdfast.log.block import GAP, Block, split
+from holdfast.core.frame import Header
+from holdfast.log.block import Block, headers_in, split
 from holdfast.log.errors import DamagedLog
 from holdfast.log.scan import next_read_bytes
 from holdfast.log.segment import Segment
@@ -32,6 +33,7 @@ from holdfast.log.store import Store
 CHUNK_BYTES = 1 << 20
 AHEAD_BYTES = 4 << 20
 _AHEAD_PIECES = 2
+_HEADERS_BYTES = 16 << 10
 
 
 class _File:
@@ -90,10 +92,7 @@ class Cursor:
         self._thread: ThreadPoolExecutor | None = None
 
     def next_blocks(self, stop_lsn: int) -> list[Block]:
-        """The next few blocks below ``stop_lsn``, which must be published; empty at the end.
-
-        Gaps are passed over.
-        """
+        """The next few blocks below ``stop_lsn``, which must be published; empty at the end."""
         blocks: list[Block] = []
         while not blocks and self.lsn < stop_lsn:
             at, stop = self._locate(stop_lsn)
@@ -168,7 +167,7 @@ class Cursor:
         return self._wanted(blocks, at.lsn)
 
     def _wanted(self, blocks: list[Block], next_lsn: int) -> list[Block]:
-        wanted = [block for block in blocks if block.lsn >= self.lsn and block.kind != GAP]
+        wanted = [block for block in blocks if block.lsn >= self.lsn]
         self.lsn = max(self.lsn, next_lsn)
         return wanted
 
@@ -199,9 +198,27 @@ def blocks_backwards(store: Store, before_lsn: int, chunk_bytes: int) -> Iterato
         for lsn, offset, stop in stretches:
             blocks = _whole(_Place(file, lsn, offset), file.read(offset, stop - offset))
             for block in reversed(blocks):
-                if block.lsn < before_lsn and block.kind != GAP:
+                if block.lsn < before_lsn:
                     yield block
         before_lsn = segment.first_lsn
+
+
+def headers(store: Store) -> Iterator[tuple[Header, int]]:
+    """The header and the payload's size of every published block, the oldest first.
+
+    Payloads are passed over: they are checked when somebody reads them, and what no index file
+    vouches for was checked when the log was opened.
+    """
+    with store.lock:
+        segments = [(segment, segment.end) for segment in store.segments]
+    for segment, end in segments:
+        file, offset = _File(store, segment), segment.blocks_at
+        while offset < end:
+            found, step = headers_in(file.read(offset, min(_HEADERS_BYTES, end - offset)))
+            if not found:
+                raise DamagedLog(segment.path, offset, "there is no block")
+            yield from found
+            offset += step
 
 
 def _whole(place: _Place, buffer: pa.Buffer) -> list[Block]:

@@ -35,11 +35,7 @@ class FrameTooLarge(LogError):
     """A frame that does not fit one block; split it."""
 
 
-class LogFull(LogError):
-    """No room for the frame, and nothing left that may be dropped; nothing was written."""
-
-
-class DiskFull(LogFull):
+class DiskFull(LogError):
     """The file system has no room; nothing was written, a later append may succeed."""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from holdfast.core.frame import Kind
-from holdfast.log.block import GAP, Block
+from holdfast.log.block import Block
 from holdfast.log.errors import DamagedLog, LogError
 from holdfast.log.files import Files
 from holdfast.log.options import LogOptions
@@ -31,16 +31,12 @@ class Contents:
     frames: Counter[str] = field(default_factory=Counter)
     tuples: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
-    dropped_frames: int = 0
     first_id: int | None = None
     next_id: int | None = None
     stime_min: int | None = None
     stime_max: int | None = None
 
     def add(self, block: Block) -> None:
-        if block.kind == GAP:
-            self.dropped_frames += block.next_lsn - block.lsn
-            return
         kind = Kind(block.kind)
         self.frames[kind.name] += 1
         self.bytes[kind.name] += block.length
@@ -52,7 +48,6 @@ class Contents:
         self.frames += other.frames
         self.tuples += other.tuples
         self.bytes += other.bytes
-        self.dropped_frames += other.dropped_frames
         if other.first_id is not None:
             assert other.next_id is not None
             self._widen(other.first_id, other.next_id, other)
@@ -73,14 +68,13 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """One segment. ``rewritten`` counts how often tentative tuples were dropped from it."""
+    """One segment."""
 
     path: Path
     size_bytes: int
     first_lsn: int
     next_lsn: int
     has_index: bool
-    rewritten: int
     contents: Contents
 
 
@@ -168,7 +162,6 @@ def _add_segment(
             segment.first_lsn,
             lsn,
             has_index,
-            segment.header.generation,
             contents,
         )
     )

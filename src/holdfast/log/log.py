@@ -2,27 +2,26 @@
 
     with StreamLog.open(directory, schema) as log:
         log.append([frame, boundary])               # returns once written, or once durable
-        with log.follow(from_id=17) as reader:      # from any id, then along the live end
+        with log.replay(from_id=17) as reader:      # from any id to where the log ends now
             for lsn, frame in reader: ...
         log.trim(below_id=4_000)                    # once everybody has acknowledged
 
 A log is a directory of segments (segment.py) of blocks (block.py), one block per frame. One
-object writes it, from any number of threads (commit.py); any number of readers follow it
-(reader.py, rules.py). Positions: an *id* names a tuple of the stream and may be used again
-after an UNDO; an *lsn* names a block of the log and never is. Both count from 0, and ranges
-include their first and exclude their last. An lsn means something only within one opening
-of the log: blocks that were not durable may be lost with the machine and their lsns given
-to others. ``session`` tells one opening from the next.
+object writes it, from any number of threads (commit.py); any number of readers read it
+(reader.py). Positions: an *id* names a tuple of the stream, an *lsn* a block of the log. Both
+count from 0, and ranges include their first and exclude their last. An lsn means something only
+within one opening of the log: blocks that were not durable may be lost with the machine and their
+lsns given to others.
+
+Only what is stable is kept: tuples, boundaries, and window states, which are their owner's.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 
@@ -31,7 +30,7 @@ import pyarrow as pa
 from holdfast.core.frame import Header, Kind
 from holdfast.frames import Frame
 from holdfast.log.commit import Appended, Committer
-from holdfast.log.cursor import CHUNK_BYTES, blocks_backwards
+from holdfast.log.cursor import CHUNK_BYTES, blocks_backwards, headers
 from holdfast.log.errors import LogBroken, LogClosed, LogError, UnknownPosition
 from holdfast.log.files import Files
 from holdfast.log.opening import cut_to_durable, open_store, recover_store
@@ -40,7 +39,6 @@ from holdfast.log.payload import Encoder, decode
 from holdfast.log.reader import Entry, Reader
 from holdfast.log.recovery import TailCut
 from holdfast.log.retention import Retention
-from holdfast.log.rules import AsWritten, Rule, Standing, TakeBack
 from holdfast.log.store import Store
 from holdfast.log.sync import Syncer
 from holdfast.log.writer import Writer
@@ -57,13 +55,12 @@ class StreamLog:
     def _use(self, store: Store, cut: TailCut | None) -> None:
         self._store = store
         self.cut = cut
-        self.session = secrets.token_hex(8)
         if self._lock_fd is not None:
             self._encoder = Encoder(store.schema)
             self._writer = Writer(store)
             self._syncer = Syncer(store, self._writer)
-            self._retention = Retention(store, self._writer, self._syncer)
-            self._committer = Committer(store, self._writer, self._syncer, self._retention)
+            self._retention = Retention(store, self._syncer)
+            self._committer = Committer(store, self._writer, self._syncer)
 
     @classmethod
     def open(
@@ -103,36 +100,21 @@ class StreamLog:
         """Writes frames at the end; they must continue the stream (order.py).
 
         With durability ALWAYS they are durable when this returns; otherwise once ``durable_lsn``
-        has reached the result's ``next_lsn``. Raises OutOfOrder, SchemaMismatch, LogFull, DiskFull
-        and others; then nothing of this append was kept, and if nobody else appended in the
-        meantime, the same append may be tried again.
+        has reached the result's ``next_lsn``. Raises OutOfOrder, SchemaMismatch, DiskFull and
+        others; then nothing of this append was kept, and if nobody else appended in the meantime,
+        the same append may be tried again.
         """
-        return self._append(frames, renumber=False)
-
-    def append_next(self, frames: Frame | Iterable[Frame]) -> Appended:
-        """Like ``append``, but gives each frame the next ids, whatever ids it has.
-
-        For several threads that append to one stream. The result says which ids they got.
-        """
-        return self._append(frames, renumber=True)
-
-    def _append(self, frames: Frame | Iterable[Frame], *, renumber: bool) -> Appended:
         if self._lock_fd is None:
             raise LogError(f"{self.directory}: the log was opened with read_only=True")
         frames = [frames] if isinstance(frames, Frame) else frames
         # Arrow and CRC work before the queue, so that several threads do it side by side.
         blocks = [self._encoder.encode(frame) for frame in frames]
-        return self._committer.append(blocks, renumber=renumber)
+        return self._committer.append(blocks)
 
     def sync(self) -> None:
         """Makes everything written durable now, whatever the durability setting."""
         self._check_open()
         self._syncer.sync()
-
-    def when_durable(self, lsn: int) -> Future[int]:
-        """A future that is done once everything below ``lsn`` is durable; fails with the log."""
-        self._check_open()
-        return self._syncer.when_durable(lsn)
 
     def wait_durable(self, lsn: int, timeout_s: float | None = None) -> bool:
         """Waits until everything below ``lsn`` is durable; False if it is not in time."""
@@ -150,8 +132,8 @@ class StreamLog:
     def trim(self, below_id: int, *, keep_from_lsn: int | None = None) -> int:
         """Removes whole segments from the front that hold only tuples below ``below_id``.
 
-        Never removes tuples that are not stable, the last segment, nor blocks from
-        ``keep_from_lsn`` on, such as window states that are still needed. Returns the bytes freed.
+        Never removes the last segment, nor blocks from ``keep_from_lsn`` on, such as window states
+        that are still needed. Returns the bytes freed.
         """
         self._check_open()
         return self._retention.trim(below_id, keep_from_lsn)
@@ -166,73 +148,33 @@ class StreamLog:
 
     # Reading
 
-    def follow(
-        self,
-        *,
-        from_id: int | None = None,
-        from_lsn: int | None = None,
-        from_stime: int | None = None,
-        tentative_to: int | None = None,
-        take_back: TakeBack = TakeBack.CORRECTED,
-        windows: bool = False,
-        durable_only: bool = False,
-    ) -> Reader:
-        """A reader that starts anywhere in the log and then follows its live end.
+    def replay(self, *, from_id: int | None = None, from_lsn: int | None = None) -> Reader:
+        """A reader from a place up to where the log ends now.
 
-        from_lsn    everything as it was written.
-        from_id     the stream as it stands from that tuple on; see rules.py for exactly what.
-                    The id may be ahead of the log: the reader then waits for it.
-        from_stime  likewise, from the first tuple with at least that time, in microseconds.
-
-        tentative_to, take_back: for a subscriber that has tentative tuples from ``from_id`` up to
-        ``tentative_to`` from another replica. windows: also deliver window states.
-        durable_only: deliver a frame only once it is durable, so that it cannot be lost and
-        its ids given to other tuples after somebody has seen it.
+        from_lsn  everything as it was written.
+        from_id   the stream from that tuple on; see reader.py for exactly what.
 
         Raises Trimmed if the place is no longer in the log, UnknownPosition for an lsn it never
         had.
         """
-        rule, lsn = self._start(from_id, from_lsn, from_stime, tentative_to, take_back, windows)
-        return Reader(self._store, rule, lsn, durable_only=durable_only, until_lsn=None)
-
-    def replay(
-        self,
-        *,
-        from_id: int | None = None,
-        from_lsn: int | None = None,
-        from_stime: int | None = None,
-        windows: bool = False,
-    ) -> Reader:
-        """Like ``follow``, but ends where the log ends now."""
-        rule, lsn = self._start(from_id, from_lsn, from_stime, None, TakeBack.CORRECTED, windows)
-        until_lsn = self.next_lsn
-        return Reader(self._store, rule, lsn, durable_only=False, until_lsn=until_lsn)
-
-    def _start(
-        self,
-        from_id: int | None,
-        from_lsn: int | None,
-        from_stime: int | None,
-        tentative_to: int | None,
-        take_back: TakeBack,
-        windows: bool,
-    ) -> tuple[Rule, int]:
-        if sum(start is not None for start in (from_id, from_lsn, from_stime)) != 1:
-            raise TypeError("give exactly one of from_id, from_lsn and from_stime")
+        if (from_id is None) == (from_lsn is None):
+            raise TypeError("give exactly one of from_id and from_lsn")
         store = self._store
         with store.lock:
             if store.closed:
                 raise LogClosed(f"{self.directory}: the log was closed")
             if from_lsn is not None:
                 self._check_lsn(from_lsn)
-                return AsWritten(), from_lsn
-            if from_stime is not None:
-                rule = Standing(store.first_id, from_stime=from_stime, windows=windows)
-                return rule, store.find_stime(from_stime)
+                return Reader(store, from_lsn, None, store.tail.lsn)
             assert from_id is not None
-            lsn = store.find_id(from_id)
-        rule = Standing(from_id, tentative_to=tentative_to, take_back=take_back, windows=windows)
-        return rule, lsn
+            return Reader(store, store.find_id(from_id), from_id, store.tail.lsn)
+
+    def headers(self) -> Iterator[tuple[Header, int]]:
+        """The header of every frame, the oldest first, and the size of its tuples in bytes.
+
+        The tuples themselves are neither read nor decoded.
+        """
+        return headers(self._store)
 
     def _check_lsn(self, lsn: int) -> None:
         if lsn > self._store.tail.lsn:
@@ -275,22 +217,12 @@ class StreamLog:
 
     @property
     def next_id(self) -> int:
-        """The id of the next tuple; tentative tuples count until they are undone."""
+        """The id of the next tuple."""
         return self._store.tail.next_id
 
     @property
-    def stable_next_id(self) -> int:
-        """The id after the last stable tuple."""
-        return self._store.tail.stable_next_id
-
-    @property
-    def last_stable_id(self) -> int | None:
-        """The id of the last stable tuple the stream has had, in this log or before it."""
-        return self.stable_next_id - 1 if self.stable_next_id else None
-
-    @property
     def last_boundary(self) -> int | None:
-        """The newest boundary with no tentative tuple before it: a promise that holds."""
+        """The newest boundary."""
         return self._store.tail.boundary
 
     @property
@@ -311,10 +243,6 @@ class StreamLog:
     def size_bytes(self) -> int:
         with self._store.lock:
             return self._store.size_bytes
-
-    @property
-    def segment_count(self) -> int:
-        return len(self._store.segments)
 
     # When the disk has failed
 

@@ -136,7 +136,7 @@ def _create(
     if schema is None:
         raise LogError(f"{directory}: there is no log here; a new one needs a schema")
     check_stream_schema(schema)
-    start = Tail(next_id=first_id, stable_next_id=first_id)
+    start = Tail(next_id=first_id)
     header = SegmentHeader(secrets.token_bytes(16), start, 0, schema)
     segment, fd = create_segment(files, directory, header, options.index_bytes)
     try:

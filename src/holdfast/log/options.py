@@ -28,9 +28,8 @@ class Durability(StrEnum):
 class LogOptions:
     """How a log behaves; nothing here changes what its files mean, so all of it may change.
 
-    max_bytes          the bound on the size of all segments; None for no bound.
-    segment_bytes      a segment is sealed when it would grow beyond this; trimming and making
-                       room work by the segment.
+    segment_bytes      a segment is sealed when it would grow beyond this; trimming works by the
+                       segment.
     preallocate_bytes  how much of a segment is reserved on the disk ahead of the writer. It
                        makes writing cheaper and takes that much room until the segment is
                        sealed or the log closed. 0 for none.
@@ -41,7 +40,6 @@ class LogOptions:
 
     durability: Durability = Durability.ALWAYS
     sync_interval_ms: float = 50.0
-    max_bytes: int | None = None
     segment_bytes: int = 64 * _MIB
     preallocate_bytes: int = 8 * _MIB
     index_bytes: int = 64 * _KIB
@@ -54,8 +52,3 @@ class LogOptions:
                 raise ValueError(f"{name} must be above zero; got {getattr(self, name)}")
         if self.preallocate_bytes < 0:
             raise ValueError(f"preallocate_bytes is 0 or more; got {self.preallocate_bytes}")
-        if self.max_bytes is not None and self.max_bytes < 2 * self.segment_bytes:
-            raise ValueError(
-                f"max_bytes must allow at least two segments of segment_bytes "
-                f"({self.segment_bytes}), as room is made by the segment; got {self.max_bytes}"
-            )

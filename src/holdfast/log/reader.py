@@ -1,29 +1,29 @@
-"""A reader: catches up from disk, then follows the live end of a log without a gap.
+"""A reader: goes from a place in a log to where it ended when it was asked for.
 
-There is no hand-over between the two. A reader always reads published blocks from the files, which
-at the live end means from the operating system's memory, and waits when it has seen them all. So
-any number of readers, fast or slow, cost the writer nothing but a notification, and a reader never
-has more in memory than the piece it read last.
+From an lsn it delivers everything as it was written. From an id it delivers the stream, as somebody
+needs it who holds what is below for good: the tuples from that id on (a frame that the id falls
+into is sliced), and the marks that name at least that id. Window states are the owner's, and are
+passed over then.
+
+Any number of readers, fast or slow, cost the writer nothing, and a reader never has more in memory
+than the pieces it read last. Readers do not keep a log from being trimmed. One whose place is gone
+goes on at the start of the log if it misses no tuple by that, and fails with Trimmed otherwise.
 """
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterator
 from types import TracebackType
 from typing import NamedTuple
 
 from holdfast.core.frame import Kind
-from holdfast.frames import Frame
+from holdfast.frames import Frame, data_frame
 from holdfast.log.block import Block
 from holdfast.log.cursor import Cursor
 from holdfast.log.errors import Trimmed
-from holdfast.log.payload import decode
-from holdfast.log.rules import Rule
+from holdfast.log.payload import decode, is_window
 from holdfast.log.store import Store
-
-_LONGEST_WAIT_S = 1.0
 
 
 class Entry(NamedTuple):
@@ -34,75 +34,36 @@ class Entry(NamedTuple):
 
 
 class Reader:
-    """Delivers the frames of a log from some place on; see ``StreamLog.follow``.
+    """Delivers the frames of a log; see ``StreamLog.replay``. One thread reads."""
 
-    One thread reads; any thread may ``stop`` it.
-    """
-
-    def __init__(
-        self, store: Store, rule: Rule, lsn: int, *, durable_only: bool, until_lsn: int | None
-    ) -> None:
+    def __init__(self, store: Store, lsn: int, from_id: int | None, until_lsn: int) -> None:
         self._store = store
-        self._rule = rule
-        self._durable_only = durable_only
         self._until_lsn = until_lsn
         self._schema = store.schema
         self._cursor = Cursor(store, lsn)
         self._blocks: deque[Block] = deque()
-        self._ready: deque[Entry] = deque(Entry(lsn, frame) for frame in rule.first())
-        self._stopped = False
+        # The first id that is still to come; None where everything is delivered.
+        self._next_id = from_id
 
-    @property
-    def lsn(self) -> int:
-        """Everything below this has been delivered or passed over."""
-        if self._ready:
-            return self._ready[0].lsn
-        return self._blocks[0].lsn if self._blocks else self._cursor.lsn
-
-    @property
-    def behind(self) -> int:
-        """How many frames there are to read at the moment; 0 at the live end."""
-        with self._store.lock:
-            return max(0, self._stop_lsn() - self.lsn)
-
-    @property
-    def is_stopped(self) -> bool:
-        return self._stopped
-
-    def read(self, timeout_s: float | None = None) -> list[Entry]:
-        """The next few frames, at least one; waits for it up to ``timeout_s`` (None: for good).
-
-        Empty if none came in time, and for ever after the reader was stopped, the log closed, or
-        the end of a replay reached.
-        """
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    def read(self) -> list[Entry]:
+        """The next few frames; empty at the end, and once the log was closed."""
         entries: list[Entry] = []
-        while not entries and not self._stopped:
-            entries = self._take_all()
-            if not entries and not self._wait(deadline):
-                break
+        while not entries and self._fetch():
+            found = [self._deliver(block) for block in self._blocks]
+            entries = [entry for entry in found if entry is not None]
+            self._blocks.clear()
         return entries
 
     def __iter__(self) -> Iterator[Entry]:
-        """Every frame, waiting for more at the live end, until stopped or closed."""
-        while not self._stopped:
-            entry = self._take_one()
+        while self._fetch():
+            entry = self._deliver(self._blocks.popleft())
             if entry is not None:
                 yield entry
-            elif not self._wait(None):
-                return
-
-    def stop(self) -> None:
-        """Ends reading, now or, if a read is waiting, at once; from any thread."""
-        self._stopped = True
-        with self._store.lock:
-            self._store.changed.notify_all()
 
     def close(self) -> None:
-        """Stops and gives back the open file; only the reading thread may call this."""
-        self.stop()
+        """Gives back the open file."""
+        self._until_lsn = 0
         self._blocks.clear()
-        self._ready.clear()
         self._cursor.close()
 
     def __enter__(self) -> Reader:
@@ -116,72 +77,57 @@ class Reader:
     ) -> None:
         self.close()
 
-    def _take_all(self) -> list[Entry]:
-        """What the piece at hand, or the next one, has to deliver."""
-        entries = list(self._ready)
-        self._ready.clear()
-        while not entries and not self._stopped and self._fetch():
-            for block in self._blocks:
-                entries += self._deliver(block)
-            self._blocks.clear()
-        return entries
-
-    def _take_one(self) -> Entry | None:
-        while not self._ready and not self._stopped and self._fetch():
-            self._ready.extend(self._deliver(self._blocks.popleft()))
-        return self._ready.popleft() if self._ready else None
-
     def _fetch(self) -> bool:
         """Whether there are blocks at hand, reading some if there are not."""
-        if not self._blocks:
+        while not self._blocks:
             with self._store.lock:
-                # A closed log may be trimmed or rewritten by whoever opens it next.
-                stop_lsn = 0 if self._store.closed else self._stop_lsn()
+                # A closed log may be trimmed by whoever opens it next.
+                stop_lsn = 0 if self._store.closed else self._until_lsn
+            if self._cursor.lsn >= stop_lsn:
+                if self._store.damage is not None and stop_lsn >= self._store.tail.lsn:
+                    raise self._store.damage
+                return False
             try:
                 self._blocks.extend(self._cursor.next_blocks(stop_lsn))
             except Trimmed:
                 self._skip_trimmed()
-        return bool(self._blocks)
+        return True
 
     def _skip_trimmed(self) -> None:
-        with self._store.lock:
-            lsn = self._store.first_lsn
-            self._ready.extend(Entry(lsn, frame) for frame in self._rule.skip_to(self._store))
-            self._cursor.lsn = lsn
-
-    def _deliver(self, block: Block) -> list[Entry]:
-        stands_to = None
-        if block.kind != Kind.STABLE:
-            with self._store.lock:
-                stands_to = self._store.undone.stands_to(block.lsn)
-        frames = self._rule.frames(block, stands_to, lambda: decode(block, self._schema))
-        return [Entry(block.lsn, frame) for frame in frames]
-
-    def _stop_lsn(self) -> int:
         store = self._store
-        stop_lsn = store.tail.lsn
-        if self._durable_only:
-            stop_lsn = min(stop_lsn, store.durable_lsn)
-        return stop_lsn if self._until_lsn is None else min(stop_lsn, self._until_lsn)
+        with store.lock:
+            if self._next_id is None:
+                raise Trimmed(
+                    f"{store.directory}: the log was trimmed up to lsn {store.first_lsn}, past "
+                    f"this reader. Start again from an id; the log has those from "
+                    f"{store.first_id} on"
+                )
+            if self._next_id < store.first_id:
+                raise Trimmed(
+                    f"{store.directory}: the log was trimmed up to id {store.first_id}, and this "
+                    f"reader had come to {self._next_id} only. Take a checkpoint that is newer, "
+                    f"or another replica"
+                )
+            self._cursor.lsn = store.first_lsn
 
-    def _wait(self, deadline: float | None) -> bool:
-        """Waits until there is more to read; False if there will not be, or not in time."""
-        with self._store.lock:
-            while not self._ready and self._cursor.lsn >= self._stop_lsn():
-                if self._store.damage is not None and self._at_damage():
-                    raise self._store.damage
-                if self._stopped or self._store.closed or self._at_end():
-                    return False
-                wait_s = _LONGEST_WAIT_S
-                if deadline is not None:
-                    wait_s = min(wait_s, deadline - time.monotonic())
-                if wait_s <= 0:
-                    return False
-                self._store.changed.wait(wait_s)
-        return not self._stopped
+    def _deliver(self, block: Block) -> Entry | None:
+        from_id = self._next_id
+        if from_id is None:
+            return Entry(block.lsn, decode(block, self._schema))
+        if block.kind != Kind.STABLE:
+            passed_over = is_window(block.kind) or block.first_id < from_id
+            return None if passed_over else Entry(block.lsn, decode(block, self._schema))
+        next_id = block.first_id + block.tuples
+        if next_id <= from_id:
+            return None
+        self._next_id = next_id
+        return Entry(block.lsn, _from(from_id, decode(block, self._schema)))
 
-    def _at_end(self) -> bool:
-        return self._until_lsn is not None and self._cursor.lsn >= self._until_lsn
 
-    def _at_damage(self) -> bool:
-        return self._cursor.lsn >= self._store.tail.lsn
+def _from(start: int, frame: Frame) -> Frame:
+    """The tuples of ``frame`` with ids from ``start`` on; no column is copied."""
+    skip = start - frame.header.first_id
+    if skip <= 0:
+        return frame
+    assert frame.batch is not None
+    return data_frame(frame.kind, start, frame.batch.slice(skip))

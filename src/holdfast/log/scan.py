@@ -1,7 +1,7 @@
 """Reading a segment from front to back: the blocks in it, and where they stop.
 
 ``stretches`` reads the file in large pieces and hands out the intact blocks of each piece;
-opening, inspecting, repairing and rewriting a segment are all made of it.
+opening, inspecting and repairing a segment are all made of it.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def scan_segment(files: Files, fd: int, segment: Segment) -> Scan:
 def add_block(segment: Segment, block: Block) -> None:
     """Moves the segment's end, tail and index past ``block``."""
     before = segment.tail
-    segment.tail = before.after(block.header(), block.next_lsn - block.lsn)
-    segment.index.add(block.kind, block.first_id, block.offset, block.length, before)
+    segment.tail = before.after(block.header())
+    segment.index.add(block.offset, before)
     segment.end = block.end
 
 

@@ -14,10 +14,8 @@ segments were trimmed still knows its place, and the schema of its tuples:
         16     16  the log's random number: segments of different logs do not mix
         32      8  first lsn
         40      8  synced lsn: everything below it was durable when the segment was begun
-        48      8  next_id, then stable_next_id, boundary, reach and stable_reach of the tail
-        88      4  generation: how often the segment was rewritten to drop tentative blocks
-        92      4  zeros
-        96         the schema as an Arrow IPC message, zeros up to the length
+        48      8  next_id, then boundary of the tail, 8 bytes each
+        64         the schema as an Arrow IPC message, zeros up to the length
 """
 
 from __future__ import annotations
@@ -30,15 +28,16 @@ import pyarrow as pa
 
 from holdfast.checksum import crc32c, with_checksum
 from holdfast.log.block import ALIGNMENT
-from holdfast.log.errors import DamagedLog
+from holdfast.log.errors import DamagedLog, LogError
 from holdfast.log.files import Files
 from holdfast.log.index import SegmentIndex, pack_time, unpack_time
 from holdfast.log.order import Tail
 
-MAGIC = b"HFS1"
+MAGIC = b"HFS2"
+_OLDER = (b"HFS1",)
 SEGMENT_SUFFIX = ".seg"
 INDEX_SUFFIX = ".idx"
-_HEADER = struct.Struct("<4sIII16sQQQQqqqII")
+_HEADER = struct.Struct("<4sIII16sQQQq")
 _CRC_FROM = 8
 _LARGEST_HEADER = 1 << 26
 
@@ -51,7 +50,6 @@ class SegmentHeader:
     start: Tail
     synced_lsn: int
     schema: pa.Schema
-    generation: int = 0
 
     def pack(self) -> bytes:
         schema = self.schema.serialize().to_pybytes()
@@ -67,12 +65,7 @@ class SegmentHeader:
             start.lsn,
             self.synced_lsn,
             start.next_id,
-            start.stable_next_id,
             pack_time(start.boundary),
-            pack_time(start.reach),
-            pack_time(start.stable_reach),
-            self.generation,
-            0,
         )
         rest = (fixed[_CRC_FROM:] + schema).ljust(length - _CRC_FROM, b"\0")
         return with_checksum(MAGIC, rest)
@@ -164,6 +157,11 @@ def read_segment_header(
     if len(start) < _HEADER.size:
         raise DamagedLog(path, 0, f"a segment has a header; this file has {len(start)} bytes")
     magic, crc, length, schema_length, *rest = _HEADER.unpack_from(start)
+    if magic in _OLDER:
+        raise LogError(
+            f"{path}: this log has format {chr(magic[3])}, this version of Holdfast reads "
+            f"{chr(MAGIC[3])}. Use the version that wrote it, or begin anew without its directory"
+        )
     if magic != MAGIC:
         raise DamagedLog(path, 0, f"expected the segment magic {MAGIC!r}, found {magic!r}")
     if length % ALIGNMENT or not _HEADER.size + schema_length <= length <= _LARGEST_HEADER:
@@ -171,12 +169,12 @@ def read_segment_header(
     whole = start if length <= len(start) else files.read(fd, length, 0)
     if len(whole) < length or crc32c(whole.slice(8, length - 8)) != crc:
         raise DamagedLog(path, 0, "the checksum (CRC32C) of the segment header does not match")
-    found_id, lsn, synced_lsn, next_id, stable_next_id, *times, generation, _ = rest
+    found_id, lsn, synced_lsn, next_id, boundary = rest
     if path.name != segment_path(path.parent, lsn).name:
         raise DamagedLog(path, 0, f"the file's name does not fit its first lsn, {lsn}")
     if log_id is not None and found_id != log_id:
         raise DamagedLog(path, 0, "the segment belongs to another log")
-    tail = Tail(lsn, next_id, stable_next_id, *map(unpack_time, times))
+    tail = Tail(lsn, next_id, unpack_time(boundary))
     schema = pa.ipc.read_schema(whole.slice(_HEADER.size, schema_length))
-    header = SegmentHeader(found_id, tail, synced_lsn, schema, generation)
+    header = SegmentHeader(found_id, tail, synced_lsn, schema)
     return Segment(path, header, crc, length, SegmentIndex(index_bytes), length, tail)

@@ -3,8 +3,7 @@
 One lock guards it all. The writer publishes under it and notifies ``changed``; readers look under
 it, then read the files without it: blocks that are published never change. ``to_sync`` is notified
 when there is something new to make durable. A reader holds a position as an lsn, not as a file
-and an offset, so segments may be trimmed or rewritten under it; it asks here again for each piece
-it reads.
+and an offset, so segments may be trimmed under it; it asks here again for each piece it reads.
 """
 
 from __future__ import annotations
@@ -16,12 +15,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from holdfast.core.frame import Kind
 from holdfast.log.block import Encoded
 from holdfast.log.errors import DamagedLog, LogBroken, Trimmed
 from holdfast.log.files import Files
 from holdfast.log.options import Durability, LogOptions
-from holdfast.log.order import Tail, Undone
+from holdfast.log.order import Tail
 from holdfast.log.segment import Segment
 
 
@@ -57,13 +55,9 @@ class Store:
         self._sealed_bytes = sum(segment.end for segment in segments[:-1])
         self.tail = segments[-1].tail
         self.synced_lsn = self.tail.lsn
-        self.undone = Undone()
         self.closed = False
         self.broken: LogBroken | None = None
         self.damage: DamagedLog | None = None
-        for segment in segments:
-            for lsn, first_id in segment.index.undos:
-                self.undone.add(lsn, first_id)
 
     @property
     def schema(self) -> pa.Schema:
@@ -81,10 +75,8 @@ class Store:
 
     @property
     def first_id(self) -> int:
-        """The lowest id from which on every standing tuple is in the log."""
-        start = self.segments[0].header.start
-        undone = self.undone.stands_to(start.lsn - 1)
-        return start.next_id if undone is None else min(start.next_id, undone)
+        """The lowest id from which on every tuple is in the log."""
+        return self.segments[0].header.start.next_id
 
     @property
     def size_bytes(self) -> int:
@@ -101,26 +93,17 @@ class Store:
         removed = self.segments[:count]
         del self.segments[:count]
         self._sealed_bytes -= sum(segment.end for segment in removed)
-        self.undone.forget_before(self.first_lsn)
         self.changed.notify_all()
         return removed
-
-    def replace_segment(self, old: Segment, new: Segment) -> None:
-        """Puts a rewritten segment in the place of a sealed one. The caller holds the lock."""
-        self.segments[self.segments.index(old)] = new
-        self._sealed_bytes += new.end - old.end
 
     def publish(self, blocks: list[Placed]) -> None:
         """Lets readers see blocks that have been written to the end of the last segment, one
         after the other. The caller holds the lock."""
         segment = self.segments[-1]
         for block, before, after in blocks:
-            first_id = block.header.first_id
-            segment.index.add(block.kind, first_id, segment.end, block.length, before)
+            segment.index.add(segment.end, before)
             segment.end += block.length
             segment.tail = after
-            if block.kind == Kind.UNDO:
-                self.undone.add(before.lsn, first_id)
         self.tail = segment.tail
         self.changed.notify_all()
         if self.options.durability is Durability.INTERVAL:
@@ -140,7 +123,7 @@ class Store:
         return _place(self.segments[at], self.segments[at].index.at_lsn(lsn))
 
     def find_id(self, next_id: int) -> int:
-        """The lsn from which to read for standing tuples from ``next_id`` on, and the marks
+        """The lsn from which to read for tuples from ``next_id`` on, and the marks
         right before them."""
         if next_id < self.first_id:
             raise Trimmed(
@@ -148,29 +131,10 @@ class Store:
                 f"{self.first_id}. Take a checkpoint that is newer, or another replica"
             )
         for segment in reversed(self.segments):
-            lowest = segment.index.lowest_id
-            if lowest is not None and lowest < next_id:
-                return _place(segment, segment.index.at_id(next_id - 1)).lsn
-        return self.first_lsn
-
-    def find_stime(self, stime: int) -> int:
-        """The lsn from which to read for tuples of ``stime`` or later."""
-        self.check_stime(stime)
-        for segment in reversed(self.segments):
-            entry = segment.index.at_stime(stime)
+            entry = segment.index.at_id(next_id - 1)
             if entry is not None:
                 return entry[0]
         return self.first_lsn
-
-    def check_stime(self, stime: int) -> None:
-        """Raises Trimmed if a stable tuple of ``stime`` or later is no longer there."""
-        gone = self.segments[0].header.start.stable_reach
-        if gone is not None and gone >= stime:
-            raise Trimmed(
-                f"{self.directory}: tuples of stime {stime} or later were trimmed, up to {gone}; "
-                f"the log starts at id {self.first_id}. Take a checkpoint that is newer, or "
-                f"another replica"
-            )
 
 
 def _place(segment: Segment, entry: tuple[int, int] | None) -> Place:

@@ -14,13 +14,10 @@ nothing: the log is broken until it is opened anew.
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import threading
-from concurrent.futures import Future
 from contextlib import suppress
 
-from holdfast.log.errors import LogBroken, LogClosed
+from holdfast.log.errors import LogBroken
 from holdfast.log.options import Durability
 from holdfast.log.segment import Segment
 from holdfast.log.store import Store
@@ -37,8 +34,6 @@ class Syncer:
         self._writer = writer
         self._files = store.files
         self._one_at_a_time = threading.Lock()
-        self._waiting: list[tuple[int, int, Future[int]]] = []
-        self._count = itertools.count()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         if store.options.durability is not Durability.ALWAYS:
@@ -78,7 +73,6 @@ class Syncer:
                 self._save_index(segment, segment.packed_index(), segment.end)
             if checkpoint is not None:
                 self._save_index(last, *checkpoint)
-        self.acknowledge()
 
     def _due_checkpoint(self, last: Segment) -> tuple[bytes, int] | None:
         """The last segment's index, if enough was published since it was saved. What it covers
@@ -107,36 +101,7 @@ class Syncer:
         with store.lock:
             store.broken = broken
             store.changed.notify_all()
-        self._fail_waiting(broken)
         return broken
-
-    def when_durable(self, lsn: int) -> Future[int]:
-        """A future that gets ``lsn`` once everything below it is durable."""
-        future: Future[int] = Future()
-        with self._store.lock:
-            if self._store.broken is not None:
-                future.set_exception(LogBroken(*self._store.broken.args))
-            else:
-                heapq.heappush(self._waiting, (lsn, next(self._count), future))
-        self.acknowledge()
-        return future
-
-    def acknowledge(self) -> None:
-        """Tells those who wait for what is durable now. Their callbacks run here, unlocked."""
-        while True:
-            with self._store.lock:
-                if not self._waiting or self._waiting[0][0] > self._store.durable_lsn:
-                    return
-                lsn, _, future = heapq.heappop(self._waiting)
-            if future.set_running_or_notify_cancel():
-                future.set_result(lsn)
-
-    def _fail_waiting(self, error: Exception) -> None:
-        with self._store.lock:
-            waiting, self._waiting = self._waiting, []
-        for _, _, future in waiting:
-            if future.set_running_or_notify_cancel():
-                future.set_exception(error)
 
     def _run(self) -> None:
         store, by_os = self._store, self._store.options.durability is Durability.OS
@@ -162,7 +127,6 @@ class Syncer:
             self._thread.join()
 
     def close(self) -> None:
-        self._fail_waiting(LogClosed(f"{self._store.directory}: the log was closed"))
         for _, fd in self._writer.sealed:
             self._files.close(fd)
         self._writer.sealed.clear()

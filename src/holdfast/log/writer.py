@@ -15,7 +15,6 @@ from dataclasses import replace
 from holdfast.log.block import header_at
 from holdfast.log.errors import DiskFull, LogBroken, LogError, WriteFailed
 from holdfast.log.files import Part
-from holdfast.log.order import Tail
 from holdfast.log.segment import Segment, create_segment
 from holdfast.log.store import Placed, Store
 
@@ -38,14 +37,13 @@ class Writer:
         segment = self.segment
         return not segment.is_empty and segment.end + size > self._store.options.segment_bytes
 
-    def roll(self, start: Tail | None = None) -> None:
-        """Seals the last segment and begins the next, where it ended unless ``start`` is given.
+    def roll(self) -> None:
+        """Seals the last segment and begins the next, where it ended.
 
         The new file's header and name become durable with its first blocks.
         """
         store, sealed = self._store, self.segment
-        start = start or sealed.tail
-        header = replace(sealed.header, start=start, synced_lsn=store.synced_lsn, generation=0)
+        header = replace(sealed.header, start=sealed.tail, synced_lsn=store.synced_lsn)
         try:
             self.release_reserve()
             segment, fd = create_segment(
