@@ -27,6 +27,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from holdfast.core.pauses import pause_after
 from holdfast.errors import HoldfastError, InputError
 from holdfast.flight.peers import act, connect, explain
 from holdfast.flight.refused import Refused, refusal_of
@@ -35,7 +36,7 @@ from holdfast.flight.security import Security
 from holdfast.intact import small_enough
 from holdfast.rows import fit_table, table_of
 
-_LONGEST_PAUSE_SECONDS = 2.0
+_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -286,11 +287,12 @@ class Producer:
             raise kind(f"{self.stream} at {self._location}: {text}") from None
 
     def _run(self) -> None:
-        pause = 0.05
+        failures = 0
         while not self._closed:
+            failures += 1
             try:
                 self._stream()
-                pause = 0.05
+                failures = 1
             except ProducerError as error:
                 self._failure = error
             except Exception as error:
@@ -302,8 +304,7 @@ class Producer:
                 self._changed.notify_all()
                 if self._failure is not None:
                     return
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            time.sleep(pause_after(failures, _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS))
 
     def _stream(self) -> None:
         """One connection: send what is pending, then what comes, until it breaks."""

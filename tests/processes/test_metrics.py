@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -12,7 +13,7 @@ from prometheus_client import generate_latest
 
 from holdfast.core.frame import Missing, Why
 from holdfast.nodes.http_server import serve_http
-from holdfast.nodes.journal import Journal
+from holdfast.nodes.journal import Journal, adopt_logging
 from holdfast.nodes.metrics import NodeMetrics, registry
 from tests.flight.nodes import entry_point
 
@@ -53,6 +54,19 @@ def test_what_is_said_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     line = json.loads(capsys.readouterr().err)
     assert line["process"] == "main-9"
     assert (line["event"], line["level"], line["state"]) == ("state", "warning", "stable")
+
+
+def test_what_modules_log_is_json_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger = logging.getLogger("holdfast")
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "propagate", True)
+    adopt_logging("main-9")
+    logging.getLogger("holdfast.log.opening").warning("%s: cut %d bytes", "load", 7)
+    line = json.loads(capsys.readouterr().err)
+    assert (line["process"], line["level"]) == ("main-9", "warning")
+    assert line["event"] == "load: cut 7 bytes"
 
 
 def test_health_says_whether_every_node_makes_progress() -> None:

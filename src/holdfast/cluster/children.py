@@ -26,6 +26,7 @@ from typing import Any
 from holdfast import disk
 from holdfast.cluster.guardian import Guardian
 from holdfast.cluster.process_logs import log_data, rotate
+from holdfast.core.pauses import pause_after
 from holdfast.deployment import Deployment
 from holdfast.durable import make_private, write_whole
 
@@ -52,10 +53,15 @@ class Child:
     popen: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     restarts: int = -1
-    pause: float = 0.0
+    failures: int = 0
     due: float = 0.0
     # What it said last before it died, if that was an error.
     problem: str | None = None
+
+    @property
+    def pause(self) -> float:
+        """How long it is left down before it is started again."""
+        return pause_after(self.failures, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
 
     @property
     def pid(self) -> int | None:
@@ -112,7 +118,7 @@ class Children:
         try:
             self._spawn(child)
         except OSError as error:
-            child.pause = _longer(child.pause)
+            child.failures += 1
             child.due = time.monotonic() + child.pause
             problem = f"it cannot be started: {error}"
             if child.problem != problem:
@@ -173,10 +179,7 @@ class Children:
         self._guardian.forget(child.popen.pid)
         lasted = now - child.started
         child.popen = None
-        if lasted >= STAYED_UP_SECONDS or child.pause == 0.0:
-            child.pause = FIRST_PAUSE_SECONDS
-        else:
-            child.pause = _longer(child.pause)
+        child.failures = 1 if lasted >= STAYED_UP_SECONDS else child.failures + 1
         child.due = now + child.pause
         removed = code == REMOVED_CODE
         if removed:
@@ -255,10 +258,6 @@ class Children:
             self._unwritten = None
             if before is not None:
                 self._tell(f"{path} is written again")
-
-
-def _longer(pause: float) -> float:
-    return min(2 * pause, LONGEST_PAUSE_SECONDS) if pause else FIRST_PAUSE_SECONDS
 
 
 def log_path(deployment: Deployment, process: str) -> Path:

@@ -27,7 +27,7 @@ from holdfast.deployment import Deployment, load_deployment
 from holdfast.errors import Removed
 from holdfast.flight.security import Security
 from holdfast.nodes.http_server import serve_http
-from holdfast.nodes.journal import Journal
+from holdfast.nodes.journal import Journal, adopt_logging
 from holdfast.nodes.node import Place
 from holdfast.nodes.thread_watch import watch_threads
 from holdfast.plans.addresses import Addresses, Book
@@ -269,6 +269,7 @@ def main(arguments: list[str]) -> int:
     if not set(deployment.processes[name]) & set(deployment.clients):
         # What it writes are logs and states, for nobody else; a client writes its user's files.
         os.umask(0o077)
+    adopt_logging(name)
     host = ProcessHost(deployment, name)
     pa.enable_signal_handlers(False)  # Arrow would cancel what it is reading
     for number in (signal.SIGTERM, signal.SIGINT):

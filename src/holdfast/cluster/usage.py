@@ -1,7 +1,7 @@
-"""What processes use of their machine, their JVMs and workers counted, as Linux counts it.
+"""What processes use of their machine, their JVMs and workers counted.
 
 Every process of a deployment is a process group of its own, with its JVM in it; so what it uses is
-the sum over its group. One look at /proc is enough for all of them.
+the sum over its group. One look at the processes of the machine is enough for all of them.
 """
 
 from __future__ import annotations
@@ -10,37 +10,23 @@ import contextlib
 import os
 import signal
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-_PROC = Path("/proc")
-_TICKS = os.sysconf("SC_CLK_TCK")
-_STOPPED = "T"
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-
-@dataclass(frozen=True)
-class _Stat:
-    """A process as /proc/PID/stat tells of it."""
-
-    pid: int
-    command: str
-    state: str
-    group: int
-    cpu_s: float
-    memory_bytes: int
+import psutil
 
 
 def usage(groups: Collection[int]) -> dict[int, dict[str, Any]]:
     """CPU seconds, resident memory, and whether it is paused, of each group that there is."""
     found: dict[int, dict[str, Any]] = {}
-    for each in _stats():
-        if each.group in groups:
-            one = found.setdefault(each.group, {"cpu_s": 0.0, "memory_bytes": 0, "paused": False})
-            one["cpu_s"] += each.cpu_s
-            one["memory_bytes"] += each.memory_bytes
-            one["paused"] |= each.pid == each.group and each.state == _STOPPED
+    for group, process in _members(groups):
+        # It may end while we look.
+        with contextlib.suppress(psutil.Error), process.oneshot():
+            times, memory = process.cpu_times(), process.memory_info()
+            stopped = process.status() == psutil.STATUS_STOPPED
+            one = found.setdefault(group, {"cpu_s": 0.0, "memory_bytes": 0, "paused": False})
+            one["cpu_s"] += times.user + times.system
+            one["memory_bytes"] += memory.rss
+            one["paused"] |= process.pid == group and stopped
     return found
 
 
@@ -52,7 +38,11 @@ def with_usage(states: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]
 
 def jvm_of(group: int) -> int | None:
     """The JVM of a process; None if it has none, or none now."""
-    return next((each.pid for each in _stats() if each.group == group and _is_jvm(each)), None)
+    for _, process in _members({group}):
+        with contextlib.suppress(psutil.Error):
+            if process.name() == "java":
+                return process.pid
+    return None
 
 
 def signal_jvm(group: int | None, number: signal.Signals) -> int | None:
@@ -66,27 +56,10 @@ def signal_jvm(group: int | None, number: signal.Signals) -> int | None:
     return jvm
 
 
-def _is_jvm(stat: _Stat) -> bool:
-    return stat.command == "java"
-
-
-def _stats() -> Iterator[_Stat]:
-    for name in os.listdir(_PROC):  # noqa: PTH208 (names are enough, there are many)
-        if name.isdigit():
-            # It may end while we look.
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                yield _parsed(int(name), (_PROC / name / "stat").read_text())
-
-
-def _parsed(pid: int, text: str) -> _Stat:
-    # The command stands in brackets and may have any character in it, brackets too.
-    head, _, tail = text.rpartition(")")
-    fields = tail.split()
-    return _Stat(
-        pid,
-        head.partition("(")[2],
-        fields[0],
-        int(fields[2]),
-        (int(fields[11]) + int(fields[12])) / _TICKS,
-        int(fields[21]) * _PAGE_BYTES,
-    )
+def _members(groups: Collection[int]) -> Iterator[tuple[int, psutil.Process]]:
+    """The processes of some groups, each with its group."""
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError, psutil.Error):
+            group = os.getpgid(pid)
+            if group in groups:
+                yield group, psutil.Process(pid)

@@ -36,6 +36,7 @@ def _server(options: argparse.Namespace) -> int:
     from holdfast.cluster.server import Server
     from holdfast.deployment import SecuritySpec
     from holdfast.errors import InputError
+    from holdfast.nodes.journal import adopt_logging
 
     host, _, port = options.listen.rpartition(":")
     if not host or not port.isdigit():
@@ -54,6 +55,7 @@ def _server(options: argparse.Namespace) -> int:
     )
     if options.security is not None:
         security = SecuritySpec.at(options.security)
+    adopt_logging("server")
     server = Server(host, int(port), options.data, security, options.networks)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.request_stop())

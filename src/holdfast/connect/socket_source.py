@@ -25,6 +25,7 @@ import pyarrow as pa
 from holdfast.connect.jsonl_source import JsonParser
 from holdfast.connect.socket_journal import Journal
 from holdfast.connect.source import Chunk, Position, Reader, Reject, Source, TimeOptions
+from holdfast.core.pauses import pause_after
 from holdfast.errors import InputError
 from holdfast.times import Duration
 
@@ -172,7 +173,7 @@ class SocketReader(Reader):
         return connection
 
     def _receive(self) -> None:
-        pause = _SHORTEST_PAUSE_SECONDS
+        failures = 0
         data = b""
         while not self._closed:
             try:
@@ -183,15 +184,16 @@ class SocketReader(Reader):
                 if not data:
                     break
                 self._take(data)
-                data, pause = b"", _SHORTEST_PAUSE_SECONDS
+                data, failures = b"", 0
                 self._problems.pop("connection", None)
             except Exception as error:
                 if not data and self._connection is not None:
                     self._connection.close()
                     self._connection = None
+                failures += 1
+                pause = pause_after(failures, _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
                 if self._pause(str(error), pause):
                     return
-                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         with self._changed:
             self._received_all = True
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 from holdfast.core.effects import Effect, EndProcess
 from holdfast.core.events import JobFailed
+from holdfast.core.pauses import pause_after
 from holdfast.core.settings import Timing
 from holdfast.core.versions import Line, Running
 
@@ -116,10 +117,9 @@ class Progress:
         self._failed[job.line] = Trouble(
             job.line, job.start, stop, attempts, event.reason, event.user_code
         )
-        pause_us = self._timing.retry_us << min(attempts - 1, 20)
         if event.user_code and attempts >= self._timing.job_attempts:
-            pause_us = LONGEST_PAUSE_US
-        return now + min(pause_us, LONGEST_PAUSE_US)
+            return now + LONGEST_PAUSE_US
+        return now + pause_after(attempts, self._timing.retry_us, LONGEST_PAUSE_US)
 
     def look(self, now: int, job: Running | None, append: int | None) -> list[Effect]:
         """See for how long what is under way has been; call it with every event."""

@@ -36,6 +36,7 @@ from holdfast.core.messages import (
     SubscribeRefused,
     Unsubscribe,
 )
+from holdfast.core.pauses import pause_after
 from holdfast.core.pieces import ends_piece
 from holdfast.errors import HoldfastError
 from holdfast.flight.links import LinkCut, Links
@@ -45,7 +46,7 @@ from holdfast.flight.security import Security
 from holdfast.flight.wire import WireError, decode_message, decode_metadata, encode_message
 
 CALL_SECONDS = 2.0
-_LONGEST_PAUSE_SECONDS = 2.0
+_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 # The end of a subscription that worked for so long is news and is told at once.
 _LASTED_SECONDS = 1.0
 _QUEUED = 1_000
@@ -335,7 +336,7 @@ class _Peer:
 
     def pause_seconds(self) -> float:
         """How long to wait before trying again."""
-        return min(_LONGEST_PAUSE_SECONDS, 0.05 * 2.0 ** min(self._failures, 10))
+        return pause_after(self._failures + 1, _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
 
     def post_frames(self, message: FeedFrames | SubscribeRefused) -> None:
         self._owner.post(MessageArrived(self._name, message))

@@ -1,19 +1,67 @@
-"""Structured log lines: one JSON object a line, on standard error."""
+"""Structured log lines: one JSON object a line, on standard error, by way of ``logging``."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import sys
-import threading
 import time
 from typing import Any
 
-_lock = threading.Lock()
 # What happens again and again is said again after this long, with how often it happened.
 AGAIN_SECONDS = 60.0
 # So many different things are told apart; when there are more, all are forgotten.
 _KEPT = 200
+
+
+class JsonLines(logging.Formatter):
+    """A record as one JSON object: time, level, who, what, and anything else."""
+
+    def __init__(self, process: str = "") -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line = {
+            "time": f"{stamp}.{int(record.msecs):03}Z",
+            "level": record.levelname.lower(),
+            "process": getattr(record, "node", self._process),
+            "event": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class StandardError(logging.Handler):
+    """Writes lines where standard error is now."""
+
+    def __init__(self, process: str = "") -> None:
+        super().__init__()
+        self.setFormatter(JsonLines(process))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # In one piece: libraries write there, too, whenever they like. Who has nowhere to write
+        # its lines goes on all the same.
+        with contextlib.suppress(OSError):
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+
+
+_journals = logging.getLogger(__name__)
+_journals.setLevel(logging.DEBUG)
+_journals.propagate = False
+_journals.addHandler(StandardError())
+
+
+def adopt_logging(process: str) -> None:
+    """What Holdfast's modules log in this process is lines of its journal, too."""
+    logger = logging.getLogger("holdfast")
+    logger.propagate = False
+    logger.handlers = [StandardError(process)]
 
 
 class Journal:
@@ -40,21 +88,8 @@ class Journal:
 
     def write(self, event: str, *, level: str = "info", **fields: Any) -> None:
         """One line: time, level, who, what, and anything else."""
-        now = time.time()
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
-        line = {
-            "time": f"{stamp}.{int(now % 1 * 1000):03}Z",
-            "level": level,
-            "process": self._name,
-            "event": event,
-            **fields,
-        }
-        text = json.dumps(line, default=str)
-        # In one piece: libraries write there, too, whenever they like. Who has nowhere to write
-        # its lines goes on all the same.
-        with _lock, contextlib.suppress(OSError):
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
+        number = logging.getLevelNamesMapping()[level.upper()]
+        _journals.log(number, event, extra={"node": self._name, "fields": fields})
 
     def refused_call(self, caller: str, address: str, reason: str, calls: int) -> None:
         """Somebody was not let in (``flight.refusals``)."""

@@ -1,13 +1,12 @@
-"""How busy the processors are that this process may run on, as Linux counts it."""
+"""How busy the processors are that this process may run on."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
-_STAT = Path("/proc/stat")
+import psutil
 
 
 class CpuLoad:
@@ -24,15 +23,16 @@ class CpuLoad:
         return (self._busy - before_busy) / passed if passed > 0 else 0.0
 
     @staticmethod
-    def _read() -> tuple[int, int]:
-        mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
-        busy = total = 0
-        for line in _STAT.read_text().splitlines():
-            name, *counted = line.split()
-            if name in mine:
-                ticks = [int(each) for each in counted[:8]]
-                total += sum(ticks)
-                busy += sum(ticks) - sum(ticks[3:5])  # idle, and waiting for a disk
+    def _read() -> tuple[float, float]:
+        busy = total = 0.0
+        every = psutil.cpu_times(percpu=True)
+        # There may be fewer than the highest number says: some can be switched off.
+        for number in os.sched_getaffinity(0):
+            if number < len(every):
+                times = every[number]
+                used = times.user + times.nice + times.system + times.irq + times.softirq
+                busy += used + times.steal
+                total += used + times.steal + times.idle + times.iowait
         return busy, total
 
 

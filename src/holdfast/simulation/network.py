@@ -27,6 +27,7 @@ from holdfast.core.messages import (
     SubscribeRefused,
     Unsubscribe,
 )
+from holdfast.core.pauses import pause_after
 from holdfast.core.pieces import ends_piece
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.clock import Clock
@@ -374,7 +375,7 @@ class Network:
         if self._clock.now - feed.opened_at < _LASTED_US:
             pair = (feed.reader, feed.provider)
             self._failures[pair] += 1
-            pause_us = min(_LONGEST_PAUSE_US, 50_000 << min(self._failures[pair], 10))
+            pause_us = pause_after(self._failures[pair] + 1, 50_000, _LONGEST_PAUSE_US)
         self._clock.after(pause_us, self.lose_feed, feed.reader, feed.id)
 
     def refuse(self, reader: str, feed: int) -> None:
