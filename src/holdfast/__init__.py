@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.aggregates import Aggregator, aggregate, top
     from holdfast.client import Client, RetiredError
-    from holdfast.cluster.members import remove_replica, retire_client
+    from holdfast.cluster.members import (
+        add_replica,
+        move_replica,
+        remove_replica,
+        retire_client,
+    )
     from holdfast.connect.callback_sink import call
     from holdfast.connect.console_sink import write_console
     from holdfast.connect.csv_source import read_csv
@@ -64,10 +69,12 @@ _HOMES = {
     "Undo": "stream_events",
     "View": "stream_events",
     "Why": "core.frame",
+    "add_replica": "cluster.members",
     "aggregate": "aggregates",
     "call": "connect.callback_sink",
     "count_window": "windows",
     "generate": "connect.generator_source",
+    "move_replica": "cluster.members",
     "rate": "connect.generator_source",
     "read_csv": "connect.csv_source",
     "read_directory": "connect.directory_source",
@@ -112,10 +119,12 @@ __all__ = [
     "Undo",
     "View",
     "Why",
+    "add_replica",
     "aggregate",
     "call",
     "count_window",
     "generate",
+    "move_replica",
     "rate",
     "read_csv",
     "read_directory",

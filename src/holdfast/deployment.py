@@ -294,4 +294,32 @@ def read_tables(path: str | os.PathLike[str]) -> dict[str, Any]:
             table = found.get("servers", {}).get(server, {})
             if table.get("listen") == place["was"]:  # else the file has been changed since
                 table["listen"] = place["now"]
+    _add_replicas(found, file.parent / str(found.get("data", "data")))
     return found
+
+
+def _add_replicas(tables: dict[str, Any], data: Path) -> None:
+    """The tables with the replicas that were added while the deployment ran."""
+    path = membership_path(data)
+    places = json.loads(path.read_text())["places"] if path.is_file() else {}
+    for name, place in places.items():
+        fragment = name.rpartition("-")[0]
+        if fragment in tables.get("fragments", {}):
+            add_replica_to(tables["fragments"][fragment], name, place)
+
+
+def add_replica_to(table: dict[str, Any], name: str, place: str) -> None:
+    """Add a replica to the table of its fragment, unless it is there: a server is sent it so."""
+    alone = table.get("protection", "none") == "none"
+    listed = table.get("replicas", 1 if alone else 2)
+    if isinstance(listed, int):
+        listed = [LOOPBACK] * listed
+    if len(listed) >= int(name.rpartition("-")[2]):
+        return
+    table["replicas"] = [*listed, place]
+    if alone:
+        table["protection"] = "active"
+    if "colocate" in table:
+        names = table["colocate"]
+        shared = [names] * len(listed) if isinstance(names, str) else names
+        table["colocate"] = [*shared, name]

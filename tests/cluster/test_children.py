@@ -112,6 +112,17 @@ def test_a_process_that_takes_part_no_longer_is_not_started_again(
         children.stop()
 
 
+def test_a_process_that_is_added_is_started_and_looked_after(
+    deployment: Deployment, children: Children
+) -> None:
+    children.start()
+    assert children.adopt(deployment, ["entry-load", "main-1"]) == ["main-1"]
+    added = children["main-1"]
+    assert added.popen is not None
+    added.popen.kill()
+    wait(children, lambda: children.states()["main-1"]["restarts"] == 1)
+
+
 def test_a_server_without_room_goes_on(deployment: Deployment, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("secret")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +14,18 @@ import pytest
 import holdfast
 from holdfast.cli import main
 from holdfast.client import Client, read_until
-from holdfast.cluster.members import MembershipError, remove_replica, retire_client
+from holdfast.cluster.members import (
+    MembershipError,
+    add_replica,
+    remove_replica,
+    retire_client,
+)
 from holdfast.core.records import Membership
-from holdfast.deployment import load_deployment
+from holdfast.core.settings import Protection
+from holdfast.deployment import DeploymentError, load_deployment, read_tables
 from holdfast.durable import Damaged
 from holdfast.kept.consumers import read_consumers
+from holdfast.plans.addresses import Addresses
 from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.plans.membership_file import (
     MembershipFile,
@@ -97,6 +106,39 @@ def test_who_is_left_is_who_takes_part(deployment: Path) -> None:
     assert topology.replica("main-3").partners == ("main-1",)
     # That nobody is left to keep an output for is known by who was there.
     assert topology.consumers["best"] == ("screen",)
+
+
+def test_a_replica_is_added_where_it_is_wanted(deployment: Path) -> None:
+    with pytest.raises(MembershipError, match="was never started"):
+        add_replica(deployment, "main")
+    before = Addresses.choose(load_deployment(deployment))
+    with pytest.raises(MembershipError, match="no fragment 'other'; there are main, one, pair"):
+        add_replica(deployment, "other")
+    with pytest.raises(MembershipError, match="pair is hybrid: it has two copies"):
+        add_replica(deployment, "pair")
+    with pytest.raises(DeploymentError, match="write it as host, host:port or a server"):
+        add_replica(deployment, "main", "here:there")
+    assert read_membership(load_deployment(deployment).data).epoch == 0
+    name, changed = add_replica(deployment, "one", wait_s=0.0)
+    assert (name, changed.epoch) == ("one-2", 1)
+    assert "entry-load" in changed.unaware, "nobody runs"
+    remove_replica(deployment, "main-3", force=True, wait_s=0.0)
+    assert add_replica(deployment, "main", "127.0.0.1:4711", wait_s=0.0)[0] == "main-4"
+    found = load_deployment(deployment)
+    assert found.fragments["one"].protection is Protection.ACTIVE
+    assert read_membership(found.data).added == (("one-2", "one-1"), ("main-4", "main-1"))
+    # Everybody else is where it was, and the new ones have places, too.
+    after = Addresses.read(found)
+    assert after.of("main-4").port == 4711
+    assert all(after.of(name) == each for name, each in before.nodes.items() if name != "main-3")
+    assert Topology(found, plan()).replica("main-1").partners == ("main-2", "main-4")
+    # A server is sent the tables as they are now, and reads them the same.
+    copy = deployment.parent / "data" / "copy"
+    copy.mkdir()
+    (copy / "network.py").write_text("")
+    (copy / "deployment.json").write_text(json.dumps(read_tables(deployment)))
+    shutil.copytree(found.data, copy / "data", ignore=shutil.ignore_patterns("copy"))
+    assert load_deployment(copy / "deployment.json").processes == found.processes
 
 
 def plan() -> Plan:

@@ -1,4 +1,4 @@
-"""Clients that are retired and replicas that are removed, simulated."""
+"""Clients that are retired, replicas that are removed and added, simulated."""
 
 from __future__ import annotations
 
@@ -93,6 +93,37 @@ def test_clients_and_replicas_leave_while_others_are_away(seed: int) -> None:
     result = run(scenario)
     assert result.reason == ""
     assert result.faults["removed for good"]
+
+
+def test_a_replica_that_is_added_joins_and_stands_in_for_the_others() -> None:
+    away = fault(FaultKind.CRASH, 8, 14, "xf10a")
+    gone = [fault(FaultKind.CRASH, 30, 40, name) for name in ("xf00a", "xf00b")]
+    world = world_of(away, fault(FaultKind.ADDED, 12, 12.001, "xf00a"), *gone)
+    world.begin()
+    world.clock.run_until(29 * SECOND_US)
+    assert world.joins.counts["joined"]
+    added = world.replicas["f00a+1"]
+    assert added.replica is not None
+    # Whoever was there, and whoever was away, keeps for it, asks it, and may reconcile beside it.
+    assert "f00a+1" in world.entries["entry0"].driver.served.acknowledgements.needs()
+    assert world.replicas["f00b"].driver.settings.partners == ("f00a", "f00a+1")
+    readers = (world.replicas["f10a"], world.replicas["f10b"], world.clients["client0"])
+    assert all(one.consumer and "f00a+1" in one.consumer.detectors for one in readers)
+    # Both of the others are down, and nothing is late.
+    boundary = world.clients["client1"].boundary
+    world.clock.run_until(39 * SECOND_US)
+    assert world.clients["client1"].boundary > boundary + 8 * SECOND_US
+    world.clock.run_until(world.schedule.end)
+    world.finish()
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_replicas_are_added_while_others_are_away(seed: int) -> None:
+    scenario = shaped(seed, "arrivals")
+    assert scenario is not None
+    result = run(scenario)
+    assert result.reason == ""
+    assert result.faults["another is added"]
 
 
 def test_a_membership_is_obeyed_only_once_it_is_on_disk() -> None:

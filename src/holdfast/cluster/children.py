@@ -114,6 +114,18 @@ class Children:
                 self._start(child)
             self._write_state()
 
+    def adopt(self, deployment: Deployment, names: Iterable[str]) -> list[str]:
+        """Look after further processes, too; those that were started."""
+        with self._lock:
+            self.deployment = deployment
+            fresh = [name for name in names if name not in self._children and not self._stopping]
+            for name in fresh:
+                self._children[name] = Child(name)
+                self._start(self._children[name])
+            if fresh:
+                self._write_state()
+            return fresh
+
     def _start(self, child: Child) -> None:
         try:
             self._spawn(child)

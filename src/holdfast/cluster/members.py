@@ -1,4 +1,4 @@
-"""Who takes part in a running deployment: clients are retired, replicas removed.
+"""Who takes part in a running deployment: clients are retired, replicas added, removed and moved.
 
 What is decided here is on disk before anybody is told (``plans/membership_file.py``). Processes of
 this machine look at that file, servers are sent it, and everybody tells everybody else
@@ -9,13 +9,22 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holdfast.cluster.remote import RemoteServer, ServerError
 from holdfast.cluster.status import node_status
-from holdfast.deployment import Deployment, FragmentSpec, load_deployment
+from holdfast.core.records import Membership
+from holdfast.deployment import (
+    LOOPBACK,
+    Deployment,
+    FragmentSpec,
+    add_replica_to,
+    load_deployment,
+    read_tables,
+)
+from holdfast.deployment_file import Reader
 from holdfast.errors import HoldfastError
-from holdfast.plans.addresses import is_addressed
+from holdfast.plans.addresses import Addresses, is_addressed
 from holdfast.plans.membership_file import change_membership
 
 _LOOK_SECONDS = 0.1
@@ -69,6 +78,86 @@ def remove_replica(
     if not force:
         _check_others(found, replica, others)
     return _without(found, replica, wait_s)
+
+
+def add_replica(
+    deployment: str | os.PathLike[str],
+    fragment: str,
+    place: str = LOOPBACK,
+    *,
+    wait_s: float = 10.0,
+) -> tuple[str, Changed]:
+    """Give an active fragment one more replica, which joins; its name, and what came of it.
+
+    ``place`` is where it runs, as ``replicas`` of the deployment file has it: a host of this
+    machine, with or without a port, or a server. It is of use once it has taken the state of
+    another replica and caught up: its status is stable then.
+    """
+    found = load_deployment(deployment)
+    spec = found.fragments.get(fragment)
+    if spec is None:
+        known = ", ".join(sorted(found.fragments))
+        raise MembershipError(f"there is no fragment {fragment!r}; there are {known}")
+    if spec.standby is not None:
+        raise MembershipError(
+            f"{fragment} is {spec.protection.value}: it has two copies, no more and no less"
+        )
+    if not is_addressed(found):
+        raise MembershipError(f"{found.name} was never started; change its file instead")
+    like = next(name for name in spec.processes if name not in found.gone)
+    name = f"{fragment}-{len(spec.processes) + 1}"
+    # Where it listens is known before anybody hears of it.
+    larger = _with_replica(found, spec, place)
+    Addresses.choose(larger, lambda server, *asked: RemoteServer(larger, server).ports(*asked))
+
+    def add(known: Membership) -> Membership:
+        if any(one == name for one, _ in known.added):
+            raise MembershipError(f"somebody else has just added {name}; try again")
+        return known.with_another(name, like)
+
+    epoch = change_membership(found, add, {name: place}).epoch
+    found = load_deployment(deployment)
+    unaware = (*_tell_servers(found), *_wait(found, epoch, wait_s, besides=name))
+    return name, Changed(epoch, unaware)
+
+
+def move_replica(
+    deployment: str | os.PathLike[str],
+    replica: str,
+    place: str,
+    *,
+    force: bool = False,
+    wait_s: float = 300.0,
+) -> tuple[str, Changed]:
+    """Have another replica of an active fragment, at ``place``, take the place of one; its name.
+
+    It is added and joins; once it is stable, the other one is removed. If that is not so in time
+    both stay, and ``MembershipError`` says what the new one waits for.
+    """
+    found = load_deployment(deployment)
+    fragment = _fragment_of(found, replica)
+    if replica in found.gone:
+        raise MembershipError(f"{replica} is gone already")
+    name, _ = add_replica(deployment, fragment.name, place)
+    deadline = time.monotonic() + wait_s
+    while True:
+        said = node_status(load_deployment(deployment), [name])[name]
+        if said.get("state") == "stable":
+            return name, remove_replica(deployment, replica, force=force)
+        if time.monotonic() > deadline:
+            why = said.get("why") or said.get("error") or f"it is {said.get('state')}"
+            raise MembershipError(
+                f"{name} at {place} is not stable after {wait_s:g} s: {why}. {replica} stays. "
+                f"Remove it yourself when {name} is stable, or remove {name}"
+            )
+        time.sleep(_LOOK_SECONDS)
+
+
+def _with_replica(deployment: Deployment, spec: FragmentSpec, place: str) -> Deployment:
+    """The deployment as it will be, if it can be that."""
+    tables = read_tables(deployment.path)
+    add_replica_to(tables["fragments"][spec.name], f"{spec.name}-{len(spec.replicas) + 1}", place)
+    return replace(Reader(deployment.path).deployment(tables), gone=deployment.gone)
 
 
 def _fragment_of(deployment: Deployment, replica: str) -> FragmentSpec:
@@ -149,11 +238,12 @@ def _tell_servers(deployment: Deployment) -> list[str]:
     return silent
 
 
-def _wait(deployment: Deployment, epoch: int, wait_s: float) -> tuple[str, ...]:
+def _wait(deployment: Deployment, epoch: int, wait_s: float, besides: str = "") -> tuple[str, ...]:
     """Those entry points and replicas that do not obey the epoch in time."""
     if not is_addressed(deployment):
         return ()  # it was never started; who starts later reads the file
-    waiting = [name for name in deployment.endpoints if name not in deployment.clients]
+    others = {*deployment.clients, besides}
+    waiting = [name for name in deployment.endpoints if name not in others]
     deadline = time.monotonic() + wait_s
     while True:
         said = node_status(deployment, waiting)

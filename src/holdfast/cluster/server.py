@@ -166,6 +166,9 @@ class Server:
                 self._hosted.pop(name).stop()
             if name not in self._hosted:
                 self._start(name)
+            else:
+                deployment = load_deployment(self._data / name / "deployment.json")
+                self._hosted[name].adopt(deployment, options["processes"])
         self.journal.write("deployed", deployment=name, changed=changed)
         return {"changed": changed}
 

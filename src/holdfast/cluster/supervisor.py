@@ -35,7 +35,7 @@ from holdfast.cluster.starting import (
 )
 from holdfast.cluster.status import node_status
 from holdfast.cluster.usage import signal_jvm
-from holdfast.deployment import Deployment
+from holdfast.deployment import Deployment, load_deployment, membership_path
 from holdfast.durable import make_private
 from holdfast.errors import HoldfastError
 from holdfast.plans.addresses import Addresses, taken_ports
@@ -65,6 +65,7 @@ class Supervisor:
         self._untold: set[str] = set()
         self._lock_fd: int | None = None
         self._stopping = False
+        self._membership_at = 0
         self._spares = Spares(deployment, tell, self._moved)
 
     # -- starting -----------------------------------------------------------------------
@@ -171,6 +172,28 @@ class Supervisor:
         if not self._stopping:
             self._children.watch()
             self._ask_again()
+            self._look_at_membership()
+
+    def _look_at_membership(self) -> None:
+        """Processes that were added are started; those that were removed end by themselves."""
+        try:
+            changed_at = membership_path(self.deployment.data).stat().st_mtime_ns
+        except FileNotFoundError:
+            return
+        if changed_at == self._membership_at:
+            return
+        self._membership_at = changed_at
+        try:
+            deployment = load_deployment(self.deployment.path)
+        except (HoldfastError, OSError, ValueError) as error:
+            self._tell(f"who takes part has changed, but cannot be read: {error}")
+            return
+        self.deployment = deployment
+        for name in self._children.adopt(deployment, deployment.hosted_by(None)):
+            self._tell(f"{name} was added")
+        for name in deployment.servers:
+            if deployment.hosted_by(name):
+                self._servers[name] = RemoteServer(deployment, name)
 
     def run(self) -> None:
         """Watch until told to stop, or interrupted."""

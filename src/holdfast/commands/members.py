@@ -21,6 +21,21 @@ def add_members(commands: argparse._SubParsersAction[Any]) -> None:
         "--force", action="store_true", help="though no other one has all that it has"
     )
 
+    add = _action(replica, "add", "give an active fragment one more replica, which joins", _add)
+    add.add_argument("fragment", metavar="FRAGMENT")
+    add.add_argument(
+        "place",
+        metavar="PLACE",
+        nargs="?",
+        help="a host of this machine, or a server (default: this machine)",
+    )
+    move = _action(replica, "move", "have a new replica take the place of one", _move)
+    move.add_argument("replica", metavar="REPLICA")
+    move.add_argument("place", metavar="PLACE", help="a host of this machine, or a server")
+    move.add_argument(
+        "--seconds", type=float, default=300.0, help="for the new one to be stable (default: 300)"
+    )
+
 
 def _group(commands: Any, name: str, text: str) -> Any:
     parser = commands.add_parser(name, help=text, description=text)
@@ -45,6 +60,25 @@ def _remove(options: argparse.Namespace) -> int:
 
     changed = remove_replica(options.deployment, options.replica, force=options.force)
     return _say(f"{options.replica} is removed", changed)
+
+
+def _add(options: argparse.Namespace) -> int:
+    from holdfast.cluster.members import add_replica
+    from holdfast.deployment import LOOPBACK
+
+    place = options.place or LOOPBACK
+    name, changed = add_replica(options.deployment, options.fragment, place)
+    return _say(f"{name} is added at {place}, and joins", changed)
+
+
+def _move(options: argparse.Namespace) -> int:
+    from holdfast.cluster.members import move_replica
+
+    print(f"a new replica joins at {options.place}", flush=True)
+    name, changed = move_replica(
+        options.deployment, options.replica, options.place, wait_s=options.seconds
+    )
+    return _say(f"{name} at {options.place} has taken the place of {options.replica}", changed)
 
 
 def _say(what: str, changed: Changed) -> int:

@@ -52,6 +52,10 @@ class Acknowledgements:
         self.trimmed_below = below
         return [TrimBelow(below)]
 
+    def take_in(self, consumer: str) -> None:
+        """Keep what comes for one more consumer, from what there is on."""
+        self._first_needed.setdefault(consumer, self.trimmed_below)
+
     def leave(self, consumer: str) -> list[TrimBelow]:
         """A consumer is gone for good: nothing is kept for it."""
         if self._first_needed.pop(consumer, None) is None:

@@ -109,6 +109,8 @@ class Client(Machine[ClientState, Trigger]):
             case Started() | TimerFired():
                 self._timer_at = 0
                 self._consume(TimerFired(), now, effects)
+            case MessageArrived(sender, _) if self.membership.gone_since(sender) is not None:
+                pass  # it is left, and what it sent before is still on its way
             case MessageArrived() | FeedLost():
                 self._consume(event, now, effects)
         self._look_at_membership(self._word.heard(event), now, effects)

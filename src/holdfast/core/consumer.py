@@ -56,15 +56,18 @@ class Consumer:
         self._streams_at = {
             peer: tuple(one.stream for one in inputs if peer in one.producers) for peer in peers
         }
-        self.detectors = {
-            peer: FailureDetector(peer, interval_us, timing.misses_until_down, owner)
-            for peer in peers
-        }
+        self._timing = timing
+        self.detectors = {peer: self._detector(peer) for peer in peers}
         # Which life of its directory this is, and the newest that a producer knows of.
         self.incarnation = 0
         self.newest_life = 0
         # When the next heartbeat request is to go out.
         self.next_due = 0
+
+    def _detector(self, peer: str) -> FailureDetector:
+        timing = self._timing
+        interval_us, misses = timing.heartbeat_interval_us, timing.misses_until_down
+        return FailureDetector(peer, interval_us, misses, self._owner)
 
     def machines(self) -> Iterator[Machine[Any, Any]]:
         yield from self.detectors.values()
@@ -94,6 +97,8 @@ class Consumer:
             case TimerFired():
                 return self._tick(now)
             case MembershipTold(membership):
+                for peer, like in membership.added:
+                    self._take_in(peer, like)
                 return [
                     effect
                     for peer, _ in membership.gone
@@ -101,6 +106,15 @@ class Consumer:
                     for effect in self._leave(peer, now)
                 ]
         return []
+
+    def _take_in(self, peer: str, like: str) -> None:
+        """A producer was added: it is asked as another one is that has the same streams."""
+        if peer in self.detectors or like not in self.detectors:
+            return
+        self._streams_at[peer] = self._streams_at[like]
+        self.detectors[peer] = self._detector(peer)
+        for stream in self._streams_at[peer]:
+            self.upstreams[stream].take_in(peer)
 
     def _leave(self, peer: str, now: int) -> list[ConsumerEffect]:
         """A producer takes part no longer: it is not asked any more."""

@@ -225,7 +225,7 @@ class Copy:
             effects.append(EndProcess(gone, lasting=True))
             return
         effects += self._provider.obey(membership)
-        self.settings = self.settings.without(membership.left)
+        self.settings = self.settings.among(membership)
         if self.replica is not None:
             self.replica.settings = self.settings
             self.replica.manager.go_on_with(self.settings)

@@ -74,7 +74,11 @@ class Provider:
         return effects
 
     def obey(self, membership: Membership) -> list[Effect]:
-        """Who is gone is served and waited for no longer."""
+        """Keep for those who were added, and no longer for those who are gone."""
+        for served in self.streams.values():
+            for name, like in membership.added:
+                if served.acknowledgements.knows(like):
+                    served.acknowledgements.take_in(name)
         return [
             effect
             for served in self.streams.values()

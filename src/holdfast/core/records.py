@@ -65,10 +65,17 @@ class Membership:
         """The epoch in which ``name`` went; None if it takes part, or never did."""
         return next((epoch for one, epoch in self.gone if one == name), None)
 
-    @property
-    def left(self) -> frozenset[str]:
-        """The names that are gone."""
-        return frozenset(name for name, _ in self.gone)
+    def applied_to(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of some who have the same part, and those who were added to them, now."""
+        found = list(names)
+        for name, like in self.added:
+            if like in found and name not in found:
+                found.append(name)
+        return tuple(name for name in found if self.gone_since(name) is None)
+
+    def with_another(self, name: str, like: str) -> Membership:
+        """The next one, in which a new replica takes part as another one does."""
+        return Membership(self.epoch + 1, self.gone, (*self.added, (name, like)))
 
     def without(self, *names: str) -> Membership:
         """The next one, in which these are gone, too."""

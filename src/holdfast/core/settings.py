@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from holdfast.core.records import Membership
+
 SECOND_US = 1_000_000
 
 
@@ -225,13 +227,13 @@ class ReplicaSettings:
                 unknown = sorted(output.reached_by - names)
                 raise ValueError(f"{self.address}: {output.stream} depends on unknown {unknown}")
 
-    def without(self, names: frozenset[str]) -> ReplicaSettings:
-        """The same when these take part no longer."""
+    def among(self, membership: Membership) -> ReplicaSettings:
+        """The same among those who take part now."""
         inputs = tuple(
-            replace(one, producers=tuple(peer for peer in one.producers if peer not in names))
-            for one in self.inputs
+            replace(one, producers=membership.applied_to(one.producers)) for one in self.inputs
         )
-        partners = tuple(one for one in self.partners if one not in names)
+        fragment = membership.applied_to((self.address, *self.partners))
+        partners = tuple(name for name in fragment if name != self.address)
         return replace(self, inputs=inputs, partners=partners)
 
     @property

@@ -212,6 +212,10 @@ class Upstream(Machine[Following, Trigger]):
         lacks = bool(heard) and min(heard) > self.copy.next_id
         return min(heard) if lacks and not any(feed.received for feed in self.feeds()) else None
 
+    def take_in(self, peer: str) -> None:
+        """One more producer, which is heard of when it answers."""
+        self.producers = (*self.producers, peer)
+
     def leave(self, peer: str, now: int) -> list[UpstreamEffect]:
         """A producer takes part no longer."""
         self.producers = tuple(one for one in self.producers if one != peer)

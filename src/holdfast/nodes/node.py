@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,7 +32,6 @@ from holdfast.core.messages import (
     CopyReply,
     FeedFrames,
     HeartbeatReply,
-    HeartbeatRequest,
     Message,
     NotServed,
     SubscribeRefused,
@@ -136,7 +135,6 @@ class Node:
         self.journal = Journal(name)
         self.metrics = NodeMetrics(name, self.kind)
         self._schemas = dict(schemas)
-        self._consumers = {stream: set(names) for stream, names in consumers.items()}
         self._on_fatal = on_fatal
         self._admission = Admission(name)
         self.links = kept_links(directory, place.distances) if place.chaos else Links()
@@ -294,19 +292,8 @@ class Node:
             answer.set_exception(PeerError(refusal))
             self._peer_error(PeerError(refusal))
             return answer
-        if isinstance(message, HeartbeatRequest):
-            message = self._counted(sender, message)
         self.loop.post(MessageArrived(sender, message), answer)
         return answer
-
-    def _counted(self, sender: str, request: HeartbeatRequest) -> HeartbeatRequest:
-        """Without the acknowledgements of somebody the deployment does not name."""
-        acks = tuple(
-            (stream, first_needed)
-            for stream, first_needed in request.acks
-            if sender in self._consumers.get(stream, ())
-        )
-        return replace(request, acks=acks)
 
     def put(
         self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]

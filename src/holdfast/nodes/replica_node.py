@@ -120,6 +120,7 @@ class ReplicaNode(Node):
         consumers = {one.stream: one.consumers for one in settings.outputs}
         super().__init__(settings.address, place, schemas, consumers, directory, on_fatal)
         partner = None if pair is None else pair.partner_of(settings.address)
+        self._listens_to = settings.partners
         self.listen_to(settings.partners, partner)
         self._settings = settings
         self._pace = Pace(settings.timing.alpha_x_us)
@@ -334,7 +335,7 @@ class ReplicaNode(Node):
     def put(
         self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
     ) -> None:
-        others = self._settings.partners if self._partner is None else (self._partner,)
+        others = self.copy.settings.partners if self._partner is None else (self._partner,)
         if not others:
             super().put(sender, stream, options, batches)
             return
@@ -367,6 +368,9 @@ class ReplicaNode(Node):
                     self.journal.write("first result")
 
     def after(self) -> None:
+        if self.copy.settings.partners != self._listens_to:
+            self._listens_to = self.copy.settings.partners
+            self.listen_to(self._listens_to, self._partner)
         seen = self.copy.glance()
         self.in_state(seen.state)
         if seen.why != self._said:

@@ -1,6 +1,9 @@
 """Who takes part in a deployment beyond what its file says, on disk: ``data/membership.json``.
 
-    {"epoch": 2, "gone": {"screen": 1, "main-2": 2}, "added": {}}
+    {"epoch": 3, "gone": {"screen": 1, "main-2": 2},
+     "added": {"main-3": "main-1"}, "places": {"main-3": "east"}}
+
+``places`` says where a replica that was added runs, as ``replicas`` of the deployment file does.
 
 The machine that started the deployment decides, one change at a time, and numbers the changes.
 Processes look at the file, servers are sent it, and all tell each other (``core.membership``).
@@ -9,7 +12,7 @@ Processes look at the file, servers are sent it, and all tell each other (``core
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,19 +35,27 @@ def read_membership(data: Path) -> Membership:
 
 
 def change_membership(
-    deployment: Deployment, change: Callable[[Membership], Membership]
+    deployment: Deployment,
+    change: Callable[[Membership], Membership],
+    places: Mapping[str, str] | None = None,
 ) -> Membership:
-    """Decide who takes part from now on, durably; nobody else decides meanwhile."""
+    """Decide who takes part from now on, durably; nobody else decides meanwhile.
+
+    places  where those are who are added.
+    """
     make_private(deployment.data)
     with _deciding(deployment.data):
+        path = membership_path(deployment.data)
+        before = read_document(path)["places"] if path.exists() else {}
         membership = change(read_membership(deployment.data))
         found = plain_membership(membership)
         document = {
             "epoch": found["epoch"],
             "gone": dict(found["gone"]),
             "added": dict(found["added"]),
+            "places": {**before, **(places or {})},
         }
-        write_document(membership_path(deployment.data), document)
+        write_document(path, document)
     return membership
 
 

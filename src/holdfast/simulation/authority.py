@@ -1,14 +1,17 @@
-"""Who decides who takes part in a simulated world: clients are retired, replicas removed."""
+"""Who decides who takes part in a simulated world: clients are retired, replicas come and go."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.core.consistency import NodeState
 from holdfast.core.events import MembershipTold
 from holdfast.core.records import Membership
 from holdfast.core.settings import SECOND_US
+from holdfast.simulation.checkpointing import CheckpointingProcess
 from holdfast.simulation.client_process import ClientProcess
+from holdfast.simulation.clock import ServerClock
 from holdfast.simulation.entry_process import EntryProcess
 from holdfast.simulation.networks import NetworkSpec
 from holdfast.simulation.process import Process
@@ -39,6 +42,40 @@ class Authority:
                 self._remove(process)
                 return True
         return False
+
+    def add(self, server: str) -> bool:
+        """A replica that runs at a server gets one more partner; whether one does."""
+        world = self._world
+        for like in world.replicas.values():
+            if world.server_of[like.address] == server and self._can_lend(like):
+                self._add(like)
+                return True
+        return False
+
+    def _can_lend(self, like: ReplicaProcess) -> bool:
+        """Whether somebody has the state that the new one will need."""
+        partners = (like.address, *like.settings.partners)
+        found = [self._world.replicas[one] for one in partners if one in self._world.replicas]
+        return like.address not in self._world.copies and all(
+            one.disk.record is not None for one in found
+        )
+
+    def _add(self, like: ReplicaProcess) -> None:
+        world = self._world
+        number = self.membership.epoch + 1
+        name, server = f"{like.address}+{number}", f"n{number}"
+        world.server_of[name] = server
+        world.clocks[server] = ServerClock(0, 0)
+        partners = (like.address, *(one for one in like.settings.partners if one not in self.gone))
+        settings = replace(like.settings, address=name, partners=partners)
+        process = CheckpointingProcess(world, settings, like.plan, world.spec.job_us)
+        # It finds nothing, as one does that has lost everything.
+        process.disk_lost = True
+        world.replicas[name] = world.processes[name] = process
+        world.changes += 1
+        self.membership = self.membership.with_another(name, like.address)
+        self._tell(self.membership)
+        process.start()
 
     def _can_go(self, process: Process) -> bool:
         world = self._world
@@ -79,6 +116,7 @@ class Authority:
         world = self._world
         untold = False
         for names in _connected(world.spec):
+            names |= {name for name, like in membership.added if like in names}
             others = [world.processes[name] for name in sorted(names - self.gone.keys())]
             with_disks = [one for one in others if not isinstance(one, ClientProcess)]
             if any(known_to(one).epoch >= membership.epoch for one in with_disks):

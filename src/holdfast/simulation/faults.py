@@ -27,6 +27,7 @@ class FaultKind(Enum):
     CLOCK_STEP = "clock step"
     SILENCE = "source is silent"
     REMOVED = "removed for good"
+    ADDED = "another is added"
 
 
 class Moment(Enum):

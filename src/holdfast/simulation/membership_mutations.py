@@ -55,3 +55,19 @@ def go_on_asking_those_who_are_gone(original: Any) -> Any:
         return []
 
     return broken
+
+
+@mutation(Acknowledgements, "take_in", shape="arrivals")
+def keep_nothing_for_one_that_is_added(original: Any) -> Any:
+    def broken(self: Acknowledgements, consumer: str) -> None:
+        pass
+
+    return broken
+
+
+@mutation(Consumer, "_take_in", shape="arrivals")
+def never_ask_one_that_is_added(original: Any) -> Any:
+    def broken(self: Consumer, peer: str, like: str) -> None:
+        pass
+
+    return broken

@@ -386,6 +386,29 @@ def _departures(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
+def _arrivals(random: Random, layout: Layout) -> list[Fault]:
+    """Replicas are added while others are away, and one of those that were there goes."""
+    time = 8 * SECOND_US
+    faults = []
+    for _ in range(random.randint(1, 2)):
+        group = random.choice([one for one in layout.groups if one not in layout.pairs] or [()])
+        if not group:
+            return [fault(random, time, layout)]
+        like = random.choice(group)
+        for _ in range(random.randint(0, 2)):
+            other = random.choice(layout.servers)
+            kinds = [FaultKind.CRASH, FaultKind.PARTITION, FaultKind.DISK_FULL, FaultKind.PAUSE]
+            start = time + int(random.uniform(-1, 1) * SECOND_US)
+            end = start + int(random.uniform(0.2, 6) * SECOND_US)
+            faults.append(Fault(random.choice(kinds), start, end, (other,)))
+        faults.append(Fault(FaultKind.ADDED, time, time + 1, (like,)))
+        time = max(one.end for one in faults) + int(random.uniform(3, 10) * SECOND_US)
+        if random.random() < 0.5:
+            faults.append(Fault(FaultKind.REMOVED, time, time + 1, (random.choice(group),)))
+            time += 2 * SECOND_US
+    return faults
+
+
 def _wrong_clocks(random: Random, layout: Layout) -> list[Fault]:
     """Clocks are set, by up to a minute and back; processes that start meanwhile believe them."""
     time = 5 * SECOND_US
@@ -429,8 +452,9 @@ SHAPES: dict[Shape, float] = {
     _rejoin: 0.08,
     _cut_short: 0.06,
     _steady: 0.015,
-    # Only by its name: with a weight, every seed would stand for something else.
+    # Only by their names: with a weight, every seed would stand for something else.
     _departures: 0.0,
+    _arrivals: 0.0,
 }
 # Shapes that bring their network.
 NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {

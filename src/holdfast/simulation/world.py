@@ -284,7 +284,7 @@ class World:
 
     def _begin(self, fault: Fault) -> None:
         self._say(f"{fault.kind.value} begins: {', '.join(fault.servers)}")
-        counted = (FaultKind.DISK_LOST, FaultKind.REMOVED)
+        counted = (FaultKind.DISK_LOST, FaultKind.REMOVED, FaultKind.ADDED)
         if fault.kind not in counted and self._hits(fault):
             self.hits[fault.kind.value] += 1
         self._apply(fault, begins=True)
@@ -344,6 +344,9 @@ class World:
             case FaultKind.REMOVED:
                 if begins and self.authority.remove(fault.servers[0]):
                     self.hits[FaultKind.REMOVED.value] += 1
+            case FaultKind.ADDED:
+                if begins and self.authority.add(fault.servers[0]):
+                    self.hits[FaultKind.ADDED.value] += 1
             case FaultKind.SILENCE:
                 for process in self._at(fault.servers[0]):
                     if isinstance(process, EntryProcess):

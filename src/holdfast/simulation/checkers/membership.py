@@ -2,7 +2,8 @@
 
 - What was kept for one who is gone goes only when it is on disk that it is.
 - In the end everybody obeys the newest membership, keeps nothing for those who are gone and reads
-  nothing from them, and they have ended.
+  nothing from them, and they have ended; for those who were added it keeps what they read, and it
+  asks them for what they provide.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from holdfast.simulation.checkers import Stall, Violation
 
 if TYPE_CHECKING:
     from holdfast.simulation.process import Process
+    from holdfast.simulation.replica_process import ReplicaProcess
     from holdfast.simulation.world import World
 
 
@@ -62,6 +64,24 @@ def check(world: World) -> None:
         for name in asked:
             if name in gone:
                 raise Violation("membership", f"{address} still asks {name}")
+        for name, _ in membership.added:
+            if name in world.replicas and name != address:
+                _check_known(world.replicas[name], process)
+
+
+def _check_known(added: ReplicaProcess, process: Process) -> None:
+    """Whoever has to do with one that was added knows it."""
+    reads = {one.stream for one in added.settings.inputs}
+    for served in _served(process):
+        if served.stream in reads and not served.acknowledgements.knows(added.address):
+            raise Violation(
+                "membership", f"{process.address} keeps no {served.stream} for {added.address}"
+            )
+    consumer = process.consumer
+    if consumer is not None and added.address not in consumer.detectors:
+        for one in added.settings.outputs:
+            if one.stream in consumer.upstreams:
+                raise Violation("membership", f"{process.address} does not ask {added.address}")
 
 
 def _served(process: Process) -> Iterable[ServedStream]:
