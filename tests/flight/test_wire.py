@@ -83,6 +83,13 @@ def test_anything_else_is_refused(data: bytes) -> None:
         decode_message(data)
 
 
+def test_a_refusal_names_the_field_and_what_came() -> None:
+    with pytest.raises(WireError, match=r"Expected `int`, got `str` - at `\$\.feed`"):
+        decode_message(b'{"type": "Unsubscribe", "feed": "seven"}')
+    with pytest.raises(WireError, match="missing required field `feed`"):
+        decode_message(b'{"type": "Unsubscribe"}')
+
+
 def test_headers_come_back_the_same() -> None:
     header = Header(Kind.STABLE, 4711, 300, 1_000_000, 2_000_000, 2_000_000)
     found = decode_metadata(encode_header(12, 3, 1, header))
