@@ -279,15 +279,7 @@ class Chain:
 
     def traffic(self) -> Sent:
         """What every process has sent so far."""
-        found: Sent = {}
-        addresses = Addresses.read(self.deployment)
-        for process in self.deployment.processes:
-            host, port = addresses.metrics(process)
-            with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=10) as answer:
-                for key, tuples, size in _sent(answer.read().decode()):
-                    before = found.get(key, (0.0, 0.0))
-                    found[key] = (before[0] + tuples, before[1] + size)
-        return found
+        return traffic_of(self.deployment)
 
     def status(self) -> dict[str, dict[str, Any]]:
         """What every node says of itself."""
@@ -326,6 +318,19 @@ class Chain:
             branch.stop()
         self._running.close()
         return wrong
+
+
+def traffic_of(deployment: Deployment) -> Sent:
+    """What every process of a deployment has sent so far."""
+    found: Sent = {}
+    addresses = Addresses.read(deployment)
+    for process in deployment.processes:
+        host, port = addresses.metrics(process)
+        with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=10) as answer:
+            for key, tuples, size in _sent(answer.read().decode()):
+                before = found.get(key, (0.0, 0.0))
+                found[key] = (before[0] + tuples, before[1] + size)
+    return found
 
 
 def _sent(text: str) -> Iterator[tuple[tuple[str, str, str], float, float]]:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from holdfast import Network, count_window
 from holdfast.spark.engine import Engine
-from holdfast.testing import OracleStream, first_in_order, last_in_order, sum_in_order
+from holdfast.testing import OracleStream, first_in_order, last_in_order, sum_exactly
 from tests.spark.support import SCHEMA, SPARK, Case, cases, check, full_row
 
 SHAPES = {"tumbling": (4, 4), "overlapping": (5, 2), "gaps": (2, 5), "one": (1, 1)}
@@ -34,7 +34,7 @@ def engine(spark: SparkSession) -> Engine:
 
 def oracle(streams: Mapping[str, OracleStream]) -> Mapping[str, OracleStream]:
     aggregates = {
-        "total": sum_in_order(F.col("v")),
+        "total": sum_exactly(F.col("v")),
         "n": F.count("i"),
         "first": first_in_order(F.col("s")),
         "last": last_in_order(F.col("j")),

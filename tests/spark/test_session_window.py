@@ -13,7 +13,7 @@ from holdfast import Network, session_window
 from holdfast.spark import engine as engine_module
 from holdfast.spark.engine import Engine
 from holdfast.spark.version import Version
-from holdfast.testing import OracleStream, first_in_order, run, same_bytes, split, sum_in_order
+from holdfast.testing import OracleStream, first_in_order, run, same_bytes, split, sum_exactly
 from holdfast.testing import tuples as make_tuples
 from tests.spark.support import LENGTH, SCHEMA, SPARK, Case, bucket, cases, check, full_row
 
@@ -63,7 +63,7 @@ def sessions(
 
 def oracle(streams: Mapping[str, OracleStream]) -> Mapping[str, OracleStream]:
     aggregates = {
-        "total": sum_in_order(F.col("v")),
+        "total": sum_exactly(F.col("v")),
         "n": F.count("*"),
         "first": first_in_order(F.col("s")),
     }

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.functions import pandas_udf
 from holdfast import Network, window
 from holdfast.spark.engine import Engine
 from holdfast.spark.session import get_session
-from holdfast.testing import OracleStream, plain_rows, run, split, sum_in_order, tuples
+from holdfast.testing import OracleStream, plain_rows, run, split, sum_exactly, tuples
 from tests.spark.support import SCHEMA, SECOND, SPARK, Case, cases, check, full_row
 
 
@@ -60,7 +60,7 @@ def oracle(streams: Mapping[str, OracleStream]) -> Mapping[str, OracleStream]:
         "halves": source.select("k", (F.col("v") / 2).alias("v")),
         "successors": source.select("k", (F.coalesce("i", F.lit(0)) + 1).alias("i")),
         "both": both,
-        "sums": both.aggregate(SECOND, SECOND, ["k"], {"v": sum_in_order(F.col("v"))}),
+        "sums": both.aggregate(SECOND, SECOND, ["k"], {"v": sum_exactly(F.col("v"))}),
     }
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from holdfast.demo.readings import REGIONS
 from holdfast.testing.compare import same_rows
 from holdfast.testing.oracle import OracleStream
-from holdfast.testing.oracle_aggregates import mean_in_order
+from holdfast.testing.oracle_aggregates import mean_exactly
 from holdfast.times import SECOND
 
 
@@ -25,7 +25,7 @@ def batch_latency(spark: SparkSession, logged: Mapping[str, pa.Table], until: in
         streams.append(OracleStream.of(spark, table.append_column("seq", ids), until))
     results = {
         "probes": F.count("*"),
-        "latency_ms": mean_in_order(F.col("latency_ms")),
+        "latency_ms": mean_exactly(F.col("latency_ms")),
         "slowest_ms": F.max("latency_ms"),
     }
     united = streams[0].union(*streams[1:])

@@ -46,7 +46,7 @@ from holdfast.durable import (
 from holdfast.errors import StateError
 from holdfast.spark.packing import PackedPart, PackedState
 
-_FORMAT = 2
+_FORMAT = 3
 # Changes are laid on the last whole state; after so many of them, it is written anew.
 _LONGEST_CHAIN = 8
 

@@ -61,12 +61,8 @@ class Aggregate(Stateful):
             fields.append(pa.field("end", pa.int64()))
         fields += [before.field(f"k{i}") for i in range(len(self.keys))]
         for fold in self._group_state().folds:
-            for column, kind in zip(fold.columns, fold.types, strict=True):
-                if fold.kind == "sketch":
-                    kind = pa.int64()
-                elif fold.kind == "user":
-                    kind = fold.user.arrow_result_type
-                fields.append(pa.field(column, kind))
+            emitted = zip(fold.columns, fold.result_types, strict=True)
+            fields += [pa.field(column, kind) for column, kind in emitted]
         return pa.schema(fields)
 
     def _window_column(self) -> list[Column]:

@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 from holdfast.aggregates import Top, UserAggregate
 from holdfast.arrow_types import arrow_type
 from holdfast.errors import NetworkError
+from holdfast.spark import exact_sum
 from holdfast.spark.folds import Fold
 
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
@@ -157,7 +158,7 @@ def _total(call: _Call) -> tuple[Column, Fold]:
         wide = DecimalType(38, call.argument_type.scale)
         value, kind, kept = argument.cast(wide), "add_decimal", _arrow(wide)
     else:
-        value, kind, kept = argument.cast("double"), "add_double", pa.float64()
+        value, kind, kept = argument.cast("double"), "add_exactly", exact_sum.STATE
     return _simple(call, kind, F.coalesce(value, F.lit(0).cast(_sql_type(kept))), kept)
 
 
@@ -200,13 +201,13 @@ def _one_value(kind: str) -> Callable[[_Call], Aggregation]:
 
 
 def _stddev(call: _Call) -> Aggregation:
-    names = tuple(f"{call.prefix}_{part}" for part in ("n", "shift", "sum", "squares"))
+    names = tuple(f"{call.prefix}_{part}" for part in ("n", "sum", "squares"))
     value = F.expr(call.argument).cast("double").alias(f"{call.prefix}_in")
-    fold = Fold("moments", f"{call.prefix}_in", names, (pa.float64(),) * 4)
-    count, _, total, squares = (F.col(name) for name in names)
-    spread = F.greatest(squares - total * total / count, F.lit(0.0)) / (count - 1)
-    finish = F.when(count > 1, F.sqrt(spread))
-    return Aggregation(call.result, (value,), (fold,), finish)
+    kept = (pa.int64(), exact_sum.STATE, exact_sum.STATE)
+    fold = Fold("moments", f"{call.prefix}_in", names, kept)
+    # Once a group is finished, the third is the variance.
+    count, _, spread = (F.col(name) for name in names)
+    return Aggregation(call.result, (value,), (fold,), F.when(count > 1, F.sqrt(spread)))
 
 
 def _distinct_count(call: _Call) -> Aggregation:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from holdfast.spark.folds import Fold, sketch_estimate
+from holdfast.spark.folds import Fold
 from holdfast.spark.groups import Groups
 from holdfast.spark.runs import HASH, SLOT, Bools, Int64s, Keys, numbers, one_array
 
@@ -22,6 +22,11 @@ class GroupState:
 
     key_names: tuple[str, ...]
     folds: tuple[Fold, ...]
+
+    @property
+    def depends_on_order(self) -> bool:
+        """Whether the same tuples in another order give another state."""
+        return any(fold.depends_on_order for fold in self.folds)
 
     def advance(
         self, rows: pa.Table, groups: Groups, keys: Keys, found: Bools, old: pa.Table | None
@@ -41,13 +46,8 @@ class GroupState:
         """What the operator hands to Spark for finished groups: keys and folded values."""
         columns = {name: one_array(state[name]) for name in self.key_names}
         for fold in self.folds:
-            for name in fold.columns:
-                columns[name] = one_array(state[name])
-            if fold.kind == "sketch":
-                columns[fold.columns[0]] = sketch_estimate(columns[fold.columns[0]])
-            elif fold.kind == "user":
-                finished = [fold.user.finish(each) for each in columns[fold.columns[0]].to_pylist()]
-                columns[fold.columns[0]] = pa.array(finished, fold.user.arrow_result_type)
+            kept = [one_array(state[name]) for name in fold.columns]
+            columns.update(zip(fold.columns, fold.finish(kept), strict=True))
         return columns
 
 
@@ -63,10 +63,11 @@ def _times(
     rows: pa.Table, groups: Groups, found: Bools, old: pa.Table | None
 ) -> dict[str, pa.Array]:
     newest = np.full(groups.count, np.iinfo(np.int64).min)
-    oldest = numbers(rows["stime"])[groups.first_row].astype(np.int64)
+    oldest = np.full(groups.count, np.iinfo(np.int64).max)
     if old is not None:
         newest[found] = numbers(old[TMAX])
         oldest[found] = numbers(old[OLDEST])
+    np.minimum.at(oldest, groups.codes, numbers(rows["stime"]).astype(np.int64))
     np.maximum.at(newest, groups.codes, numbers(rows["tmax"]).astype(np.int64))
     return {TMAX: pa.array(newest), OLDEST: pa.array(oldest)}
 

@@ -2,8 +2,8 @@
 
 A fold turns the old state of each touched group and the bucket's values, in stream order,
 into the new state. The result must not depend on how the stream was split into buckets, bit
-for bit. Integer sums, minima, maxima and sketches are associative and do not care. A sum of
-doubles is not, so it is one left fold over the tuples in stream order, across buckets.
+for bit. Nor does it depend on the order of the tuples, except for those of ``IN_ORDER``: sums of
+doubles are exact (exact_sum.py), of equal minima and maxima the bits decide.
 
 Each fold keeps one or more columns. All arrays are aligned: ``values`` with the bucket's
 tuples, old and new states with the groups.
@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.spark import exact_sum
 from holdfast.spark.groups import Groups
 from holdfast.spark.list_folds import collect, collect_distinct, top
 from holdfast.spark.runs import Bools, numbers
@@ -30,6 +31,8 @@ Floats = npt.NDArray[np.float64]
 
 # Distinct values a sketch tells apart exactly; beyond, the error is about 1/sqrt(1024), 3 %.
 _SKETCH_SIZE = 1024
+# Folds of which the same tuples in another order give something else.
+IN_ORDER = frozenset({"first", "last", "collect", "collect_distinct", "top", "user"})
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,41 @@ class Fold:
     def run(self, values: pa.Array | None, groups: Groups, found: Bools, old: Columns) -> Columns:
         """The new state columns of every group."""
         return _KINDS[self.kind](self, values, groups, found, old)
+
+    @property
+    def depends_on_order(self) -> bool:
+        """Whether the same tuples in another order give another state."""
+        return self.kind in IN_ORDER
+
+    @property
+    def result_types(self) -> tuple[pa.DataType, ...]:
+        """What its columns are once a group is finished."""
+        match self.kind:
+            case "sketch":
+                return (pa.int64(),)
+            case "user":
+                return (self.user.arrow_result_type,)
+            case "add_exactly":
+                return (pa.float64(),)
+            case "moments":
+                return (pa.int64(), pa.float64(), pa.float64())
+        return self.types
+
+    def finish(self, columns: Columns) -> Columns:
+        """What the state of finished groups stands for."""
+        match self.kind:
+            case "sketch":
+                return [sketch_estimate(columns[0])]
+            case "user":
+                finished = [self.user.finish(each) for each in columns[0].to_pylist()]
+                return [pa.array(finished, self.user.arrow_result_type)]
+            case "add_exactly":
+                return [pa.array(exact_sum.rounded(columns[0]))]
+            case "moments":
+                counts, sums, squares = columns
+                spread = exact_sum.spreads(counts.to_pylist(), sums, squares)
+                return [counts, pa.array(exact_sum.rounded(sums)), pa.array(spread)]
+        return columns
 
 
 def _count(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
@@ -76,11 +114,9 @@ def _refuse_overflow(
         )
 
 
-def _add_double(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
-    total = np.zeros(groups.count, dtype=np.float64)
-    total[found] = numbers(old[0])
-    np.add.at(total, groups.codes, numbers(values))  # in order, unbuffered: a left fold
-    return [pa.array(total)]
+def _add_exactly(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
+    terms = exact_sum.terms_of(numbers(values), groups.codes, groups.count)
+    return [exact_sum.add(old[0], found, terms)]
 
 
 def _add_decimal(
@@ -109,11 +145,20 @@ def _extreme(fold: Fold, values: pa.Array, groups: Groups, found: Bools, old: Co
     ranks = _nan_is_largest(both, ranks.astype(np.int64), fold.kind)
     best = np.full(groups.count, np.iinfo(np.int64).max)
     np.minimum.at(best, codes[present], ranks[present])
-    # Of equals the earliest: -0.0 and 0.0 rank alike, and the choice must not depend on splits.
     winners = np.flatnonzero(present & (ranks == best[codes]))
+    if pa.types.is_floating(both.type):
+        winners = _by_bits(both, winners, fold.kind)
     rows = np.full(groups.count, -1, dtype=np.int64)
     rows[codes[winners][::-1]] = winners[::-1]
     return [both.take(pa.array(rows, mask=rows < 0))]
+
+
+def _by_bits(values: pa.Array, rows: npt.NDArray[np.int64], kind: str) -> npt.NDArray[np.int64]:
+    """Which of equals comes first: -0.0 and 0.0 rank alike, and the choice must not depend on
+    who was earlier. -0.0 is the smaller."""
+    whole = pa.int64() if values.type == pa.float64() else pa.int32()
+    bits = numbers(values.take(pa.array(rows)).view(whole)).astype(np.int64)
+    return rows[np.argsort(bits if kind == "min" else -bits, kind="stable")]
 
 
 def _nan_is_largest(
@@ -144,28 +189,19 @@ def _old_else(new: pa.Array, found: Bools, old: pa.Array) -> pa.Array:
 
 
 def _moments(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
-    """Count, shift, sum and sum of squares of the distances from the shift.
-
-    The shift is the group's first value: subtracting it first keeps the digits that a plain
-    sum of squares loses, and it is the same whatever the buckets were.
-    """
+    """Count, exact sum and exact sum of squares of the values that are not null."""
     valid = numbers(pc.is_valid(values)).astype(np.bool_)
     codes = groups.codes[valid]
-    numeric = numbers(values.filter(pa.array(valid))).astype(np.float64)
-    state = [np.zeros(groups.count) for _ in range(4)]
-    for column, before in zip(state, old, strict=True):
-        column[found] = numbers(before)
-    count, shift, total, squares = state
-    fresh = count == 0
-    first = np.full(groups.count, -1, dtype=np.int64)
-    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
-    start = fresh & (first >= 0)
-    shift[start] = numeric[first[start]]
-    distance = numeric - shift[codes]
-    np.add.at(count, codes, 1.0)
-    np.add.at(total, codes, distance)
-    np.add.at(squares, codes, distance * distance)
-    return [pa.array(column) for column in state]
+    count = np.bincount(codes, minlength=groups.count).astype(np.int64)
+    count[found] += numbers(old[0])
+    numeric = numbers(values.filter(pa.array(valid))).astype(np.float64, copy=False)
+    sums = exact_sum.terms_of(numeric, codes, groups.count)
+    squares = exact_sum.squares_of(numeric, codes, groups.count)
+    return [
+        pa.array(count),
+        exact_sum.add(old[1], found, sums),
+        exact_sum.add(old[2], found, squares),
+    ]
 
 
 def _sketch(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
@@ -225,7 +261,7 @@ def _user(fold: Fold, values: pa.Array, groups: Groups, found: Bools, old: Colum
 _KINDS: dict[str, Callable[[Fold, pa.Array, Groups, Bools, Columns], Columns]] = {
     "count": _count,
     "add_long": _add_long,
-    "add_double": _add_double,
+    "add_exactly": _add_exactly,
     "add_decimal": _add_decimal,
     "min": _extreme,
     "max": _extreme,

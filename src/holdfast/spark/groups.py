@@ -1,8 +1,8 @@
 """Groups the tuples of a bucket by their state key, without a loop and without a sort.
 
-Tuples are first put into the order of the stream, ``(stime, seq)``; every operator that
-depends on order (sums of doubles, first, last, count windows) sees that order whatever the
-partitions and tasks were. Each tuple then gets the number of its group.
+For operators that depend on order (first, last, count windows) tuples are first put into the order
+of the stream, ``(stime, seq)``, whatever the partitions and tasks were. Each tuple then gets the
+number of its group.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from holdfast.errors import InputError
 
-# The name of a socket holds 107 bytes, and Spark's part of it is ".UUID.sock" after a slash.
-_LONGEST = 107 - len("/.00000000-0000-0000-0000-000000000000.sock")
+# The name of a socket holds 107 bytes, and Spark's part of it is ".UUID.sock" after a slash. Spark
+# itself takes no directory of 61 or more.
+_LONGEST = min(60, 107 - len("/.00000000-0000-0000-0000-000000000000.sock"))
 
 
 def socket_directory(beside: Path | None = None) -> Path:

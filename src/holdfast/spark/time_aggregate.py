@@ -34,6 +34,11 @@ class TimeAggregate:
     window: TimeWindow
     state: GroupState
 
+    @property
+    def any_order(self) -> bool:
+        """Whether tuples need not be put in order first."""
+        return not self.state.depends_on_order
+
     def __call__(self, step: Step, rows: pa.Table) -> pa.Table:
         key_names = self.state.key_names
         after = first_open_slot(self.window, step.boundary)

@@ -17,10 +17,10 @@ from holdfast.testing.oracle_aggregates import (
     first_in_order,
     last_in_order,
     list_in_order,
-    mean_in_order,
+    mean_exactly,
     set_in_order,
-    spread_in_order,
-    sum_in_order,
+    spread_exactly,
+    sum_exactly,
     top_in_order,
 )
 from holdfast.testing.scripted import Crash, Pause, SourceCrashed, scripted
@@ -34,7 +34,7 @@ __all__ = [
     "ipc_bytes",
     "last_in_order",
     "list_in_order",
-    "mean_in_order",
+    "mean_exactly",
     "plain_rows",
     "run",
     "same_bytes",
@@ -42,8 +42,8 @@ __all__ = [
     "scripted",
     "set_in_order",
     "split",
-    "spread_in_order",
-    "sum_in_order",
+    "spread_exactly",
+    "sum_exactly",
     "top_in_order",
     "tuples",
 ]

@@ -1,12 +1,13 @@
-"""Aggregates that depend on stream order, as plain Spark expressions over a whole group.
+"""Aggregates as the engine promises them, as plain Spark expressions over a whole group.
 
-Each sorts the group's tuples by tuple time and ``seq`` and folds them from the left, which is
-what the engine promises across buckets and machines.
+Those that depend on stream order sort the group's tuples by tuple time and ``seq``. Sums of doubles
+are added as fractions, in no order, and rounded once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from fractions import Fraction
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -18,20 +19,40 @@ def _in_order(value: Column, *, nulls: bool) -> Column:
     return F.array_sort(F.collect_list(row if nulls else F.when(value.isNotNull(), row)))
 
 
-def _fold(values: Column, term: Callable[[Column], Column]) -> Column:
-    return F.aggregate(values, F.lit(0.0), lambda total, each: total + term(each["v"]))
+def _rounded(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
-def sum_in_order(value: Column) -> Column:
-    """The sum of doubles, added from the left; null if all are null."""
-    values = _in_order(value.cast("double"), nulls=False)
-    return F.when(F.size(values) > 0, _fold(values, lambda v: v))
+def _added(values: list[float] | None) -> float | None:
+    if not values:
+        return None
+    odd = [value for value in values if not math.isfinite(value)]
+    return sum(odd) if odd else _rounded(sum(map(Fraction, values), Fraction(0)))
 
 
-def mean_in_order(value: Column) -> Column:
+def _deviation(values: list[float] | None) -> float | None:
+    if values is None or len(values) < 2:
+        return None
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    exact = [Fraction(value) for value in values]
+    mean = sum(exact, Fraction(0)) / len(exact)
+    spread = sum(((value - mean) ** 2 for value in exact), Fraction(0)) / (len(exact) - 1)
+    return math.sqrt(_rounded(spread))
+
+
+def sum_exactly(value: Column) -> Column:
+    """The sum of doubles, rounded once; null if all are null."""
+    return F.udf(_added, "double", useArrow=False)(F.collect_list(value.cast("double")))
+
+
+def mean_exactly(value: Column) -> Column:
     """That sum over how many there are."""
-    values = _in_order(value.cast("double"), nulls=False)
-    return F.when(F.size(values) > 0, _fold(values, lambda v: v) / F.size(values))
+    count = F.count(value)
+    return F.when(count > 0, sum_exactly(value) / count)
 
 
 def first_in_order(value: Column) -> Column:
@@ -73,12 +94,6 @@ def top_in_order(count: int, by: Column, row: Column) -> Column:
     return F.array_compact(F.transform(best, lambda each: each["row"]))
 
 
-def spread_in_order(value: Column) -> Column:
-    """The standard deviation of a sample, from distances to the group's first value."""
-    values = _in_order(value.cast("double"), nulls=False)
-    count = F.size(values)
-    start = values[0]["v"]
-    total = _fold(values, lambda v: v - start)
-    squares = _fold(values, lambda v: (v - start) * (v - start))
-    spread = F.greatest(squares - total * total / count, F.lit(0.0)) / (count - 1)
-    return F.when(count > 1, F.sqrt(spread))
+def spread_exactly(value: Column) -> Column:
+    """The standard deviation of a sample; only the variance and its root are rounded."""
+    return F.udf(_deviation, "double", useArrow=False)(F.collect_list(value.cast("double")))

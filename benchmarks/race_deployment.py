@@ -1,0 +1,288 @@
+"""The monitoring network of benchmark race, deployed over a wide area on one machine.
+
+    load readings  ──▶ loads      (their union)  ──▶ alerts (join on the server that was busy, or
+    latency readings ─▶ latencies (their union)  ──▶         was far away)  ──▶ the operator
+
+Two places send readings of each kind. Three fragments have three replicas each, one at each of
+three sites; a site is one process with one Spark driver. Replicas with the same number are at
+different sites, so that whoever follows the first that is named follows somebody far away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from benchmarks.race_world import JITTER_MS, matrix_text
+from benchmarks.standby_chain import now_us
+from holdfast.client import Boundary, Client, Tuples
+from holdfast.deployment import Deployment, load_deployment
+from holdfast.flight.distance import Distance
+from holdfast.flight.peers import call
+from holdfast.plans.addresses import Addresses
+from holdfast.producer import Producer
+from holdfast.testing.deployed import supervised
+
+SITES = ("site-1", "site-2", "site-3")
+FRAGMENTS = ("loads", "latencies", "alerts")
+SOURCES = ("load_east", "load_west", "latency_east", "latency_west")
+READER = "operator"
+PLACES = len(SITES) + len(SOURCES) + 1
+SERVERS = 10
+TURN_SECONDS = 0.1
+BUCKET_MS = 500
+
+NETWORK = f"""
+from holdfast import Network
+
+network = Network("race", bucket="{BUCKET_MS} ms", partitions=1)
+LOAD = "server bigint, load double, load_made bigint"
+LATENCY = "origin bigint, server bigint, ms double, made bigint"
+
+
+def united(fragment, columns, *names):
+    first, *others = [network.source(name, columns).fragment(fragment) for name in names]
+    return first.union(*others).fragment("alerts")
+
+
+loads = united("loads", LOAD, "load_east", "load_west")
+latencies = united("latencies", LATENCY, "latency_east", "latency_west")
+alerts = latencies.join(loads, on="server", within="{BUCKET_MS} ms")
+alerts = alerts.filter("ms > 50.0").selectExpr(
+    "origin", "server", "ms", "load > 0.8 AS busy", "greatest(made, load_made) AS made"
+)
+alerts.output("alerts")
+"""
+
+Times = npt.NDArray[np.int64]
+
+
+def site_of(fragment: str, number: int) -> int:
+    """At which site the replica of a fragment is: replicas of one number are apart."""
+    return (number + FRAGMENTS.index(fragment)) % len(SITES)
+
+
+def usual_places(places: list[str]) -> dict[str, str]:
+    """Where every node is."""
+    sites, rest = places[: len(SITES)], places[len(SITES) :]
+    found = {
+        f"{fragment}-{number + 1}": sites[site_of(fragment, number)]
+        for fragment in FRAGMENTS
+        for number in range(len(SITES))
+    }
+    found |= {
+        f"entry-{name}": place for name, place in zip(SOURCES, rest[: len(SOURCES)], strict=True)
+    }
+    return found | {READER: rest[-1]}
+
+
+def nearest_places(places: list[str], matrix: Mapping[tuple[str, str], float]) -> dict[str, str]:
+    """The same, with the first replicas, whom others follow, all at the reader's nearest site."""
+    found = usual_places(places)
+    sites = sorted(places[: len(SITES)], key=lambda site: matrix[site, found[READER]])
+    for fragment in FRAGMENTS:
+        found |= {f"{fragment}-{number + 1}": site for number, site in enumerate(sites)}
+    return found
+
+
+def write_deployment(
+    directory: Path, protection: str, places: list[str], matrix: Mapping[tuple[str, str], float]
+) -> Deployment:
+    (directory / "network.py").write_text(NETWORK)
+    (directory / "latencies.txt").write_text(matrix_text(places, matrix))
+    at = ", ".join(f'{node} = "{place}"' for node, place in usual_places(places).items())
+    lines = [
+        'network = "network.py"\nchaos = true\n[timing]\ndelay = "20 seconds"',
+        '[spark]\nmaster = "local[1]"',
+        f'[distances]\nmatrix = "latencies.txt"\njitter = "{JITTER_MS:g} ms"\nplaces = {{ {at} }}',
+        *(f"[sources.{name}]\nkeep = true" for name in SOURCES),
+    ]
+    for fragment in FRAGMENTS:
+        at_sites = [SITES[site_of(fragment, number)] for number in range(len(SITES))]
+        lines.append(
+            f'[fragments.{fragment}]\nprotection = "{protection}"\nreplicas = {len(SITES)}\n'
+            f"colocate = {at_sites}"
+        )
+    lines.append(f'[clients.{READER}]\noutput = "alerts"')
+    (directory / "deployment.toml").write_text("\n".join(lines) + "\n")
+    return load_deployment(directory / "deployment.toml")
+
+
+class Readings:
+    """What the servers of both kinds of places report, ten times a second."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._producers = {
+            name: Producer.of(deployment.path, name, name="readings") for name in SOURCES
+        }
+        self._random = np.random.default_rng(1)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        turn = 0
+        while not self._stopping.is_set():
+            for name, producer in self._producers.items():
+                producer.send(self._rows(name, turn))
+            turn += 1
+            due += TURN_SECONDS
+            self._stopping.wait(max(0.0, due - time.monotonic()))
+
+    def _rows(self, name: str, turn: int) -> pa.Table:
+        half = SERVERS // 2
+        own = np.arange(half) + (half if name.endswith("west") else 0)
+        made = np.full(half, now_us())
+        if name.startswith("load"):
+            loads = self._random.random(half)
+            return pa.table({"server": own, "load": loads, "load_made": made}).slice(turn % half, 1)
+        others = (own + 1 + turn) % SERVERS
+        waits = self._random.exponential(120.0, half)
+        return pa.table({"origin": own, "server": others, "ms": waits, "made": made})
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(30.0)
+        for producer in self._producers.values():
+            producer.close()
+
+
+class Alerts:
+    """What came to the operator, when, and when it was made."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._parts: list[tuple[int, Times, pa.Table]] = []
+        self._changed = threading.Condition()
+        self.boundary = 0
+        self.broken = False
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    @property
+    def following(self) -> str:
+        return self._client.following or "nobody"
+
+    def _read(self) -> None:
+        next_id = 0
+        while not self._stopping.is_set():
+            event = self._client.read(0.2)
+            if isinstance(event, Boundary):
+                self.boundary = event.stime
+            elif isinstance(event, Tuples) and event.stable:
+                self.broken |= event.first_id != next_id
+                next_id = event.first_id + event.table.num_rows
+                with self._changed:
+                    made = event.table["made"].to_numpy()
+                    self._parts.append((now_us(), made, event.table))
+                    self._changed.notify_all()
+
+    def wait_made(self, made_after: int, timeout_s: float) -> None:
+        """Until something that was made after this time has come."""
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while not (self._parts and self._parts[-1][1].max() > made_after):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError(f"no new alert came in {timeout_s:g} s")
+                self._changed.wait(min(left, 0.5))
+
+    def delays_ms(self, start: int, end: int) -> npt.NDArray[np.float64]:
+        """How old every alert that was made in this time was when it came."""
+        with self._changed:
+            parts = [(at, made[(made >= start) & (made < end)]) for at, made, _ in self._parts]
+        return np.concatenate([np.zeros(0), *((at - made) / 1e3 for at, made in parts)])
+
+    def usual_interval_ms(self, before: int) -> float:
+        """The median of the last times between results."""
+        with self._changed:
+            times = [at for at, _, _ in self._parts if at < before][-20:]
+        return float(np.median(np.diff(times))) / 1e3 if len(times) > 1 else float(BUCKET_MS)
+
+    def longest_interval_ms(self, start: int, end: int) -> float:
+        """The longest time without a result, from the last before ``start`` on."""
+        with self._changed:
+            earlier = [at for at, _, _ in self._parts if at < start][-1:]
+            times = [at for at, _, _ in self._parts if start <= at < end]
+        return float(np.diff([*(earlier or [start]), *times, end]).max()) / 1e3
+
+    def table(self) -> pa.Table:
+        with self._changed:
+            return pa.concat_tables([table for _, _, table in self._parts])
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(5.0)
+
+
+class Running:
+    """The network in one mode, with its readings and its operator."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self._stack = contextlib.ExitStack()
+        self.supervisor = self._stack.enter_context(supervised(deployment))
+        reader = Client.of(deployment.path, "alerts", name=READER)
+        self._stack.callback(reader.close)
+        self._client = reader
+        self.alerts = Alerts(reader)
+        self.readings = Readings(deployment)
+
+    def tell_links(self, node: str, options: dict[str, object]) -> None:
+        security = self.deployment.security.read()
+        location = Addresses.read(self.deployment).book(security)[node]
+        call(location, security, "holdfast", "links", options, timeout_s=20.0)
+
+    def move(self, places: Mapping[str, str]) -> None:
+        """Put the nodes elsewhere."""
+        matrix = self.deployment.distances.matrix
+        for node, here in places.items():
+            ways = {
+                other: Distance(matrix[here, there], JITTER_MS)
+                for other, there in places.items()
+                if other != node
+            }
+            if node == READER:
+                for other, distance in ways.items():
+                    self._client.links.set_distance(other, distance)
+            else:
+                listed = {other: asdict(distance) for other, distance in ways.items()}
+                self.tell_links(node, {"delay": listed})
+
+    @contextlib.contextmanager
+    def cut_off(self, node: str) -> Iterator[None]:
+        """Nothing that a node sends arrives, and nothing that is sent to it."""
+        everyone = [*self.deployment.endpoints, READER]
+        self.tell_links(node, {"cut": [name for name in everyone if name != node]})
+        try:
+            yield
+        finally:
+            self.tell_links(node, {"heal": None})
+
+    def process_of(self, node: str) -> str:
+        found = self.deployment.processes.items()
+        return next(process for process, nodes in found if node in nodes)
+
+    def finish(self, timeout_s: float = 60.0) -> bool:
+        """Send no more and let the rest come out; whether every id came once."""
+        self.readings.stop()
+        done_us = now_us() + 2 * BUCKET_MS * 1_000
+        deadline = time.monotonic() + timeout_s
+        while self.alerts.boundary < done_us and time.monotonic() < deadline:
+            time.sleep(0.1)
+        complete = self.alerts.boundary >= done_us and not self.alerts.broken
+        self.alerts.stop()
+        return complete
+
+    def close(self) -> None:
+        self._stack.close()

@@ -1,0 +1,106 @@
+"""The page and the picture of benchmark race, from the run itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from benchmarks.machine import machine_text
+from benchmarks.record import record
+
+HEAD = """# Race: whichever replica is first, over a wide area
+
+Load and latency readings of servers are merged, joined on the server that was busy or far away, and
+become alerts for an operator. Three fragments have three replicas each, at three sites, in three
+processes of one machine; sources and operator are elsewhere. Every link takes 20 to 150 ms one way,
+and up to {jitter:g} ms more, made below everything the protocols see. The world is {world}.
+
+*Race* is `protection = "race"`; *active* the same with one feeder for each reader, which is the
+first replica that is named, somewhere in the world; *nearest* the same with everybody following the
+nearest. One mode runs after the other, with the same readings. The age of an alert is the time from
+its newest reading to its arrival; buckets of {bucket} ms are part of it.
+
+![Ages of alerts, and gaps after the followed replica is cut off](race.png)
+"""
+TAIL = """
+*Slowed*: the site whose replica the operator follows has a third of its time. *Gap*: all links of
+that replica are cut without a word; the longest time between results, less the usual one, median of
+{cuts}. `exact_sum_cost` is the engine's throughput with sums that do not depend on the order over
+that with sums in order: {exact_ms:.0f} against {ordered_ms:.0f} ms a bucket of 100,000 tuples, and
+{exact_bytes:.0f} against {ordered_bytes:.0f} bytes a window.
+
+`unordered_over_active` is not there: it needs results that do not wait for an order
+([what there is of it](../design/race.md#results-that-need-no-order)). Nor does the paper's whole
+network run in the simulator yet.
+"""
+
+
+def page_of(told: dict[str, Any], command: str) -> str:
+    from benchmarks.race_deployment import BUCKET_MS
+    from benchmarks.race_world import JITTER_MS
+
+    race, active = told["modes"]["race"], told["modes"]["active"]
+    rows = [
+        ("p50 over active", told["p50_over_active"], "at most 0.9"),
+        ("p99 over active", told["p99_over_active"], "at most 0.8"),
+        ("p50 over nearest", told["p50_over_nearest"], "at most 1.05"),
+        ("p99 with a slowed site over active", told["p99_slowed_over_active"], "at most 0.8"),
+        ("gap, ms", told["gap_ms"], f"active {told['gap_ms_active']}; at most 0.3 of it"),
+        ("identical to an undisturbed run", told["identical"], "true wanted"),
+        ("bytes sent over active", told["traffic_over_active"], ""),
+        ("exact sums over ordered ones", told["exact_sum_cost"], "at least 0.9"),
+        ("CPUs busy", told["busy"], "beyond 0.8 it does not count"),
+    ]
+    ages = [
+        (mode, *(f"{found[key]:,.0f}" for key in ("p50_ms", "p99_ms", "p99_slowed_ms")))
+        for mode, found in (("race", race), ("active", active))
+    ]
+    ages.append(
+        ("nearest", f"{active['p50_nearest_ms']:,.0f}", f"{active['p99_nearest_ms']:,.0f}", "–")
+    )
+    world = "made of cities" if told["world"] == "made" else "one that was measured"
+    lines = [HEAD.format(jitter=JITTER_MS, world=world, bucket=BUCKET_MS)]
+    lines += [
+        f"`{command}` on {machine_text(told['machine'])}, {told['seconds']:.0f} s in all,",
+        "the figures as printed ([all of it](race.json)).",
+        "",
+        "| | | |",
+        "|---|---|---|",
+        *(f"| {what} | {value} | {more} |" for what, value, more in rows),
+        "",
+        "| ms | p50 | p99 | p99, a site slowed |",
+        "|---|---|---|---|",
+        *("| " + " | ".join(row) + " |" for row in ages),
+    ]
+    return "\n".join([*lines, TAIL.format(cuts=len(race["gaps_ms"]), **told["sums"])])
+
+
+def draw(told: dict[str, Any], figure: Figure) -> None:
+    ages, gaps = figure.subplots(1, 2)
+    race, active = told["modes"]["race"], told["modes"]["active"]
+    for name, found in (("race", race), ("active", active)):
+        ages.plot(["p50", "p99", "p99 slowed"], _ages(found), marker="o", label=name)
+        gaps.scatter([name] * len(found["gaps_ms"]), found["gaps_ms"], s=16)
+    ages.plot(
+        ["p50", "p99"],
+        [active["p50_nearest_ms"], active["p99_nearest_ms"]],
+        marker="o",
+        label="nearest",
+    )
+    ages.set_ylabel("age of alerts, ms")
+    ages.set_ylim(bottom=0)
+    ages.legend(frameon=False, fontsize=8)
+    gaps.set_ylabel("gap after a silent cut, ms")
+    for axes in (ages, gaps):
+        axes.spines[["top", "right"]].set_visible(False)
+
+
+def _ages(found: dict[str, Any]) -> list[float]:
+    return [found["p50_ms"], found["p99_ms"], found["p99_slowed_ms"]]
+
+
+def record_page(told: dict[str, Any], options: str) -> None:
+    arguments = f" ARGS='{options}'" if options else ""
+    command = f"make bench BENCH=race{arguments}"
+    record(told, command, lambda figure: draw(told, figure), page_of(told, command))

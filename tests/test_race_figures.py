@@ -1,0 +1,80 @@
+"""The world and the figures of the benchmark ``race``, from runs made up for the purpose."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from benchmarks.race import Seen, outcome, passes, told
+from benchmarks.race_deployment import (
+    PLACES,
+    READER,
+    nearest_places,
+    usual_places,
+    write_deployment,
+)
+from benchmarks.race_page import draw, page_of
+from benchmarks.race_world import LONGEST_MS, SHORTEST_MS, draw_places, made, measured
+
+SUMS = {
+    "exact_sum_cost": 0.95,
+    "ordered_ms": 95.0,
+    "exact_ms": 100.0,
+    "ordered_bytes": 72.0,
+    "exact_bytes": 96.0,
+}
+
+
+def test_places_are_neither_near_nor_far_and_replicas_of_one_number_apart(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    places, matrix = draw_places(*made(chance), PLACES, chance)
+    assert len(set(places)) == PLACES
+    links = [ms for (here, there), ms in matrix.items() if here != there]
+    assert SHORTEST_MS <= min(links) <= max(links) <= LONGEST_MS
+    found = write_deployment(tmp_path, "race", places, matrix).distances
+    assert found.places == usual_places(places)
+    assert len({found.places[f"{name}-1"] for name in ("loads", "latencies", "alerts")}) == 3
+    near = nearest_places(places, matrix)
+    site = near["alerts-1"]
+    assert {near["loads-1"], near["latencies-1"]} == {site}
+    assert matrix[site, near[READER]] == min(matrix[each, near[READER]] for each in places[:3])
+
+
+def test_measured_round_trips_are_halved(tmp_path: Path) -> None:
+    (tmp_path / "trips.txt").write_text("0 50 60\n50 0 70\n60 70 0\n")
+    names, matrix = measured(tmp_path / "trips.txt")
+    assert np.array_equal(matrix, [[0, 25, 30], [25, 0, 35], [30, 35, 0]])
+    places, found = draw_places(names, matrix, 3, random.Random(1))
+    assert sorted(places) == names
+    assert found["machine-0", "machine-1"] == 25.0
+
+
+def test_the_line_says_what_was_seen() -> None:
+    race = Seen((400, 700), None, (420, 720), [20, 10, 30], [], 900, [0.5], True, 10, "alerts-1")
+    active = Seen(
+        (600, 1000), (390, 690), (900, 2000), [900, 1000, 800], [], 300, [0.6], True, 10, "alerts-1"
+    )
+    figures = outcome(race, active, SUMS)
+    assert figures["p50_over_active"] == 0.667
+    assert figures["p99_slowed_over_active"] == 0.36
+    assert (figures["gap_ms"], figures["gap_ms_active"]) == (20, 900)
+    assert figures["traffic_over_active"] == 3.0
+    assert figures["unordered_over_active"] is None
+    assert passes(figures)
+    race.busy.append(0.9)
+    assert not passes(outcome(race, active, SUMS)), "a busy machine does not count"
+    summary = {
+        **figures,
+        "sums": SUMS,
+        "modes": {"race": told(race), "active": told(active)},
+        "world": "made",
+        "seconds": 200.0,
+        "machine": {"cores": 2, "cpu": "x", "memory_gib": 24, "date": "2026-11-16"},
+    }
+    page = page_of(summary, "make bench BENCH=race")
+    assert "| p50 over active | 0.667 | at most 0.9 |" in page
+    assert "unordered_over_active` is not there" in page
+    draw(summary, Figure())
