@@ -118,10 +118,10 @@ def test_what_the_query_s_own_code_raises_is_named_and_tried_now_and_then() -> N
         assert progress.look(1_000, None, None) == []
         assert progress.stalled == (attempt >= TIMING.job_attempts)
     assert at == 1_000 + LONGEST_PAUSE_US
-    (trouble,) = progress.troubles
+    (trouble,) = progress.view().troubles
     assert (trouble.start, trouble.stop, trouble.attempts) == (0, 200_000, 7)
     progress.done(Line.STABLE)
-    assert not progress.troubles
+    assert not progress.view().troubles
     assert not progress.stalled
 
 

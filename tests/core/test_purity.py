@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import holdfast.core
+import holdfast.nodes
 
 CORE = Path(holdfast.core.__file__).parent
 FILES = sorted(CORE.glob("*.py"))
@@ -21,6 +22,9 @@ ALLOWED = {
     "typing",
 }
 LONGEST_FILE_LINES = 500
+NODES = sorted(Path(holdfast.nodes.__file__).parent.glob("*.py"))
+# What nodes call their drivers.
+DRIVERS = {"copy", "entry", "driver", "_driver"}
 # Names that reach the world, or the time, without an import.
 FORBIDDEN_NAMES = {"open", "print", "input", "exec", "eval", "globals", "id", "hash"}
 
@@ -57,3 +61,33 @@ def test_files_stay_readable(path: Path) -> None:
     lines = path.read_text().splitlines()
     assert len(lines) <= LONGEST_FILE_LINES, f"{path.name} has {len(lines)} lines"
     assert lines[0].startswith('"""'), f"{path.name} begins with what it is for"
+
+
+def fields_of(tree: ast.Module, names: set[str]) -> list[ast.Attribute]:
+    """What is named of things with these names: ``self.copy.boundary``, ``copy.view``."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            owner = node.value
+            name = owner.attr if isinstance(owner, ast.Attribute) else ast.unparse(owner)
+            if name in names:
+                found.append(node)
+    return found
+
+
+@pytest.mark.parametrize("path", NODES, ids=lambda path: path.name)
+def test_nodes_ask_drivers_and_read_no_field_of_them(path: Path) -> None:
+    """What a node must know to carry an order out is in the order; ``view`` tells the rest."""
+    tree = ast.parse(path.read_text())
+    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    for field in fields_of(tree, DRIVERS):
+        assert field in called, f"{path.name}:{field.lineno} reads {ast.unparse(field)}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_no_driver_sets_a_field_of_another(path: Path) -> None:
+    """A copy makes its replica, and then tells it what it has to know."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            owner = ast.unparse(node.value).removeprefix("self.").split(".")[0]
+            assert owner != "replica", f"{path.name}:{node.lineno} sets {ast.unparse(node)}"

@@ -16,7 +16,7 @@ from holdfast.disk import Fault
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.left_out import LeftOut
 from holdfast.nodes.metrics import NodeMetrics, registry
-from holdfast.nodes.problems import Problems, tell_progress
+from holdfast.nodes.problems import Problems, tell_work
 from holdfast.spark.rejected import Rejected
 
 JOB = Running(7, Line.STABLE, 1_000_000, 1_200_000)
@@ -35,7 +35,7 @@ def test_a_poison_bucket_is_named_with_what_to_do(capsys: pytest.CaptureFixture[
     problems, progress = made("main-7"), Progress("main-7", Timing())
     for _ in range(6):
         progress.failed(JobFailed(7, "ValueError: no (network.py, line 3)", True), JOB, 0)
-        tell_progress(problems, progress, "main-7")
+        tell_work(problems, progress.view(), "main-7")
     (text,) = problems.texts
     assert "main-7" in text
     assert "from 1970-01-01T00:00:01.000Z to 1970-01-01T00:00:01.200Z, 6 times" in text
@@ -44,7 +44,7 @@ def test_a_poison_bucket_is_named_with_what_to_do(capsys: pytest.CaptureFixture[
     labels = {"process": "main-7", "kind": "replica", "problem": "poison"}
     assert registry.get_sample_value("holdfast_problem", labels) == 1
     progress.done(Line.STABLE)
-    tell_progress(problems, progress, "main-7")
+    tell_work(problems, progress.view(), "main-7")
     assert problems.texts == []
     assert registry.get_sample_value("holdfast_problem", labels) == 0
     assert said(capsys) == ["problem", "problem over"], "once each"

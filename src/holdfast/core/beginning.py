@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from holdfast.core.frame import Header, Kind, StreamFrame
+from holdfast.core.membership import Consumers
 from holdfast.core.records import LoggedStream, RecoveryRecord
 from holdfast.core.serving import ServedStream
 from holdfast.core.settings import Output, ReplicaSettings
@@ -24,6 +25,8 @@ class Beginning:
     first_job     numbers that no earlier job and append has had.
     open          accept subscribers before it has caught up: it has its state, and is no more
                   than a stable replica that is behind.
+    consumers     who its consumers are, and which lives of them count.
+    incarnation   which life of its directory it is.
     """
 
     state: object = None
@@ -32,6 +35,8 @@ class Beginning:
     first_job: int = 1
     first_append: int = 1
     open: bool = False
+    consumers: Consumers | None = None
+    incarnation: int = 0
 
 
 def serve(

@@ -124,6 +124,10 @@ class Consumer:
             effects += self.upstreams[stream].leave(peer, now)
         return effects
 
+    def live_as(self, incarnation: int) -> None:
+        """From now on this is that life of the directory."""
+        self.incarnation = incarnation
+
     def needs(self, feed: int) -> bool:
         """Whether what an open feed asked for is still lacking.
 

@@ -46,7 +46,6 @@ from holdfast.core.events import (
     Started,
     TimerFired,
 )
-from holdfast.core.frame import Why
 from holdfast.core.joining import Apply, BeginEmpty, JoinAnew, Joining
 from holdfast.core.lending import Lender
 from holdfast.core.machine import Machine
@@ -67,7 +66,7 @@ from holdfast.core.messages import (
     Subscribe,
     Unsubscribe,
 )
-from holdfast.core.progress import Progress
+from holdfast.core.progress import Work
 from holdfast.core.provider import Provider
 from holdfast.core.records import Checkpoint, Found, LoggedStream, RecoveryRecord
 from holdfast.core.replica import Replica
@@ -131,6 +130,7 @@ class Copy:
         replica = self.replica
         boundary = -1 if self.held is None else self.held[0].boundary
         upstreams = {} if replica is None else replica.consumer.upstreams
+        soutputs = {} if replica is None else replica.soutputs
         return CopyView(
             None if replica is None else replica.state,
             boundary if replica is None else replica.versions.stable_position,
@@ -148,25 +148,16 @@ class Copy:
                 (name, one.next_id, one.first_id, sum(each.header.count for each in one.stable))
                 for name, one in self.served.items()
             ),
-            tuple(self.whys().items()),
-            self.alpha,
+            tuple((name, one.why) for name, one in soutputs.items() if one.why is not None),
+            self.settings.timing.alpha if replica is None else replica.patience.alpha,
+            self.state,
+            self.consumers.membership.epoch,
+            self.incarnation,
         )
 
-    @property
-    def alpha(self) -> float:
-        """The share of X that tuples wait for missing ones, now."""
-        replica = self.replica
-        return self.settings.timing.alpha if replica is None else replica.patience.alpha
-
-    def whys(self) -> dict[str, Why]:
-        """The outputs on which tentative tuples stand, and what these lack."""
-        soutputs = {} if self.replica is None else self.replica.soutputs
-        return {name: one.why for name, one in soutputs.items() if one.why is not None}
-
-    @property
-    def progress(self) -> Progress | None:
+    def work(self) -> Work:
         """The work of the replica, while one runs."""
-        return None if self.replica is None else self.replica.progress
+        return Work() if self.replica is None else self.replica.progress.view()
 
     def reach(self) -> tuple[int, int] | None:
         """How far its inputs have come and how far they are processed; None while it sleeps."""
@@ -178,12 +169,12 @@ class Copy:
         return arrived, max(versions.stable_position, versions.live_position or 0)
 
     def glance(self) -> Glance:
-        replica = self.replica
+        replica, partners = self.replica, self.settings.partners
         if self.joining is not None:
-            return Glance(self.state.value, self.joining.why, None)
+            return Glance(self.state.value, self.joining.why, None, partners, joining=True)
         if replica is None:
-            return Glance("starting", "", None)
-        return Glance(replica.state.value, "", replica.versions.stable_position)
+            return Glance("starting", "", None, partners)
+        return Glance(replica.state.value, "", replica.versions.stable_position, partners)
 
     def queues(self) -> tuple[LoggedStream, ...]:
         """The output queues as they are."""
@@ -227,7 +218,6 @@ class Copy:
         effects += self._provider.obey(membership)
         self.settings = self.settings.among(membership)
         if self.replica is not None:
-            self.replica.settings = self.settings
             self.replica.manager.go_on_with(self.settings)
             self._drive(MembershipTold(membership), now, effects)
 
@@ -278,10 +268,17 @@ class Copy:
         first_job, first_append = self._numbers
         # What is held may not be on disk: only what was acknowledged before still counts.
         acks = dict(self.acks)
-        begin = Beginning(state, self.served, acks, first_job, first_append, self.OPEN_AT_ONCE)
+        begin = Beginning(
+            state,
+            self.served,
+            acks,
+            first_job,
+            first_append,
+            self.OPEN_AT_ONCE,
+            self.consumers,
+            self.incarnation,
+        )
         self.replica = Replica(self.settings, record, begin)
-        self.replica.provider.consumers = self.consumers
-        self.replica.consumer.incarnation = self.incarnation
         for served in self.served.values():
             effects += served.wake()
         self._drive(Started(), now, effects)
@@ -317,7 +314,7 @@ class Copy:
             if has_nothing:
                 # Of whoever went by this name before, nothing is left.
                 self.incarnation = max(now, consumer.newest_life + 1)
-                consumer.incarnation = self.incarnation
+                consumer.live_as(self.incarnation)
             else:
                 effects.append(EndProcess(self._replaced_by(consumer.newest_life)))
             return

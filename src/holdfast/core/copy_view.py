@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from holdfast.core.consistency import NodeState
 from holdfast.core.frame import Why
+from holdfast.core.messages import CopyState
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,20 @@ class CopyView:
     outputs   (stream, the id that comes next, the first id that is kept, tuples not acknowledged)
     tentative (stream, why) of the outputs on which tentative tuples stand
     alpha     the share of X that tuples wait for missing ones, now
+    which     of two copies it is
+    epoch     of the membership that it obeys
+    incarnation  which life of its directory it is
     """
 
     state: NodeState | None
     boundary: int
     inputs: tuple[InputView, ...]
     outputs: tuple[tuple[str, int, int, int], ...]
-    tentative: tuple[tuple[str, Why], ...] = ()
-    alpha: float = 0.0
+    tentative: tuple[tuple[str, Why], ...]
+    alpha: float
+    which: CopyState
+    epoch: int
+    incarnation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +55,12 @@ class Glance:
     state     what the replica does, or what the copy is while it sleeps.
     why       the same with the reason, for one of two copies.
     boundary  how far the stable state is; None while it sleeps.
+    partners  the other replicas of its fragment.
+    joining   whether it takes its place first.
     """
 
     state: str
     why: str
     boundary: int | None
+    partners: tuple[str, ...] = ()
+    joining: bool = False

@@ -95,6 +95,17 @@ class EntrySettings:
     lane_idle_us: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class EntryView:
+    """What others may know of an entry point: how far its stream is, and whom it obeys."""
+
+    state: EntryState
+    next_id: int
+    first_id: int
+    boundary: int
+    epoch: int
+
+
 class EntryPoint(Machine[EntryState, Trigger]):
     """The driver of one entry point."""
 
@@ -132,6 +143,11 @@ class EntryPoint(Machine[EntryState, Trigger]):
 
     def machines(self) -> Iterator[Machine[Any, Any]]:
         yield self
+
+    def view(self) -> EntryView:
+        """How it is now."""
+        served, epoch = self.served, self.consumers.membership.epoch
+        return EntryView(self.state, served.next_id, served.first_id, served.boundary, epoch)
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         effects = self.consumers.tell(self._word.heard(event))

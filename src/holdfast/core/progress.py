@@ -64,6 +64,20 @@ class _Work:
     what: str
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How the work of a replica gets on, for those who ask.
+
+    stalled   whether there is some that does not get done in time.
+    late      what is under way for longer than it may take.
+    troubles  what has failed.
+    """
+
+    stalled: bool = False
+    late: str | None = None
+    troubles: tuple[Trouble, ...] = ()
+
+
 class Progress:
     """The work of one life of a replica."""
 
@@ -83,16 +97,10 @@ class Progress:
         most = self._timing.job_attempts
         return bool(self._late()) or any(one.attempts >= most for one in self._failed.values())
 
-    @property
-    def troubles(self) -> tuple[Trouble, ...]:
-        """What has failed, for those who ask."""
-        return tuple(self._failed.values())
-
-    @property
-    def late(self) -> str | None:
-        """What is under way for longer than it may take."""
+    def view(self) -> Work:
+        """How it is now."""
         found = [f"{one.what} is not done after {_seconds(used)}" for one, used in self._late()]
-        return "; ".join(found) or None
+        return Work(self.stalled, "; ".join(found) or None, tuple(self._failed.values()))
 
     def _late(self) -> list[tuple[_Work, int]]:
         """The work that is late, and how long it has taken so far."""

@@ -143,7 +143,7 @@ class ProtectedReplica(Copy):
         switch, seen = self.switch, super().glance()
         why = f"term {switch.term}: {switch.reason}"
         why += ", overloaded" if self.overloaded else ""
-        return Glance(switch.state.value, why, seen.boundary)
+        return Glance(switch.state.value, why, seen.boundary, seen.partners, seen.joining)
 
     def pair_view(self) -> PairView:
         return PairView(

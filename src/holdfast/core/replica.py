@@ -90,7 +90,8 @@ class Replica:
         }
         address = settings.address
         eager = settings.while_failed is Policy.PROCESS
-        self.consumer = Consumer(address, settings.inputs, self.copies, self.timing)
+        self.consumer = Consumer(address, settings.inputs, self.copies, timing)
+        self.consumer.live_as(begin.incarnation)
         delays = Policy.DELAY in (settings.while_failed, settings.while_stabilizing)
         self.patience, position = Patience(self.timing, delays), record.boundary
         self.sunion = SUnion(address, self.copies, self.timing, position, eager, self.patience)
@@ -118,7 +119,7 @@ class Replica:
             self.soutputs[one.stream] = SOutput(
                 address, one.stream, stream.next_id, stream.boundary, base_id
             )
-        self.provider = Provider(served, self._state_of)
+        self.provider = Provider(served, self._state_of, begin.consumers)
         self.progress = Progress(address, self.timing)
         self._retry_job_at, self._live_had_turn = 0, False
         self._timer_at = FAR_FUTURE

@@ -99,8 +99,10 @@ class EntryNode(Node):
             on_problem=self.problems.set,
         )
         logged = self.store.logged(stream, complete=True)
+        self._settings = settings
         self.entry = EntryPoint(settings, logged, read_consumers(directory))
-        self._ledger = Ledger(directory / "ledger.jsonl", self.entry.served.next_id)
+        found = self.entry.view()
+        self._ledger = Ledger(directory / "ledger.jsonl", found.next_id)
         self._intake = Intake(
             operator,
             schema,
@@ -114,9 +116,9 @@ class EntryNode(Node):
             place.clock,
             settings.lane_idle_us,
         )
-        self._intake.forbid_before(self.entry.served.boundary)
+        self._intake.forbid_before(found.boundary)
         if not settings.own_time:
-            place.clock.at_least(self.entry.served.boundary)
+            place.clock.at_least(found.boundary)
         self._pending: OrderedDict[int, Offer] = OrderedDict()
         # The numbers of the offers that are in the append under way, and their lines.
         self._appending: list[int] = []
@@ -149,13 +151,13 @@ class EntryNode(Node):
         self._ledger.close()
 
     def status(self) -> dict[str, Any]:
-        served = self.entry.served
+        view = self.entry.view()
         return {
             **super().status(),
-            "state": self.entry.state.value,
-            "next_id": served.next_id,
-            "boundary": served.boundary,
-            "epoch": self.entry.consumers.membership.epoch,
+            "state": view.state.value,
+            "next_id": view.next_id,
+            "boundary": view.boundary,
+            "epoch": view.epoch,
             "pending": len(self._pending),
             "dead_letters": self._intake.dead,
             "late": self._intake.late,
@@ -164,7 +166,7 @@ class EntryNode(Node):
             "ended": self._intake.ended,
             "problem": self._problem,
             "warnings": self._warnings(),
-            "trimmed_below": served.first_id,
+            "trimmed_below": view.first_id,
         }
 
     def _warnings(self) -> list[str]:
@@ -200,7 +202,7 @@ class EntryNode(Node):
         if self._intake.takes_arrival_time:
             # A boundary that is due promises the present: it must not come after the stamp.
             self.loop.fire_due()
-            now = max(self.loop.now(), self.entry.served.boundary)
+            now = max(self.loop.now(), self.entry.view().boundary)
             offer = self._pending[offer.number] = offer.stamped(now)
         self.loop.handle(
             SourceBatch(
@@ -241,7 +243,7 @@ class EntryNode(Node):
                 if not self._retrying:
                     self.journal.write_once("offering again", "append", reason=reason)
                     self._retrying = True
-                    self.loop.call_later(self.entry.settings.retry_us, self._offer_again)
+                    self.loop.call_later(self._settings.retry_us, self._offer_again)
             case _:
                 super().carry_out(effect)
 
@@ -295,7 +297,7 @@ class EntryNode(Node):
 
     def _look_at_time(self) -> None:
         """Now and then: is somebody idle, is the source ahead of the clock?"""
-        interval_us = self.entry.settings.boundary_interval_us
+        interval_us = self._settings.boundary_interval_us
         now = self.loop.now()
         passed, self._time_looked_at = now - (self._time_looked_at or now), now
         if passed > interval_us + _STOOD_STILL_US or self._retrying:
@@ -333,7 +335,7 @@ class EntryNode(Node):
         if not self._intake.takes_arrival_time:
             if not self._pending:
                 self.loop.handle(SourceReached(self.loop.now()))
-            interval_us = self.entry.settings.boundary_interval_us
+            interval_us = self._settings.boundary_interval_us
             self.loop.call_later(interval_us, self._go_on_with_the_clock)
 
     # -- producers ----------------------------------------------------------------------
@@ -361,9 +363,9 @@ class EntryNode(Node):
             "epoch": place.epoch,
             "sequence": place.sequence,
             "tuples": place.tuples,
-            "next_id": self.entry.served.next_id,
+            "next_id": self.entry.view().next_id,
             "required": list(self._intake.required),
-            "own_time": self.entry.settings.own_time,
+            "own_time": self._settings.own_time,
             "schema": columns.serialize().to_pybytes().hex(),
         }
 
@@ -433,7 +435,7 @@ class EntryNode(Node):
         if known is not None:
             return known.durable
         durable: Future[int] = Future()
-        durable.set_result(self.entry.served.next_id)
+        durable.set_result(self.entry.view().next_id)
         return durable
 
 
@@ -446,6 +448,7 @@ class _Watched:
     def handle(self, event: Event, now: int) -> list[Effect]:
         entry, metrics = self._node.entry, self._node.metrics
         effects = entry.handle(event, now)
-        metrics.in_state(entry.state.value)
-        metrics.boundary.set(max(0, entry.served.boundary) / 1e6)
+        view = entry.view()
+        metrics.in_state(view.state.value)
+        metrics.boundary.set(max(0, view.boundary) / 1e6)
         return effects

@@ -37,7 +37,7 @@ from holdfast.core.messages import (
     SubscribeRefused,
     Unsubscribe,
 )
-from holdfast.core.progress import Progress
+from holdfast.core.progress import Work
 from holdfast.core.records import Membership
 from holdfast.disk import Fault
 from holdfast.durable import Damaged, make_private
@@ -54,7 +54,7 @@ from holdfast.nodes.journal import Journal
 from holdfast.nodes.links import if_allowed, kept_links, links_control, told_distances
 from holdfast.nodes.listening import Listener
 from holdfast.nodes.metrics import NodeMetrics
-from holdfast.nodes.problems import Problems, tell_progress
+from holdfast.nodes.problems import Problems, tell_work
 
 _LOOK_US = 500_000
 # A loop that takes longer for a turn does not work.
@@ -212,7 +212,7 @@ class Node:
     def look(self) -> None:
         """Twice a second, in the loop's thread: see what is wrong, and what no longer is."""
         self._look_at_membership()
-        tell_progress(self.problems, self.progress, self.name)
+        tell_work(self.problems, self.work(), self.name)
 
     def _look_at_membership(self) -> None:
         try:
@@ -225,10 +225,9 @@ class Node:
             self._told_epoch = found.epoch
             self.loop.post(MembershipTold(found))
 
-    @property
-    def progress(self) -> Progress | None:
+    def work(self) -> Work:
         """The work of the driver, where it watches it."""
-        return None
+        return Work()
 
     def _make_server(self, port: int) -> StreamServer:
         return StreamServer(
@@ -277,7 +276,7 @@ class Node:
             "cut": self.links.listed(),
             "distances_ms": told_distances(self.links),
             "refused": dict(self._refusals),
-            "stalled": self.progress is not None and self.progress.stalled,
+            "stalled": self.work().stalled,
             "problems": self.problems.texts,
             "refused_calls": 0 if self.server is None else self.server.refusals.total,
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from holdfast.core.progress import Progress, Trouble
+from holdfast.core.progress import Trouble, Work
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.metrics import NodeMetrics
 from holdfast.times import show_moment
@@ -62,15 +62,14 @@ class Problems:
             self.tell(key, text)
 
 
-def tell_progress(problems: Problems, progress: Progress | None, fragment: str) -> None:
+def tell_work(problems: Problems, work: Work, fragment: str) -> None:
     """What a replica does not get done."""
-    troubles = () if progress is None else progress.troubles
-    poison = [one for one in troubles if one.user_code]
+    poison = [one for one in work.troubles if one.user_code]
     problems.set("poison", _poisoned(poison[0], fragment) if poison else None)
-    failing = [one for one in troubles if not one.user_code]
+    failing = [one for one in work.troubles if not one.user_code]
     problems.set("job", _failing(failing[0]) if failing else None)
-    late = None if progress is None else progress.late
-    problems.set("stalled", None if late is None else f"{late}; whoever stands by steps in")
+    late = None if work.late is None else f"{work.late}; whoever stands by steps in"
+    problems.set("stalled", late)
 
 
 def _poisoned(trouble: Trouble, fragment: str) -> str:

@@ -57,7 +57,7 @@ from holdfast.core.events import (
     StandardSetTimed,
 )
 from holdfast.core.messages import CheckpointShipped
-from holdfast.core.progress import Progress
+from holdfast.core.progress import Work
 from holdfast.core.protected import LOOK_US, ProtectedReplica
 from holdfast.core.records import Found, RecoveryRecord
 from holdfast.core.settings import Keeping, Protection, ReplicaSettings, StandbySettings
@@ -240,17 +240,16 @@ class ReplicaNode(Node):
 
     # -- living -----------------------------------------------------------------------------
 
-    @property
-    def progress(self) -> Progress | None:
-        return self.copy.progress
+    def work(self) -> Work:
+        return self.copy.work()
 
     def look(self) -> None:
         super().look()
-        reach, replica = self.copy.reach(), self.copy.replica
-        recovering = replica is not None and replica.state is NodeState.RECOVERING
+        reach, view = self.copy.reach(), self.copy.view()
+        recovering = view.state is NodeState.RECOVERING
         tell_pace(self._pace, self.metrics, self.problems, self.loop.now(), reach, recovering)
-        self.metrics.alpha.set(self.copy.alpha)
-        whys = self.copy.whys()
+        self.metrics.alpha.set(view.alpha)
+        whys = dict(view.tentative)
         for stream in self.schemas:
             self.metrics.rests_on(stream, whys.get(stream))
 
@@ -303,13 +302,13 @@ class ReplicaNode(Node):
     # -- what others see --------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        copy, view, windows = self.copy, self.copy.view(), self.jobs.windows
+        view, seen, windows = self.copy.view(), self.copy.glance(), self.jobs.windows
         return {
             **super().status(),
-            "state": self.copy.state.value if view.state is None else view.state.value,
+            "state": view.which.value if view.state is None else view.state.value,
             "boundary": max(0, view.boundary),
-            "epoch": copy.consumers.membership.epoch,
-            "incarnation": copy.incarnation,
+            "epoch": view.epoch,
+            "incarnation": view.incarnation,
             "received_bytes": self.spill.memory_bytes,
             "dead_letters": self.left_out.count,
             "behind_s": round(self._pace.behind_us / 1e6, 3),
@@ -319,7 +318,7 @@ class ReplicaNode(Node):
             "alpha": round(view.alpha, 3),
             "operators": self.jobs.state_sizes(),
             **({} if windows is None else {"checkpoint": windows.status()}),
-            **({} if copy.joining is None else {"why": copy.glance().why}),
+            **({"why": seen.why} if seen.joining else {}),
             **lent_status(self._lent.values()),
             **self._copy_status(),
         }
@@ -335,7 +334,7 @@ class ReplicaNode(Node):
     def put(
         self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
     ) -> None:
-        others = self.copy.settings.partners if self._partner is None else (self._partner,)
+        others = self._listens_to if self._partner is None else (self._partner,)
         if not others:
             super().put(sender, stream, options, batches)
             return
@@ -368,16 +367,16 @@ class ReplicaNode(Node):
                     self.journal.write("first result")
 
     def after(self) -> None:
-        if self.copy.settings.partners != self._listens_to:
-            self._listens_to = self.copy.settings.partners
-            self.listen_to(self._listens_to, self._partner)
         seen = self.copy.glance()
+        if seen.partners != self._listens_to:
+            self._listens_to = seen.partners
+            self.listen_to(self._listens_to, self._partner)
         self.in_state(seen.state)
         if seen.why != self._said:
             self._said = seen.why
             if seen.why:
                 self.journal.write("copy", copy=seen.state, why=seen.why)
-            self.problems.set("joining", seen.why if self.copy.joining is not None else None)
+            self.problems.set("joining", seen.why if seen.joining else None)
         if seen.boundary is not None:
             self.metrics.boundary.set(seen.boundary / 1e6)
         self.metrics.events_waiting.set(self.loop.waiting)
