@@ -191,8 +191,7 @@ class Client:
     @property
     def following(self) -> str | None:
         """The process the stream comes from now."""
-        feed = self._driver.consumer.upstreams[self.stream].main
-        return None if feed is None else feed.peer
+        return self._driver.follows()
 
     @property
     def waiting(self) -> int:
@@ -263,12 +262,9 @@ class Client:
     def _post(self, event: Event) -> None:
         if isinstance(event, MessageArrived) and isinstance(event.message, SubscribeRefused):
             refusal = event.message
-            consumer = self._driver.consumer
-            # What is not here, or not yet, another one may have that is silent now.
-            elsewhere = refusal.why is NotServed.NOT_HERE and consumer.out_of_reach() is None
             if refusal.why is NotServed.REMOVED:
                 self._fail(RetiredError(refusal.detail))
-            elif refusal.why.is_lasting and not elsewhere and consumer.needs(refusal.feed):
+            elif self._driver.is_final(refusal):
                 self._fail(ClientError(f"{self.stream} from {event.sender}: {refusal.text}"))
         if isinstance(event, MessageArrived) and isinstance(event.message, HeartbeatReply):
             served = [report.stream for report in event.message.reports]

@@ -40,7 +40,7 @@ from holdfast.core.events import (
 from holdfast.core.frame import Kind
 from holdfast.core.machine import Machine
 from holdfast.core.membership import Word, told_to_go
-from holdfast.core.messages import StreamFrame
+from holdfast.core.messages import NotServed, StreamFrame, SubscribeRefused
 from holdfast.core.records import Membership
 from holdfast.core.settings import Input, Timing
 from holdfast.core.stream_copy import FAR_FUTURE, GapFound, StreamCopy
@@ -102,6 +102,17 @@ class Client(Machine[ClientState, Trigger]):
     def machines(self) -> Iterator[Machine[Any, Any]]:
         yield self
         yield from self.consumer.machines()
+
+    def follows(self) -> str | None:
+        """The process the stream comes from now."""
+        feed = self.consumer.upstreams[self.stream].main
+        return None if feed is None else feed.peer
+
+    def is_final(self, refusal: SubscribeRefused) -> bool:
+        """Whether nobody can give what is needed, now that one has refused it."""
+        # What is not here, or not yet, another one may have that is silent now.
+        elsewhere = refusal.why is NotServed.NOT_HERE and self.consumer.out_of_reach() is None
+        return refusal.why.is_lasting and not elsewhere and self.consumer.needs(refusal.feed)
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         effects: list[Effect] = []
