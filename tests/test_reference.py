@@ -51,13 +51,13 @@ def test_every_key_of_a_deployment_file_is_described(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known: dict[str, tuple[str, ...]] = {}
-    told = deployment_file.Reader._known
+    told = deployment_file.DeploymentReader._known
 
     def note(self: Any, where: str, found: dict[str, Any], *names: str) -> None:
         known[where] = names
         told(self, where, found, *names)
 
-    monkeypatch.setattr(deployment_file.Reader, "_known", note)
+    monkeypatch.setattr(deployment_file.DeploymentReader, "_known", note)
     for name in ("network.py", "more.py"):
         (tmp_path / name).write_text("")
     (tmp_path / "deployment.toml").write_text(DEPLOYMENT)

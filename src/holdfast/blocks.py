@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from holdfast.core.frame import Kind
-from holdfast.log import Reader, StreamLog, Trimmed
+from holdfast.log import LogReader, StreamLog, Trimmed
 
 Load = Callable[[], pa.RecordBatch]
 
@@ -80,7 +80,7 @@ class Loader:
     def __init__(self, log: StreamLog) -> None:
         self._log = log
         self._lock = threading.Lock()
-        self._reader: Reader | None = None
+        self._reader: LogReader | None = None
         self._read: deque[pa.RecordBatch] = deque()
         self._next_id = -1
 

@@ -259,9 +259,9 @@ class Deployment:
 
 def load_deployment(path: str | os.PathLike[str]) -> Deployment:
     """Read and check a deployment file; also one that a server keeps as JSON."""
-    from holdfast.deployment_file import Reader
+    from holdfast.deployment_file import DeploymentReader
 
-    deployment = Reader(Path(path).resolve()).deployment(read_tables(path))
+    deployment = DeploymentReader(Path(path).resolve()).deployment(read_tables(path))
     kept = membership_path(deployment.data)
     if not kept.is_file():
         return deployment

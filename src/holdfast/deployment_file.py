@@ -46,7 +46,7 @@ def plain_name(text: str) -> bool:
     return re.fullmatch(r"[^./\\=\x00-\x1f][^/\\=\x00-\x1f]{0,99}", text) is not None
 
 
-class Reader:
+class DeploymentReader:
     """Turns TOML into a Deployment, with messages that name the place."""
 
     def __init__(self, file: Path) -> None:

@@ -12,15 +12,15 @@ from holdfast import disk
 from holdfast.disk import Fault, Operation
 from holdfast.errors import StateError
 from holdfast.kept import ledger
-from holdfast.kept.ledger import Ledger, Line, Standing
+from holdfast.kept.ledger import Ledger, LedgerLine, Standing
 
 NEEDED = [Operation.CREATE, Operation.WRITE, Operation.SYNC, Operation.RENAME]
 
 
-def line(number: int, producer: str = "p") -> Line:
+def line(number: int, producer: str = "p") -> LedgerLine:
     """The ``number``-th line of ten tuples."""
     saved = {"next_id": number * 10 + 10}
-    return Line(number * 10, 10, saved, producer, 1, number + 1, number * 10 + 10)
+    return LedgerLine(number * 10, 10, saved, producer, 1, number + 1, number * 10 + 10)
 
 
 def filled(path: Path, lines: int = 3) -> Ledger:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from holdfast.core.frame import Header, Kind
 from holdfast.frames import TIME, Frame, boundary_frame, data_frame, stream_schema
-from holdfast.log import Entry, LogOptions, Reader, StreamLog
+from holdfast.log import Entry, LogOptions, LogReader, StreamLog
 from holdfast.log.files import Files
 
 SCHEMA = stream_schema(pa.schema([("v", pa.int64())]))
@@ -67,7 +67,7 @@ def seen(entries: Iterable[Entry]) -> list[tuple[int, Frame]]:
     return [(entry.lsn, entry.frame) for entry in entries]
 
 
-def drain(reader: Reader) -> list[Frame]:
+def drain(reader: LogReader) -> list[Frame]:
     """Everything that is left to read."""
     frames: list[Frame] = []
     while entries := reader.read():

@@ -23,7 +23,7 @@ from holdfast.log import (
     repair,
 )
 from holdfast.log.files import Files
-from holdfast.log.recovery import Recovered
+from holdfast.log.recovery import Examined
 from tests.log.helpers import SCHEMA, SMALL, Model, NoSync, drain, kill, seen, stable, window_frame
 
 
@@ -287,9 +287,9 @@ def test_a_log_that_is_written_faster_than_it_is_looked_at_is_not_damaged(
 ) -> None:
     places: Iterator[int] = itertools.count(100, 100)
 
-    def examine(*arguments: object) -> Recovered:
+    def examine(*arguments: object) -> Examined:
         damage = DamagedLog(tmp_path / "0.seg", next(places), "expected a block")
-        return Recovered(damage=damage)
+        return Examined(damage=damage)
 
     monkeypatch.setattr(recovery, "examine", examine)
     assert recovery.examine_in_use(Files(), tmp_path, 4096).damage is None

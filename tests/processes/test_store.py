@@ -20,10 +20,10 @@ from holdfast.core.messages import StreamFrame
 from holdfast.disk import Fault
 from holdfast.errors import StateError
 from holdfast.frames import TIME, Frame, boundary_frame, data_frame, stream_schema
-from holdfast.kept.ledger import Ledger, Line
+from holdfast.kept.ledger import Ledger, LedgerLine
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import LogOptions, StreamLog, Trimmed, reader
-from holdfast.log.block import Block as LogBlock
+from holdfast.log.block import LogBlock
 from holdfast.log.payload import decode
 from holdfast.nodes.spill import Spill
 
@@ -208,8 +208,8 @@ def test_nobody_waits_for_room_when_the_node_stops(tmp_path: Path) -> None:
 # -- the ledger -------------------------------------------------------------------------
 
 
-def line(first_id: int, count: int, **more: Any) -> Line:
-    return Line(first_id, count, {"next_id": first_id + count}, **more)
+def line(first_id: int, count: int, **more: Any) -> LedgerLine:
+    return LedgerLine(first_id, count, {"next_id": first_id + count}, **more)
 
 
 def test_only_lines_whose_tuples_are_in_the_log_count(tmp_path: Path) -> None:

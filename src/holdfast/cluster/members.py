@@ -22,7 +22,7 @@ from holdfast.deployment import (
     load_deployment,
     read_tables,
 )
-from holdfast.deployment_file import Reader
+from holdfast.deployment_file import DeploymentReader
 from holdfast.errors import HoldfastError
 from holdfast.plans.addresses import Addresses, is_addressed
 from holdfast.plans.membership_file import change_membership
@@ -157,7 +157,7 @@ def _with_replica(deployment: Deployment, spec: FragmentSpec, place: str) -> Dep
     """The deployment as it will be, if it can be that."""
     tables = read_tables(deployment.path)
     add_replica_to(tables["fragments"][spec.name], f"{spec.name}-{len(spec.replicas) + 1}", place)
-    return replace(Reader(deployment.path).deployment(tables), gone=deployment.gone)
+    return replace(DeploymentReader(deployment.path).deployment(tables), gone=deployment.gone)
 
 
 def _fragment_of(deployment: Deployment, replica: str) -> FragmentSpec:

@@ -39,7 +39,7 @@ from holdfast.cluster.trusted import Trusted
 from holdfast.cluster.usage import signal_jvm, with_usage
 from holdfast.core.messages import Message
 from holdfast.deployment import Deployment, SecuritySpec, load_deployment
-from holdfast.deployment_file import Reader
+from holdfast.deployment_file import DeploymentReader
 from holdfast.durable import make_private, write_whole
 from holdfast.errors import HoldfastError
 from holdfast.flight.refused import refused
@@ -191,7 +191,7 @@ class Server:
         }
         changed = _write_files(directory, files)
         # What cannot be started is not kept: the tables are read before they are written.
-        deployment = Reader(directory / "deployment.json").deployment(tables)
+        deployment = DeploymentReader(directory / "deployment.json").deployment(tables)
         self._check(deployment, options["processes"])
         rest = {
             "deployment.json": json.dumps(tables, indent=1).encode(),

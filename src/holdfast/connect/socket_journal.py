@@ -19,7 +19,7 @@ from holdfast.errors import InputError
 _TRIM_BYTES = 16 << 20
 
 
-class Journal:
+class SocketJournal:
     """The bytes received, from offset ``start`` on."""
 
     def __init__(self, directory: Path | None, start: int, anew: bool) -> None:

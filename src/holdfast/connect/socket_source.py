@@ -23,7 +23,7 @@ from typing import Unpack
 import pyarrow as pa
 
 from holdfast.connect.jsonl_source import JsonParser
-from holdfast.connect.socket_journal import Journal
+from holdfast.connect.socket_journal import SocketJournal
 from holdfast.connect.source import Chunk, Position, Reader, Reject, Source, TimeOptions
 from holdfast.core.pauses import pause_after
 from holdfast.errors import InputError
@@ -84,7 +84,7 @@ class SocketReader(Reader):
         if position is None:
             self._connection = self._connect()
         # Else what is in the journal counts, whether or not anybody listens there now.
-        self._journal = Journal(scratch, self._offset, anew=position is None)
+        self._journal = SocketJournal(scratch, self._offset, anew=position is None)
         threading.Thread(target=self._receive, name="holdfast-socket", daemon=True).start()
 
     @property

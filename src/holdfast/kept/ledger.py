@@ -41,7 +41,7 @@ _WAY_OUT = (
 
 
 @dataclass(frozen=True)
-class Line:
+class LedgerLine:
     """One batch on its way into the log.
 
     save      what the inlet needs to go on after it.
@@ -70,7 +70,7 @@ class Standing:
     save: dict[str, Any] | None = None
     producers: dict[str, ProducerPlace] = field(default_factory=dict)
 
-    def take(self, line: Line) -> None:
+    def take(self, line: LedgerLine) -> None:
         self.save = line.save
         if line.producer is not None:
             self.producers[line.producer] = line.place
@@ -88,7 +88,7 @@ class Ledger:
         self._path = path
         self.standing = Standing()
         # Lines that were added and whose tuples the log has not got yet.
-        self._unsettled: list[Line] = []
+        self._unsettled: list[LedgerLine] = []
         self._file: BinaryIO | None = None
         self._file_bytes = 0
         for line in self._read():
@@ -103,7 +103,7 @@ class Ledger:
         make_private(path.parent)
         self._start_anew()
 
-    def add(self, lines: Sequence[Line]) -> None:
+    def add(self, lines: Sequence[LedgerLine]) -> None:
         """Write lines and sync them; the log comes after.
 
         A file that failed once is not trusted: what it did not write, or only seemed to, is
@@ -124,7 +124,7 @@ class Ledger:
         self._file_bytes += len(data)
         self._unsettled = [*self._unsettled, *lines]
 
-    def settled(self, line: Line) -> None:
+    def settled(self, line: LedgerLine) -> None:
         """The log has the line's tuples."""
         self.standing.take(line)
         self._unsettled = []  # there is never more than one append under way
@@ -138,7 +138,7 @@ class Ledger:
             with contextlib.suppress(OSError):  # what it could not write is written elsewhere
                 file.close()
 
-    def _read(self) -> list[Line]:
+    def _read(self) -> list[LedgerLine]:
         if not self._path.exists():
             return []
         texts = self._path.read_bytes().split(b"\n")
@@ -151,7 +151,7 @@ class Ledger:
         if good[-1] + 1 < whole or len(good) <= good[-1]:
             bad = next(place for place, number in enumerate([*good, -1]) if place != number)
             raise Damaged(self._path, f"line {bad + 1}. {_WAY_OUT}")
-        return [Line(**json.loads(text)) for text in opened[1:] if text is not None]
+        return [LedgerLine(**json.loads(text)) for text in opened[1:] if text is not None]
 
     def _start_anew(self) -> None:
         """A file with only what still counts, in place of everything."""
@@ -160,9 +160,9 @@ class Ledger:
         if saved is not None:
             end = int(saved["next_id"])
             lines = [
-                Line(end, 0, saved, name, *astuple(place))
+                LedgerLine(end, 0, saved, name, *astuple(place))
                 for name, place in self.standing.producers.items()
-            ] or [Line(end, 0, saved)]
+            ] or [LedgerLine(end, 0, saved)]
         lines += self._unsettled
         data = seal_line(json.dumps({"whole": len(lines)})) + b"".join(map(_sealed, lines))
         # Until the new file is in its place, the old one is: nothing is lost if there is no room.
@@ -171,5 +171,5 @@ class Ledger:
         self._file, self._file_bytes = disk.open_file(self._path, "ab"), len(data)
 
 
-def _sealed(line: Line) -> bytes:
+def _sealed(line: LedgerLine) -> bytes:
     return seal_line(json.dumps(asdict(line)))

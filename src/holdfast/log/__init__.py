@@ -18,7 +18,7 @@ from holdfast.log.errors import (
 from holdfast.log.inspection import LogSummary, SegmentSummary, inspect
 from holdfast.log.log import StreamLog
 from holdfast.log.options import Durability, LogOptions
-from holdfast.log.reader import Entry, Reader
+from holdfast.log.reader import Entry, LogReader
 from holdfast.log.recovery import TailCut
 from holdfast.log.repairs import Repair, repair
 from holdfast.log.window_summary import WindowSummary
@@ -35,9 +35,9 @@ __all__ = [
     "LogError",
     "LogLocked",
     "LogOptions",
+    "LogReader",
     "LogSummary",
     "OutOfOrder",
-    "Reader",
     "Repair",
     "SchemaMismatch",
     "SegmentSummary",

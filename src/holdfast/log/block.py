@@ -70,7 +70,7 @@ class Encoded:
     payload_crc: int
 
 
-class Block(NamedTuple):
+class LogBlock(NamedTuple):
     """A block read back and found intact."""
 
     offset: int
@@ -149,7 +149,7 @@ class Split(NamedTuple):
     problem  why the bytes after them are no block, or None.
     """
 
-    blocks: list[Block]
+    blocks: list[LogBlock]
     needed: int
     problem: str | None
 
@@ -165,7 +165,7 @@ def split(
     Stops at ``stop_lsn``, where the writer may still be at work. ``lsn=None`` takes any.
     """
     view, size, at = memoryview(buffer).cast("B"), len(buffer), 0
-    blocks: list[Block] = []
+    blocks: list[LogBlock] = []
     while at < size and (stop_lsn is None or lsn is None or lsn < stop_lsn):
         if size - at < ALIGNMENT:
             return Split(blocks, ALIGNMENT, None)
@@ -203,8 +203,8 @@ def headers_in(buffer: pa.Buffer) -> tuple[list[tuple[Header, int]], int]:
     return found, at
 
 
-def _block(offset: int, length: int, rest: list[int], whole: pa.Buffer) -> Block:
+def _block(offset: int, length: int, rest: list[int], whole: pa.Buffer) -> LogBlock:
     kind, payload_format, padding, lsn, first_id, tuples, unsynced, *times = rest
     payload = whole.slice(0, len(whole) - padding)
     numbers = (offset, length, kind, payload_format, lsn, first_id, tuples, unsynced)
-    return Block._make((*numbers, *times, payload))
+    return LogBlock._make((*numbers, *times, payload))

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from holdfast.core.frame import Header
-from holdfast.log.block import Block, headers_in, split
+from holdfast.log.block import LogBlock, headers_in, split
 from holdfast.log.errors import DamagedLog
 from holdfast.log.scan import next_read_bytes
 from holdfast.log.segment import Segment
@@ -91,9 +91,9 @@ class Cursor:
         self._ahead: deque[_Piece] = deque()
         self._thread: ThreadPoolExecutor | None = None
 
-    def next_blocks(self, stop_lsn: int) -> list[Block]:
+    def next_blocks(self, stop_lsn: int) -> list[LogBlock]:
         """The next few blocks below ``stop_lsn``, which must be published; empty at the end."""
-        blocks: list[Block] = []
+        blocks: list[LogBlock] = []
         while not blocks and self.lsn < stop_lsn:
             at, stop = self._locate(stop_lsn)
             ahead = self._take_ahead()
@@ -139,7 +139,7 @@ class Cursor:
         buffer = pa.allocate_buffer(stop - start.offset)
         return self._thread.submit(start.file.fill, start.offset, buffer)
 
-    def _take_ahead(self) -> list[Block] | None:
+    def _take_ahead(self) -> list[LogBlock] | None:
         """The next piece, if it was read ahead and is intact; else what there is of it is read
         once more, up to where it is damaged."""
         if not self._ahead:
@@ -152,7 +152,7 @@ class Cursor:
         self._at = piece.stop
         return self._wanted(blocks, piece.stop.lsn)
 
-    def _read(self, at: _Place, stop: int, stop_lsn: int) -> list[Block]:
+    def _read(self, at: _Place, stop: int, stop_lsn: int) -> list[LogBlock]:
         self._end_ahead()
         size = min(self._read_bytes, stop - at.offset)
         blocks, needed, problem = split(at.file.read(at.offset, size), at.offset, at.lsn, stop_lsn)
@@ -166,7 +166,7 @@ class Cursor:
             self._read_bytes = next_read_bytes(needed, CHUNK_BYTES)
         return self._wanted(blocks, at.lsn)
 
-    def _wanted(self, blocks: list[Block], next_lsn: int) -> list[Block]:
+    def _wanted(self, blocks: list[LogBlock], next_lsn: int) -> list[LogBlock]:
         wanted = [block for block in blocks if block.lsn >= self.lsn]
         self.lsn = max(self.lsn, next_lsn)
         return wanted
@@ -186,7 +186,7 @@ class Cursor:
         self.close()
 
 
-def blocks_backwards(store: Store, before_lsn: int, chunk_bytes: int) -> Iterator[Block]:
+def blocks_backwards(store: Store, before_lsn: int, chunk_bytes: int) -> Iterator[LogBlock]:
     """The blocks below ``before_lsn``, last first, read in pieces of about ``chunk_bytes``."""
     while True:
         with store.lock:
@@ -221,7 +221,7 @@ def headers(store: Store) -> Iterator[tuple[Header, int]]:
             offset += step
 
 
-def _whole(place: _Place, buffer: pa.Buffer) -> list[Block]:
+def _whole(place: _Place, buffer: pa.Buffer) -> list[LogBlock]:
     """The blocks of a stretch, all of which must be intact."""
     blocks, needed, problem = split(buffer, place.offset, place.lsn)
     if problem is not None or needed:

@@ -13,12 +13,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from holdfast.core.frame import Kind
-from holdfast.log.block import Block
+from holdfast.log.block import LogBlock
 from holdfast.log.errors import DamagedLog, LogError
 from holdfast.log.files import Files
 from holdfast.log.options import LogOptions
 from holdfast.log.order import Tail
-from holdfast.log.recovery import Recovered, TailCut, examine_in_use, segment_paths
+from holdfast.log.recovery import Examined, TailCut, examine_in_use, segment_paths
 from holdfast.log.scan import stretches
 from holdfast.log.segment import Segment, read_segment_header
 from holdfast.log.window_summary import WindowCounter, WindowSummary
@@ -36,7 +36,7 @@ class Contents:
     stime_min: int | None = None
     stime_max: int | None = None
 
-    def add(self, block: Block) -> None:
+    def add(self, block: LogBlock) -> None:
         kind = Kind(block.kind)
         self.frames[kind.name] += 1
         self.bytes[kind.name] += block.length
@@ -52,7 +52,7 @@ class Contents:
             assert other.next_id is not None
             self._widen(other.first_id, other.next_id, other)
 
-    def _widen(self, first_id: int, next_id: int, times: Block | Contents) -> None:
+    def _widen(self, first_id: int, next_id: int, times: LogBlock | Contents) -> None:
         assert times.stime_min is not None
         assert times.stime_max is not None
         if self.first_id is None or self.next_id is None:
@@ -168,6 +168,6 @@ def _add_segment(
     summary.contents.merge(contents)
 
 
-def _is_known(summary: LogSummary, recovered: Recovered) -> bool:
+def _is_known(summary: LogSummary, recovered: Examined) -> bool:
     damage = recovered.damage
     return damage is not None and any(known.path == damage.path for known in summary.damage)

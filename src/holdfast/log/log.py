@@ -36,7 +36,7 @@ from holdfast.log.files import Files
 from holdfast.log.opening import cut_to_durable, open_store, recover_store
 from holdfast.log.options import LogOptions
 from holdfast.log.payload import Encoder, decode
-from holdfast.log.reader import Entry, Reader
+from holdfast.log.reader import Entry, LogReader
 from holdfast.log.recovery import TailCut
 from holdfast.log.retention import Retention
 from holdfast.log.store import Store
@@ -148,7 +148,7 @@ class StreamLog:
 
     # Reading
 
-    def replay(self, *, from_id: int | None = None, from_lsn: int | None = None) -> Reader:
+    def replay(self, *, from_id: int | None = None, from_lsn: int | None = None) -> LogReader:
         """A reader from a place up to where the log ends now.
 
         from_lsn  everything as it was written.
@@ -165,9 +165,9 @@ class StreamLog:
                 raise LogClosed(f"{self.directory}: the log was closed")
             if from_lsn is not None:
                 self._check_lsn(from_lsn)
-                return Reader(store, from_lsn, None, store.tail.lsn)
+                return LogReader(store, from_lsn, None, store.tail.lsn)
             assert from_id is not None
-            return Reader(store, store.find_id(from_id), from_id, store.tail.lsn)
+            return LogReader(store, store.find_id(from_id), from_id, store.tail.lsn)
 
     def headers(self) -> Iterator[tuple[Header, int]]:
         """The header of every frame, the oldest first, and the size of its tuples in bytes.

@@ -16,7 +16,7 @@ from holdfast.log.options import LogOptions
 from holdfast.log.order import Tail
 from holdfast.log.payload import check_stream_schema, difference
 from holdfast.log.recovery import (
-    Recovered,
+    Examined,
     TailCut,
     examine,
     examine_in_use,
@@ -161,7 +161,7 @@ def _check_schema(directory: Path, segments: list[Segment], schema: pa.Schema | 
             raise DamagedLog(segment.path, 0, "its schema is not that of the last segment")
 
 
-def _report(recovered: Recovered) -> None:
+def _report(recovered: Examined) -> None:
     cut = recovered.cut
     if cut is not None:
         _logger.warning(

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from holdfast.core.frame import Kind
 from holdfast.frames import Frame
-from holdfast.log.block import Block, Encoded, Format, encoded
+from holdfast.log.block import Encoded, Format, LogBlock, encoded
 from holdfast.log.errors import SchemaMismatch
 from holdfast.log.files import Part
 
@@ -101,7 +101,7 @@ class Encoder:
         return encoded(frame.header, Format.MESSAGE, parts)
 
 
-def decode(block: Block, schema: pa.Schema) -> Frame:
+def decode(block: LogBlock, schema: pa.Schema) -> Frame:
     """The frame of a block; its batch points into the block's payload."""
     if block.format == Format.NOTHING:
         return Frame(block.header())

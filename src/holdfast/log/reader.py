@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from holdfast.core.frame import Kind
 from holdfast.frames import Frame, data_frame
-from holdfast.log.block import Block
+from holdfast.log.block import LogBlock
 from holdfast.log.cursor import Cursor
 from holdfast.log.errors import Trimmed
 from holdfast.log.payload import decode, is_window
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
     frame: Frame
 
 
-class Reader:
+class LogReader:
     """Delivers the frames of a log; see ``StreamLog.replay``. One thread reads."""
 
     def __init__(self, store: Store, lsn: int, from_id: int | None, until_lsn: int) -> None:
@@ -41,7 +41,7 @@ class Reader:
         self._until_lsn = until_lsn
         self._schema = store.schema
         self._cursor = Cursor(store, lsn)
-        self._blocks: deque[Block] = deque()
+        self._blocks: deque[LogBlock] = deque()
         # The first id that is still to come; None where everything is delivered.
         self._next_id = from_id
 
@@ -66,7 +66,7 @@ class Reader:
         self._blocks.clear()
         self._cursor.close()
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> LogReader:
         return self
 
     def __exit__(
@@ -110,7 +110,7 @@ class Reader:
                 )
             self._cursor.lsn = store.first_lsn
 
-    def _deliver(self, block: Block) -> Entry | None:
+    def _deliver(self, block: LogBlock) -> Entry | None:
         from_id = self._next_id
         if from_id is None:
             return Entry(block.lsn, decode(block, self._schema))

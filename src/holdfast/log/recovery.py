@@ -44,7 +44,7 @@ class TailCut:
 
 
 @dataclass(slots=True)
-class Recovered:
+class Examined:
     """The segments that can be believed, and what is wrong after them.
 
     durable_lsn  everything below it was durable before the log was opened.
@@ -62,10 +62,10 @@ def segment_paths(files: Files, directory: Path) -> list[Path]:
     return [directory / name for name in files.names(directory) if name.endswith(SEGMENT_SUFFIX)]
 
 
-def examine(files: Files, directory: Path, index_bytes: int) -> Recovered:
+def examine(files: Files, directory: Path, index_bytes: int) -> Examined:
     """Finds out what to believe, without changing anything."""
     paths = segment_paths(files, directory)
-    recovered = Recovered()
+    recovered = Examined()
     indexes = _read_indexes(files, directory, index_bytes)
     recovered.durable_lsn = max((packed.tail.lsn for packed in indexes.values()), default=0)
     begun, headless = _begin_all(files, paths, index_bytes, indexes, recovered)
@@ -94,7 +94,7 @@ def examine(files: Files, directory: Path, index_bytes: int) -> Recovered:
     return recovered
 
 
-def examine_in_use(files: Files, directory: Path, index_bytes: int) -> Recovered:
+def examine_in_use(files: Files, directory: Path, index_bytes: int) -> Examined:
     """Like ``examine``, of a log whose writer may trim it or append to it at the same time.
 
     Blocks that are written behind the place where the walk has stopped look like damage, but
@@ -102,7 +102,7 @@ def examine_in_use(files: Files, directory: Path, index_bytes: int) -> Recovered
     is a log that is written faster than it is looked at: it is read as far as that place.
     """
     at: tuple[Path, int] | None = None
-    found: Recovered | None = None
+    found: Examined | None = None
     for _ in range(_TRIES):
         with suppress(FileNotFoundError):
             found = examine(files, directory, index_bytes)
@@ -120,7 +120,7 @@ def _begin_all(
     paths: list[Path],
     index_bytes: int,
     indexes: dict[str, PackedIndex],
-    recovered: Recovered,
+    recovered: Examined,
 ) -> tuple[list[Segment], DamagedLog | None]:
     """The segments up to the first whose header is not intact, each up to where its index file
     vouches for it; and what all headers and index files say was durable."""
@@ -178,21 +178,21 @@ def _walk(
     return problem, scan.file_bytes
 
 
-def _search_durable(files: Files, paths: list[Path], offset: int, recovered: Recovered) -> None:
+def _search_durable(files: Files, paths: list[Path], offset: int, recovered: Examined) -> None:
     """Takes in what the blocks say that follow a bad one, in its file and in later ones."""
     for path in paths:
         recovered.durable_lsn = max(recovered.durable_lsn, durable_after(files, path, offset))
         offset = 0
 
 
-def _decide(recovered: Recovered, lost: TailCut, was_durable: bool) -> None:
+def _decide(recovered: Examined, lost: TailCut, was_durable: bool) -> None:
     if was_durable:
         recovered.damage = DamagedLog(lost.path, lost.offset, lost.problem)
     else:
         recovered.cut = lost
 
 
-def settle(files: Files, directory: Path, recovered: Recovered) -> None:
+def settle(files: Files, directory: Path, recovered: Examined) -> None:
     """Makes the directory hold what was recovered and nothing else, durably."""
     known = {segment.index_path.name for segment in recovered.segments}
     for name in files.names(directory):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from holdfast.log.block import ALIGNMENT, MAGIC, Block, split
+from holdfast.log.block import ALIGNMENT, MAGIC, LogBlock, split
 from holdfast.log.errors import OutOfOrder
 from holdfast.log.files import Files
 from holdfast.log.segment import Segment
@@ -50,7 +50,7 @@ def next_read_bytes(needed: int, chunk_bytes: int) -> int:
 
 def stretches(
     files: Files, fd: int, offset: int, stop: int, lsn: int, found: list[str]
-) -> Iterator[list[Block]]:
+) -> Iterator[list[LogBlock]]:
     """The blocks from ``offset``, where ``lsn`` is, up to ``stop``.
 
     Ends early where a block is not intact, with the reason appended to ``found``.
@@ -91,7 +91,7 @@ def scan_segment(files: Files, fd: int, segment: Segment) -> Scan:
     return Scan(problem, file_bytes, synced_lsn)
 
 
-def add_block(segment: Segment, block: Block) -> None:
+def add_block(segment: Segment, block: LogBlock) -> None:
     """Moves the segment's end, tail and index past ``block``."""
     before = segment.tail
     segment.tail = before.after(block.header())

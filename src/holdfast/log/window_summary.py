@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from holdfast.core.frame import Kind
-from holdfast.log.block import Block
+from holdfast.log.block import LogBlock
 from holdfast.log.payload import is_window
 
 
@@ -46,10 +46,10 @@ class WindowCounter:
 
     _frames: int = 0
     _states: int = 0
-    _newest: Block | None = None
+    _newest: LogBlock | None = None
     _places: list[tuple[int, int]] = field(default_factory=list)
 
-    def add(self, block: Block) -> None:
+    def add(self, block: LogBlock) -> None:
         if block.kind == Kind.STABLE:
             self._frames += block.tuples
         elif is_window(block.kind):

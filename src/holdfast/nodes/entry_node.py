@@ -42,7 +42,7 @@ from holdfast.flight.refused import Refused, refused
 from holdfast.flight.server import ANSWER_SECONDS, Control, PutBatch
 from holdfast.frames import SEQ
 from holdfast.kept.consumers import read_consumers
-from holdfast.kept.ledger import Ledger, Line
+from holdfast.kept.ledger import Ledger, LedgerLine
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import Durability, LogOptions
 from holdfast.nodes.intake import PENDING_BYTES, Intake, Offer
@@ -122,7 +122,7 @@ class EntryNode(Node):
         self._pending: OrderedDict[int, Offer] = OrderedDict()
         # The numbers of the offers that are in the append under way, and their lines.
         self._appending: list[int] = []
-        self._lines: list[Line] = []
+        self._lines: list[LedgerLine] = []
         self._pending_bytes = 0
         self._room = threading.Condition()
         self._retrying = False

@@ -24,7 +24,7 @@ from holdfast.connect.push_source import PushReader
 from holdfast.connect.source import Source
 from holdfast.core.producers import ProducerPlace
 from holdfast.frames import SEQ, TIME
-from holdfast.kept.ledger import Line, Standing
+from holdfast.kept.ledger import LedgerLine, Standing
 from holdfast.kept.stream_store import OnProblem
 from holdfast.operators import SourceOperator
 
@@ -41,7 +41,7 @@ class Offer:
     """
 
     number: int
-    line: Line
+    line: LedgerLine
     batch: pa.RecordBatch
     stime_min: int
     stime_max: int
@@ -210,7 +210,7 @@ class Intake:
             self._say_how_far()
             return None
 
-    def settled(self, line: Line) -> None:
+    def settled(self, line: LedgerLine) -> None:
         """The tuples of a line are durable."""
         self._inlet.checkpointed(line.save)
 
@@ -236,7 +236,7 @@ class Intake:
         parts = self._inlet.release(FOREVER)
         self._write_dead_letters()
         count = sum(part.table.num_rows for part in parts)
-        line = Line(
+        line = LedgerLine(
             self._inlet.tuples - count,
             count,
             self._inlet.save(),

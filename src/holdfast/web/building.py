@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.deployment import Deployment
-from holdfast.deployment_file import Reader
+from holdfast.deployment_file import DeploymentReader
 from holdfast.errors import HoldfastError, StateError
 
 
@@ -68,7 +68,7 @@ def main() -> int:
     asked = json.load(sys.stdin)
     path = Path(asked["deployment"])
     try:
-        deployment = Reader(path).deployment(tomllib.loads(asked["toml"]))
+        deployment = DeploymentReader(path).deployment(tomllib.loads(asked["toml"]))
     except (HoldfastError, tomllib.TOMLDecodeError) as error:
         print(json.dumps(_problem("knobs", str(error))))
         return 0

@@ -6,7 +6,7 @@ import tomllib
 from typing import Any
 
 from holdfast.deployment import Deployment
-from holdfast.deployment_file import Reader
+from holdfast.deployment_file import DeploymentReader
 from holdfast.plans.plan import Plan
 
 
@@ -32,7 +32,7 @@ def changes_between(
     found += [f"output {name}: gone" for name in sorted(outputs - set(built["outputs"]))]
     tables, tables_after = tomllib.loads(deployment.path.read_text()), tomllib.loads(toml)
     found += _values("", tables, tables_after)
-    other = Reader(deployment.path).deployment(tables_after)
+    other = DeploymentReader(deployment.path).deployment(tables_after)
     found += [
         f"process {name}: new" for name in other.processes if name not in deployment.processes
     ]
