@@ -7,11 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from holdfast.cluster.children import REMOVED_CODE, Children, log_path
+from holdfast.cluster.children import REMOVED_CODE, Children, log_path, supervisor_log
+from holdfast.cluster.process_logs import rotate
 from holdfast.cluster.server import Server
 from holdfast.deployment import Deployment, SecuritySpec, load_deployment
 from holdfast.nodes.journal import Journal
@@ -183,3 +185,42 @@ def test_a_line_of_the_journal_is_one_write(monkeypatch: pytest.MonkeyPatch) -> 
     (line,) = written
     assert line.endswith("\n")
     assert json.loads(line)["event"] == "started"
+
+
+def test_what_a_supervisor_says_in_the_background_has_a_bound_too(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.cluster.children.rotate", partial(rotate, longest_bytes=19_999))
+    children.start()
+    path = supervisor_log(children.deployment)
+    path.write_bytes(b"old\n" * 5_000)
+    children.watch()
+    assert path.with_name("supervisor.log.1").stat().st_size > 15_000
+    assert path.stat().st_blocks * 512 <= 8_192
+
+
+def test_hundreds_of_restarts_leave_no_descriptor_and_no_thread_open(
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = tmp_path / "quick"
+    quick.write_text('#!/bin/sh\ncase "$2" in *guardian) exec cat >/dev/null;; esac\nexit 1\n')
+    quick.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(quick))
+    monkeypatch.setattr("holdfast.cluster.children.FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("holdfast.cluster.children.LONGEST_PAUSE_SECONDS", 0.0)
+    children = Children(deployment, ["entry-load"], lambda text: None)
+    children.start()
+    try:
+        descriptors, threads = [], []
+        deadline = time.monotonic() + 60.0
+        while children["entry-load"].restarts < 200:
+            assert time.monotonic() < deadline
+            children.watch()
+            if children["entry-load"].restarts >= 20:
+                descriptors.append(len(list(Path("/proc/self/fd").iterdir())))
+                threads.append(threading.active_count())
+        # One more is that of a start that is under way.
+        assert max(descriptors) <= descriptors[0] + 1
+        assert max(threads) <= threads[0]
+    finally:
+        children.stop()

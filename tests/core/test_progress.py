@@ -53,7 +53,7 @@ def test_a_job_that_does_not_end_stalls_and_then_ends_the_process() -> None:
     assert pass_time(progress, BOUND + 11, 1_000_000, JOB) == []
     assert progress.stalled
     (reason,) = pass_time(progress, BOUND + 1_000_000, PATIENCE * BOUND, JOB)
-    assert "r: the stable job from 0 to 200000 has not ended for 3" in reason
+    assert "r: the stable job over 0.2 s of the stream has not ended for 3" in reason
 
 
 def test_a_job_that_ends_after_all_is_forgotten() -> None:

@@ -69,3 +69,23 @@ def test_one_that_recovers_says_so_though_no_input_has_come() -> None:
     assert said.startswith("it recovers, and nothing was processed for 9 s")
     pace.forget()
     assert pace.standing(99 * SECOND, recovering=True) is None
+
+
+def test_one_that_recovers_and_has_processed_nothing_yet_is_behind_by_no_epoch() -> None:
+    pace, present = Pace(allowed_us=2 * SECOND), 1_794_805_289 * SECOND
+    for second in range(10):
+        pace.note(second * SECOND, present + second * SECOND, 0)
+    assert pace.behind_us == 0
+    assert pace.overload is None
+    said = pace.standing(9 * SECOND, recovering=True)
+    assert said == (
+        "it recovers, and nothing was processed for 9 s. Results go on when what is under way is "
+        "done"
+    )
+    # Its first step is no speed; from then on it is behind by what came before.
+    pace.note(10 * SECOND, present + 10 * SECOND, present)
+    assert (pace.behind_us, pace.ratio) == (10 * SECOND, 1.0)
+    for second in range(11, 20):
+        pace.note(second * SECOND, present + second * SECOND, present + (second - 10) * SECOND // 2)
+    assert pace.overload is not None
+    assert "2.0 times as fast as it is processed: 14.5 s of it wait" in pace.overload

@@ -23,30 +23,41 @@ JOB = Running(7, Line.STABLE, 1_000_000, 1_200_000)
 ROW = Rejected("process_1", "ValueError: no", {"k": "a", "n": -2})
 
 
-def made(name: str) -> Problems:
-    return Problems(Journal(name), NodeMetrics(name, "replica"))
-
-
 def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
 
 
 def test_a_poison_bucket_is_named_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    problems, progress = made("main-7"), Progress("main-7", Timing())
+    metrics = NodeMetrics("main-7", "replica")
+    problems, progress = Problems(Journal("main-7"), metrics), Progress("main-7", Timing())
     for _ in range(6):
         progress.failed(JobFailed(7, "ValueError: no (network.py, line 3)", True), JOB, 0)
-        tell_work(problems, progress.view(), "main-7")
+        tell_work(problems, metrics, progress.view(), "main")
     (text,) = problems.texts
-    assert "main-7" in text
+    assert text.startswith("fragment main: ")
     assert "from 1970-01-01T00:00:01.000Z to 1970-01-01T00:00:01.200Z, 6 times" in text
     assert "ValueError: no (network.py, line 3)" in text
     assert 'on_error = "dead-letter"' in text
     labels = {"process": "main-7", "kind": "replica", "problem": "poison"}
     assert registry.get_sample_value("holdfast_problem", labels) == 1
+    bucket = {
+        "process": "main-7",
+        "kind": "replica",
+        "fragment": "main",
+        "exception": "ValueError: no (network.py, line 3)",
+    }
+    assert registry.get_sample_value("holdfast_poison_bucket_seconds", bucket) == 1.0
+    # Another exception takes the place of the one before.
+    progress.failed(JobFailed(7, "KeyError: 'k'", True), JOB, 0)
+    tell_work(problems, metrics, progress.view(), "main")
+    assert registry.get_sample_value("holdfast_poison_bucket_seconds", bucket) is None
+    bucket["exception"] = "KeyError: 'k'"
+    assert registry.get_sample_value("holdfast_poison_bucket_seconds", bucket) == 1.0
     progress.done(Line.STABLE)
-    tell_work(problems, progress.view(), "main-7")
+    tell_work(problems, metrics, progress.view(), "main")
     assert problems.texts == []
     assert registry.get_sample_value("holdfast_problem", labels) == 0
+    assert registry.get_sample_value("holdfast_poison_bucket_seconds", bucket) is None
     assert said(capsys) == ["problem", "problem over"], "once each"
 
 

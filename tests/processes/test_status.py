@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import main
-from holdfast.commands.status_table import _says
+from holdfast.cluster.status import node_status
+from holdfast.commands.status_table import NodeReport, _row, _says
 from holdfast.deployment import Deployment
 from holdfast.plans.addresses import Addresses
 from tests.processes.planned import planned
@@ -83,3 +86,18 @@ def test_a_row_says_why_an_output_is_tentative() -> None:
     assert says == (
         "busy is tentative: load missing since 1970-01-01T00:00:00.000Z, on 50 % of the usual data"
     )
+
+
+def test_a_node_that_listens_and_does_not_answer_is_slow_and_not_gone(
+    deployment: Deployment,
+) -> None:
+    address = Addresses.read(deployment).of("main-1")
+    with contextlib.closing(socket.create_server((address.host, address.port))):
+        found = node_status(deployment, ["entry-load", "main-1"], within_s=0.5)
+    assert found["main-1"]["state"] == "slow"
+    assert found["main-1"]["error"].startswith("did not answer within 0.5 s")
+    row = _row(NodeReport("main-1", "main-1", None, {}, found["main-1"]), None)
+    assert row[4] == "slow"
+    assert row[7].startswith("did not answer within 0.5 s")
+    assert "state" not in found["entry-load"]
+    assert found["entry-load"]["error"].startswith("cannot be reached")

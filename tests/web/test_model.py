@@ -138,3 +138,12 @@ def test_an_output_is_told_with_its_x_from_the_sources_on(deployment: Deployment
     assert fixed(deployment, plan)["output_delays"] == {"busy": 6.0}
     given = replace(deployment, outputs={"busy": 4_000_000})
     assert fixed(given, plan)["output_delays"] == {"busy": 4.0}
+
+
+def test_a_node_that_is_slow_to_answer_is_not_gone(deployment: Deployment) -> None:
+    now = look(deployment, 100.0, 1000)
+    now.nodes["main-1"] = {"name": "main-1", "state": "slow", "error": "did not answer within 1 s"}
+    now.nodes["main-2"] = {"name": "main-2", "error": "cannot be reached"}
+    nodes = live(now, look(deployment, 98.0, 800), Places(deployment))["nodes"]
+    assert (nodes["main-1"]["state"], nodes["main-2"]["state"]) == ("slow", "gone")
+    assert "main-1 does not answer" in troubles(nodes)

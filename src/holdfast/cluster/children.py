@@ -176,10 +176,11 @@ class Children:
         if now < self._logs_due:
             return
         self._logs_due = now + _LOGS_SECONDS
-        for name in self._children:
+        logs = [log_path(self.deployment, name) for name in self._children]
+        for path in (*logs, supervisor_log(self.deployment)):
             # Without room the log stays as it is, and is looked at again.
             with contextlib.suppress(OSError):
-                rotate(log_path(self.deployment, name))
+                rotate(path)
 
     def _died(self, child: Child, now: float) -> None:
         assert child.popen is not None
@@ -275,6 +276,11 @@ class Children:
 def log_path(deployment: Deployment, process: str) -> Path:
     """What a process says, JSON lines."""
     return deployment.data / "logs" / f"{process}.log"
+
+
+def supervisor_log(deployment: Deployment) -> Path:
+    """What the supervisor says, if it runs in the background."""
+    return deployment.data / "supervisor.log"
 
 
 def _last_problem(path: Path) -> str | None:

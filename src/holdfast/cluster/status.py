@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from pyarrow import flight
 
 from holdfast.deployment import Deployment
 from holdfast.flight.peers import call, explain
 from holdfast.plans.addresses import Addresses
 
+# A machine that is busy to its last core takes seconds for an answer.
+ANSWER_SECONDS = 5.0
+_AT_ONCE = 32
 
-def node_status(deployment: Deployment, nodes: list[str]) -> dict[str, dict[str, Any]]:
-    """What each node says of itself, or why it says nothing."""
+
+def node_status(
+    deployment: Deployment, nodes: list[str], within_s: float = ANSWER_SECONDS
+) -> dict[str, dict[str, Any]]:
+    """What each node says of itself, or why it says nothing; all are asked at the same time."""
+    if not nodes:
+        return {}
     security = deployment.security.read()
     book = Addresses.read(deployment).book(security)
-    found = {}
-    for name in nodes:
+
+    def ask(name: str) -> dict[str, Any]:
         try:
-            found[name] = call(book[name], security, "holdfast", "status", timeout_s=1.0)
+            return call(book[name], security, "holdfast", "status", timeout_s=within_s)
         except Exception as error:
-            found[name] = {"name": name, "error": explain(error)}
-    return found
+            return no_answer(name, error, within_s)
+
+    with ThreadPoolExecutor(min(len(nodes), _AT_ONCE)) as pool:
+        return dict(zip(nodes, pool.map(ask, nodes), strict=True))
+
+
+def no_answer(name: str, error: Exception, waited_s: float) -> dict[str, Any]:
+    """What is shown of a node that gave no status: one that listens and is slow is not gone."""
+    if isinstance(error, flight.FlightTimedOutError):
+        why = f"did not answer within {waited_s:g} s: its machine is busy, or it stands still"
+        return {"name": name, "state": "slow", "error": why}
+    return {"name": name, "error": explain(error)}

@@ -2,7 +2,7 @@
 
     data/
       supervisor.pid       who supervises; one at a time
-      supervisor.log       what it says, if it runs in the background (up_command.py)
+      supervisor.log       what it says, if it runs in the background (commands/up.py)
       processes.json       pid, restarts and uptime of every process of this machine
       plan.json            the network's schemas (planning.py)
       addresses.json       the ports (addresses.py)
@@ -42,6 +42,8 @@ from holdfast.plans.addresses import Addresses, taken_ports
 from holdfast.plans.topology import Topology
 
 _ASK_AGAIN_SECONDS = 1.0
+# While nodes start, children that end meanwhile must be looked after.
+_LOOK_SECONDS = 2.0
 
 
 class SupervisorError(HoldfastError):
@@ -214,7 +216,7 @@ class Supervisor:
         deadline = time.monotonic() + timeout_s
         while missing() and time.monotonic() < deadline and not self._stopping:
             self.watch()
-            found = node_status(self.deployment, missing())
+            found = node_status(self.deployment, missing(), _LOOK_SECONDS)
             for name, said in found.items():
                 if "error" not in said:
                     up.add(name)

@@ -25,6 +25,8 @@ COLUMNS = ("node", "process", "pid", "restarts", "state", "boundary", "tuples", 
 # What fits into a row of the table.
 _LONGEST_SAID = 60
 _LIVE_SECONDS, _PIPED_SECONDS = 0.5, 2.0
+# Who is slower is said to be slow; the others are not kept waiting for it.
+_TOP_ANSWER_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,13 @@ class NodeReport:
     status: dict[str, Any]
 
 
-def reports(deployment: Deployment) -> list[NodeReport]:
-    """One for each node."""
-    from holdfast.cluster.status import node_status
+def reports(deployment: Deployment, within_s: float | None = None) -> list[NodeReport]:
+    """One for each node; ``within_s`` is how long an answer may take."""
+    from holdfast.cluster.status import ANSWER_SECONDS, node_status
     from holdfast.cluster.supervisor import read_state
 
     state = read_state(deployment)
-    nodes = node_status(deployment, list(deployment.endpoints))
+    nodes = node_status(deployment, list(deployment.endpoints), within_s or ANSWER_SECONDS)
     return [
         NodeReport(
             name, process, deployment.server_of(process), state.get(process, {}), nodes[name]
@@ -101,7 +103,8 @@ def show_top(options: argparse.Namespace) -> int:
     end = None if options.seconds is None else time.monotonic() + options.seconds
     if not sys.stdout.isatty():
         while True:
-            print("\n".join(_lines([_row(each, None) for each in reports(deployment)])), flush=True)
+            found = reports(deployment, _TOP_ANSWER_SECONDS)
+            print("\n".join(_lines([_row(each, None) for each in found])), flush=True)
             if end is not None and time.monotonic() + _PIPED_SECONDS > end:
                 return 0
             time.sleep(_PIPED_SECONDS)
@@ -141,7 +144,7 @@ def _table(deployment: Deployment) -> Table:
     table = Table(box=None, header_style="dim")
     for column in COLUMNS:
         table.add_column(column, no_wrap=column != "says")
-    for each in reports(deployment):
+    for each in reports(deployment, _TOP_ANSWER_SECONDS):
         table.add_row(*_row(each, None))
     return table
 

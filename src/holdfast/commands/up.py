@@ -84,11 +84,12 @@ def _say_ready(descriptor: int | None) -> None:
 
 
 def _detached(options: argparse.Namespace) -> int:
+    from holdfast.cluster.children import supervisor_log
     from holdfast.deployment import load_deployment
     from holdfast.durable import make_private
 
     deployment = load_deployment(options.deployment)
-    path = deployment.data / "supervisor.log"
+    path = supervisor_log(deployment)
     make_private(path.parent)
     ours, theirs = os.pipe()
     with path.open("ab") as log, os.fdopen(ours, "rb", buffering=0) as ready:

@@ -136,7 +136,7 @@ class Progress:
             self._job = None
         elif self._job is None or self._job.number != job.job:
             bound_us = max(self._timing.stall_after_us, job.stop - job.start)
-            what = f"the {job.line.value} job from {job.start} to {job.stop}"
+            what = f"the {_job(job.line, job.start, job.stop)}"
             bound_us *= 1 if self._has_worked else PATIENCE
             self._job = _Work(job.job, now, bound_us, what)
         if append is None:
@@ -163,8 +163,8 @@ class Progress:
             if used_us > PATIENCE * one.bound_us
         ]
         reasons += [
-            f"{self._owner}: the {one.line.value} job from {one.start} failed "
-            f"{one.attempts} times: {one.reason}"
+            f"{self._owner}: the {_job(one.line, one.start, one.stop)} failed {one.attempts} "
+            f"times: {one.reason}"
             for one in self._failed.values()
             if one.attempts >= self._timing.job_attempts and not one.user_code
         ]
@@ -172,6 +172,10 @@ class Progress:
             return []
         self._ended = True
         return [EndProcess(reasons[0])]
+
+
+def _job(line: Line, start: int, stop: int) -> str:
+    return f"{line.value} job over {(stop - start) / 1e6:g} s of the stream"
 
 
 def _seconds(us: int) -> str:

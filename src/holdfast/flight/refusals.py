@@ -2,7 +2,7 @@
 
 The first call of a caller that is refused for a reason is told at once; those that follow are
 counted, and the count is told once a minute at most. Beyond so many different callers, the rest
-count as one.
+count as one, until those before them have been away for a minute.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ LONGEST_NAME = 80
 
 # (caller, address, reason, how many calls)
 Tell = Callable[[str, str, str, int], None]
+_Key = tuple[str, str, str]
 
 
 class Refusals:
@@ -28,7 +29,7 @@ class Refusals:
         self._clock = clock
         self._lock = threading.Lock()
         # When a caller was last told of, and its calls since.
-        self._known: dict[tuple[str, str, str], tuple[float, int]] = {}
+        self._known: dict[_Key, tuple[float, int]] = {}
         self.total = 0
 
     def note(self, caller: str, address: str, reason: str) -> None:
@@ -38,10 +39,21 @@ class Refusals:
         with self._lock:
             self.total += 1
             key = (caller[:LONGEST_NAME], host, reason)
+            over = []
+            if key not in self._known and len(self._known) >= MOST_CALLERS:
+                over = self._forget(now)
             if key not in self._known and len(self._known) >= MOST_CALLERS:
                 key = ("others", "many addresses", "refused as well")
             told_at, calls = self._known.get(key, (-AGAIN_SECONDS, 0))
             is_due = now - told_at >= AGAIN_SECONDS
             self._known[key] = (now, 0) if is_due else (told_at, calls + 1)
+        for earlier, count in over:
+            self._tell(*earlier, count)
         if is_due:
             self._tell(*key, calls + 1)
+
+    def _forget(self, now: float) -> list[tuple[_Key, int]]:
+        """Make room: those told of a minute ago are known no more; their calls not yet told of."""
+        due = [key for key, (told_at, _) in self._known.items() if now - told_at >= AGAIN_SECONDS]
+        found = [(key, self._known.pop(key)[1]) for key in due]
+        return [(key, calls) for key, calls in found if calls]

@@ -81,12 +81,22 @@ _MISSING = Gauge(
     [*_LABELS, "output", "missing"],
     registry=registry,
 )
+_POISON = Gauge(
+    "holdfast_poison_bucket_seconds",
+    "The tuple time at which the bucket begins that the query's own code fails on, while it does",
+    [*_LABELS, "fragment", "exception"],
+    registry=registry,
+)
 _PROBLEM = Gauge(
     "holdfast_problem",
     "1 while the node has this problem; holdfast status says it in words",
     [*_LABELS, "problem"],
     registry=registry,
 )
+
+
+# An exception may say anything; a label is short.
+_LONGEST_LABEL = 200
 
 
 class NodeMetrics:
@@ -106,6 +116,7 @@ class NodeMetrics:
         self.input_ratio = _INPUT_RATIO.labels(*labels)
         self._state = ""
         self._missing: dict[str, set[str]] = {}
+        self._poison: tuple[str, str] | None = None
 
     def rests_on(self, output: str, why: Why | None) -> None:
         """What the tentative results that stand on an output lack; None if none stands."""
@@ -133,6 +144,18 @@ class NodeMetrics:
         """So many tuples went to another process."""
         _TUPLES_SENT.labels(*self._labels, to, label).inc(tuples)
         _BYTES_SENT.labels(*self._labels, to, label).inc(size)
+
+    def poisoned(self, found: tuple[str, int, str] | None) -> None:
+        """The fragment, the bucket's beginning and the exception; None if there is no such bucket.
+
+        Only the present one is there, whatever different exceptions say.
+        """
+        labels = None if found is None else (found[0], found[2][:_LONGEST_LABEL])
+        if self._poison is not None and self._poison != labels:
+            _POISON.remove(*self._labels, *self._poison)
+        self._poison = labels
+        if found is not None and labels is not None:
+            _POISON.labels(*self._labels, *labels).set(found[1] / 1e6)
 
     def in_trouble(self, problem: str, is_so: bool) -> None:
         """A problem begins, or is over."""

@@ -54,7 +54,7 @@ from holdfast.nodes.journal import Journal
 from holdfast.nodes.links import if_allowed, kept_links, links_control, told_distances
 from holdfast.nodes.listening import Listener
 from holdfast.nodes.metrics import NodeMetrics
-from holdfast.nodes.problems import Problems, tell_work
+from holdfast.nodes.problems import Problems
 
 _LOOK_US = 500_000
 # A loop that takes longer for a turn does not work.
@@ -212,7 +212,6 @@ class Node:
     def look(self) -> None:
         """Twice a second, in the loop's thread: see what is wrong, and what no longer is."""
         self._look_at_membership()
-        tell_work(self.problems, self.work(), self.name)
 
     def _look_at_membership(self) -> None:
         try:

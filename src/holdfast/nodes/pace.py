@@ -30,12 +30,12 @@ class Pace:
         self._moved: int | None = None
 
     def note(self, now: int, arrived: int, processed: int) -> None:
-        """The input has come up to one time, and is processed up to another."""
+        """The input has come up to one time, and is processed up to another; 0 is nothing yet."""
         seen = self._seen
         if not seen or processed > seen[-1][2]:
             self._moved = now
-        if seen and (arrived < seen[-1][1] or processed < seen[-1][2]):
-            seen.clear()  # another life
+        if seen and (arrived < seen[-1][1] or processed < seen[-1][2] or min(seen[-1][1:]) <= 0):
+            seen.clear()  # another life, or its first step: from nothing there is no distance
         seen.append((now, arrived, processed))
         while seen[-1][0] - seen[0][0] > _WINDOW_US:
             seen.popleft()
@@ -47,11 +47,11 @@ class Pace:
 
     @property
     def behind_us(self) -> int:
-        """How much of the input is not processed."""
+        """How much of the input is not processed; 0 as long as that cannot be known."""
         if not self._seen:
             return 0
         _, arrived, processed = self._seen[-1]
-        return max(0, arrived - processed)
+        return max(0, arrived - processed) if processed > 0 else 0
 
     @property
     def ratio(self) -> float:
@@ -92,9 +92,10 @@ class Pace:
         if idle_us <= 2 * self._allowed_us:
             return None
         what = "it recovers, and " if recovering else ""
+        waits = f"; {self.behind_us / 1e6:.1f} s of input wait" if self.behind_us else ""
         return (
-            f"{what}nothing was processed for {idle_us / 1e6:.0f} s; {self.behind_us / 1e6:.1f} s "
-            f"of input wait. Results go on when what is under way is done"
+            f"{what}nothing was processed for {idle_us / 1e6:.0f} s{waits}. Results go on when "
+            f"what is under way is done"
         )
 
 

@@ -62,10 +62,11 @@ class Problems:
             self.tell(key, text)
 
 
-def tell_work(problems: Problems, work: Work, fragment: str) -> None:
-    """What a replica does not get done."""
-    poison = [one for one in work.troubles if one.user_code]
-    problems.set("poison", _poisoned(poison[0], fragment) if poison else None)
+def tell_work(problems: Problems, metrics: NodeMetrics, work: Work, fragment: str) -> None:
+    """What a replica of a fragment does not get done."""
+    poison = next((one for one in work.troubles if one.user_code), None)
+    problems.set("poison", None if poison is None else _poisoned(poison, fragment))
+    metrics.poisoned(None if poison is None else (fragment, poison.start, poison.reason))
     failing = [one for one in work.troubles if not one.user_code]
     problems.set("job", _failing(failing[0]) if failing else None)
     late = None if work.late is None else f"{work.late}; whoever stands by steps in"

@@ -77,6 +77,7 @@ from holdfast.nodes.left_out import LeftOut
 from holdfast.nodes.load import LoadWatch
 from holdfast.nodes.node import GaveUp, Node, Place
 from holdfast.nodes.pace import Pace, tell_pace
+from holdfast.nodes.problems import tell_work
 from holdfast.nodes.replica_status import copy_status, lent_status, streams_status
 from holdfast.nodes.spill import Spill
 from holdfast.plans.fragment_plans import FragmentPlan
@@ -123,6 +124,7 @@ class ReplicaNode(Node):
         self._listens_to = settings.partners
         self.listen_to(settings.partners, partner)
         self._settings = settings
+        self._fragment = plan.name
         self._pace = Pace(settings.timing.alpha_x_us)
         # Set when a job has run, or when there will be none before it is needed.
         self.warm = threading.Event()
@@ -245,6 +247,7 @@ class ReplicaNode(Node):
 
     def look(self) -> None:
         super().look()
+        tell_work(self.problems, self.metrics, self.work(), self._fragment)
         reach, view = self.copy.reach(), self.copy.view()
         recovering = view.state is NodeState.RECOVERING
         tell_pace(self._pace, self.metrics, self.problems, self.loop.now(), reach, recovering)

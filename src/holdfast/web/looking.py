@@ -16,11 +16,12 @@ from typing import Any
 import pyarrow.flight as flight
 
 from holdfast.cluster.remote import RemoteServer, ServerError
+from holdfast.cluster.status import no_answer
 from holdfast.cluster.supervisor import local_state, supervisor_pid
 from holdfast.cluster.usage import with_usage
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.errors import HoldfastError
-from holdfast.flight.peers import act, connect, explain
+from holdfast.flight.peers import act, connect
 from holdfast.flight.roles import COMMANDS
 from holdfast.plans.addresses import Addresses
 
@@ -124,7 +125,7 @@ class Looker:
             gone = self._clients.pop(name, None)
             if gone is not None:
                 gone[1].close()
-            return {"name": name, "error": explain(error)}
+            return no_answer(name, error, _NODE_SECONDS)
 
 
 class Looking:

@@ -146,7 +146,7 @@ def _node(
     found = now.processes.get(process, {})
     if "error" in status:
         said = found.get("error") or found.get("problem") or status["error"]
-        state = "paused" if found.get("paused") else "gone"
+        state = "paused" if found.get("paused") else str(status.get("state", "gone"))
         return {"process": process, "state": state, "says": str(said), **places.what[name]}
     boundary = int(status.get("boundary", 0))
     return {
@@ -281,7 +281,7 @@ def troubles(nodes: dict[str, Any]) -> list[str]:
     """What is not as it should be, in words: why results may be tentative now."""
     found = []
     for name, node in nodes.items():
-        if node["state"] in ("gone", "paused"):
+        if node["state"] in ("gone", "paused", "slow"):
             found.append(f"{name} does not answer")
         elif node["cut_from"]:
             found.append(f"{name}: cut from {', '.join(node['cut_from'])}")

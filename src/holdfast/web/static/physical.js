@@ -211,5 +211,5 @@ export class Physical {
 }
 
 function worse(state) {
-  return ["gone", "paused", "recovering", "up_failure", "stabilization", "tentative"].includes(state) ? 1 : 0;
+  return ["gone", "paused", "slow", "recovering", "up_failure", "stabilization", "tentative"].includes(state) ? 1 : 0;
 }

@@ -6,7 +6,7 @@ const HOUR = 3600, LEFT = 130, RIGHT = 16, PLOT = 150, BAR = 20, AXIS = 24;
 const KINDS = ["stable", "corrected", "tentative"];
 const STATES = {
   stable: "good", serving: "good", up: "good", "standing by": "idle", up_failure: "tentative",
-  asking: "tentative", postponed: "tentative", tentative: "tentative", stabilization: "stable", gone: "bad", paused: "bad",
+  asking: "tentative", postponed: "tentative", tentative: "tentative", stabilization: "stable", gone: "bad", paused: "bad", slow: "bad",
 };
 
 export class Timeline {
