@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 
 from holdfast.cli import main
-from holdfast.cluster.starting import check_logs
+from holdfast.cluster.starting import check_connectors, check_logs
 from holdfast.cluster.supervisor import Supervisor, supervisor_pid
-from holdfast.deployment import DeploymentError
+from holdfast.deployment import DeploymentError, load_deployment
 from holdfast.frames import stream_schema
 from holdfast.log import StreamLog
 from holdfast.plans.plan import read_plan
@@ -54,6 +54,36 @@ def test_every_source_and_sink_that_is_none_is_refused_at_once(
     assert "deployment.toml: clients.writer.sink: 'hdfs:y': there is no kind 'hdfs'" in said
     assert "cannot be written" not in said
     assert not (tmp_path / "data").exists()
+
+
+def test_a_file_that_is_not_there_is_refused_and_not_a_process_that_crashes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = DEPLOYMENT.replace("[fragments.main]", 'from = "csv:load.csv"\n[fragments.main]')
+    text = text.replace("[sources.load]", '[sources.more]\nfrom = "directory:in"\n[sources.load]')
+    (tmp_path / "network.py").write_text("")
+    (tmp_path / "deployment.toml").write_text(text)
+    assert main(["up", str(tmp_path / "deployment.toml")]) == 1
+    said = capsys.readouterr().err
+    assert "deployment.toml: sources.load.from: 'csv:load.csv': there is no file 'load.csv'" in said
+    assert "sources.more.from: 'directory:in': there is no directory 'in'; make it first" in said
+    assert not (tmp_path / "data").exists()
+
+
+def test_what_a_deployment_names_is_looked_for_beside_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = 'from = "csv:load.csv"\n[fragments.main]\n[clients.writer]\noutput = "out"\n'
+    wrong += 'sink = "call:alarm.py:ring"'
+    (tmp_path / "deployment.toml").write_text(DEPLOYMENT.replace("[fragments.main]", wrong))
+    (tmp_path / "network.py").write_text("")
+    (tmp_path / "load.csv").write_text("number\n")
+    (tmp_path / "alarm.py").write_text("def ring(table): ...\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    check_connectors(load_deployment(tmp_path / "deployment.toml"))
+    assert Path.cwd() == elsewhere
 
 
 def test_a_wrong_output_is_blamed_on_the_deployment_file(

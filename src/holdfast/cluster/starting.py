@@ -37,18 +37,32 @@ class NetworkUnreadable(HoldfastError):
 
 
 def check_connectors(deployment: Deployment) -> None:
-    """Raise DeploymentError for every source and sink that is none, in one message."""
+    """Raise DeploymentError for every source and sink that is none, in one message.
+
+    Paths are relative to the deployment file, from wherever it is started.
+    """
     wrong = []
-    for source in deployment.sources.values():
-        if source.reads is not None:
-            wrong += _problem(
-                f"sources.{source.name}.from", parse_source, source.name, source.reads
-            )
-    for client in deployment.clients.values():
-        if client.sink is not None:
-            wrong += _problem(f"clients.{client.name}.sink", parse_sink, client.output, client.sink)
+    with contextlib.chdir(deployment.path.parent):
+        for source in deployment.sources.values():
+            if source.reads is not None:
+                here = source.endpoint.server is None
+                wrong += _problem(
+                    f"sources.{source.name}.from",
+                    _parse_and_check if here else parse_source,
+                    source.name,
+                    source.reads,
+                )
+        for client in deployment.clients.values():
+            if client.sink is not None:
+                wrong += _problem(
+                    f"clients.{client.name}.sink", parse_sink, client.output, client.sink
+                )
     if wrong:
         raise DeploymentError("\n".join(f"{deployment.path.name}: {each}" for each in wrong))
+
+
+def _parse_and_check(text: str) -> None:
+    parse_source(text)[1].check()
 
 
 def check_certificates(security: SecuritySpec) -> list[str]:

@@ -37,6 +37,9 @@ class CsvSource(Source):
     def live(self) -> bool:
         return self.follow
 
+    def check(self) -> None:
+        existing_file(self.path)
+
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
         return CsvReader(self, schema, position or {})
 

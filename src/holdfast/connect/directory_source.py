@@ -37,6 +37,10 @@ class DirectorySource(Source):
     def live(self) -> bool:
         return self.follow
 
+    def check(self) -> None:
+        if not Path(self.path).is_dir():
+            raise InputError(f"there is no directory {self.path!r}; make it first")
+
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
         return DirectoryReader(self, schema, position or {})
 
@@ -67,9 +71,8 @@ class DirectoryReader(Reader):
     def __init__(self, source: DirectorySource, schema: pa.Schema, position: Position) -> None:
         self._source = source
         self._schema = schema
+        source.check()
         self._directory = Path(source.path)
-        if not self._directory.is_dir():
-            raise InputError(f"there is no directory {source.path!r}; make it first")
         self._done: list[str] = list(position.get("done", []))
         self._seen = set(self._done)
         self._current: str | None = position.get("file")

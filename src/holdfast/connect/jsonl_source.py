@@ -26,6 +26,9 @@ class JsonLinesSource(Source):
     def live(self) -> bool:
         return self.follow
 
+    def check(self) -> None:
+        existing_file(self.path)
+
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
         return JsonLinesReader(self, schema, position or {})
 

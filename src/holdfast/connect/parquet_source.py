@@ -27,6 +27,9 @@ class ParquetSource(Source):
     def live(self) -> bool:
         return False
 
+    def check(self) -> None:
+        existing_file(self.path)
+
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
         return ParquetReader(self, schema, position or {})
 

@@ -179,6 +179,9 @@ class Source(ABC):
             late,
         )
 
+    def check(self) -> None:  # noqa: B027  most are somewhere else, and may come later
+        """InputError if it is known already that it cannot be opened: there is no such file."""
+
     @abstractmethod
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
         """Start reading rows of ``schema``, from the beginning or from a position.
