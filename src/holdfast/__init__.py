@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from holdfast.single.run import run
     from holdfast.stream import Stream
     from holdfast.stream_events import Boundary, Tuples, Undo, View
+    from holdfast.structured.data_source import DataSource
     from holdfast.windows import count_window, session_window, window
 
 __version__ = "0.1.0"
@@ -53,6 +54,7 @@ _HOMES = {
     "Aggregator": "aggregates",
     "Boundary": "stream_events",
     "Client": "client",
+    "DataSource": "structured.data_source",
     "HoldfastError": "errors",
     "InputError": "errors",
     "Missing": "core.frame",
@@ -103,6 +105,7 @@ __all__ = [
     "Aggregator",
     "Boundary",
     "Client",
+    "DataSource",
     "HoldfastError",
     "InputError",
     "Missing",
