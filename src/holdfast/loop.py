@@ -14,7 +14,6 @@ import heapq
 import itertools
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Protocol
@@ -53,7 +52,6 @@ class Loop:
         self.driver = driver
         self.answer: Answer | None = None
         self.events = 0
-        self.busy_seconds = 0.0
         self._carry_out = carry_out
         self._on_fatal = on_fatal
         self._on_peer_error = on_peer_error
@@ -143,7 +141,6 @@ class Loop:
             work = self._queue.get(timeout=self._wait_seconds())
         except queue.Empty:
             work = None
-        started = time.monotonic()
         if callable(work):
             work()
         elif work is not None:
@@ -151,7 +148,6 @@ class Loop:
             self.handle(*work)
         for function in self._due():
             function()
-        self.busy_seconds += time.monotonic() - started
 
     def _due(self) -> Iterable[Callable[[], None]]:
         now = self.now()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.benchmark_detector import BenchmarkDetector, LoadSeen, SetTimed
-from holdfast.core.detector import AskPeer, Detector, PeerBack, PeerLost, PeerState
+from holdfast.core.detector import AskPeer, PeerBack, PeerLost, PeerState
 
 
 def make() -> BenchmarkDetector:
@@ -14,7 +14,7 @@ def make() -> BenchmarkDetector:
 
 
 def test_it_is_a_detector_like_the_other() -> None:
-    detector: Detector[LoadSeen] = make()
+    detector = make()
     assert detector.reachable
 
 

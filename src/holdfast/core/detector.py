@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias
 
 from holdfast.core.machine import Machine
 
@@ -97,20 +97,6 @@ DetectorEffect: TypeAlias = AskPeer | PeerLost | PeerBack
 
 # A patient detector waits for so many intervals at most.
 LONGEST_INTERVALS = 3
-
-E = TypeVar("E", contravariant=True)
-
-
-class Detector(Protocol[E]):
-    """What every failure detector is to whoever uses it; ``handle`` takes its own events."""
-
-    peer: str
-    next_ask_at: int
-
-    @property
-    def reachable(self) -> bool: ...
-
-    def handle(self, event: E, now: int) -> list[DetectorEffect]: ...
 
 
 class FailureDetector(Machine[PeerState, Trigger]):

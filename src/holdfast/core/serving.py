@@ -191,10 +191,6 @@ class ServedStream:
                 fresh.append(frame)
         return [] if self.suspended or not fresh else self._send(tuple(fresh))
 
-    def drop_feeds(self) -> None:
-        """Forget all subscribers; they will notice and come back."""
-        self._sent.clear()
-
     def _keep(self, frame: StreamFrame) -> None:
         header = frame.header
         if header.kind is Kind.STABLE:

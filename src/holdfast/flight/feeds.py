@@ -47,8 +47,6 @@ class Feed:
         self._arrival = arrival
         self.consumer = consumer
         self.id = feed
-        self.sent_frames = 0
-        self.sent_bytes = 0
         self._process = process
         self._empty = pa.RecordBatch.from_pylist([], schema=schema)
         self._messages: deque[tuple[FeedFrames, int, float]] = deque()
@@ -113,10 +111,7 @@ class Feed:
                 header, batch = _merged(run)
                 left = len(runs) - index - 1
                 metadata = encode_header(message.feed, message.seq, left, header, run[0].why)
-                if batch is not None:
-                    self.sent_bytes += batch.nbytes
                 yield self._empty if batch is None else batch, metadata
-                self.sent_frames += 1
 
     def _next(self, context: flight.ServerCallContext) -> FeedFrames | None:
         with self._changed:

@@ -97,8 +97,6 @@ class Network:
         server_of: dict[str, str],
         quality: Quality | None = None,
     ) -> None:
-        self.delivered = 0
-        self.lost = 0
         # What happened that no schedule says.
         self.counts: Counter[str] = Counter()
         self._clock = clock
@@ -219,7 +217,6 @@ class Network:
 
     def _fail(self, sent_at: int, source: str, message: Message) -> None:
         """Nobody took it; the caller knows when its deadline is over."""
-        self.lost += 1
         self._clock.at(sent_at + CALL_US, self.fail_call, source, message)
 
     def _send_late(self, link: Link) -> None:
@@ -238,7 +235,6 @@ class Network:
         elif link.cuts:
             self._wait_for(link, sent_at, source, target, message)
         else:
-            self.delivered += 1
             self.deliver(source, target, message)
 
     # -- feeds --------------------------------------------------------------------------
@@ -266,7 +262,6 @@ class Network:
         if feed.back.cuts:
             self._clock.after(50_000, self._opened, feed, request)
             return
-        self.delivered += 1
         self.deliver(feed.reader, feed.provider, request)
 
     def _send_on_feed(
@@ -317,12 +312,10 @@ class Network:
             # A reader that has just left may be handed what was on its way.
             just = feed.closed_at is not None and self._clock.now - feed.closed_at < 10_000
             if not just:
-                self.lost += 1
                 return
         elif feed.link.cuts or feed.held:
             feed.held.append((message, left))
             return
-        self.delivered += 1
         feed.middle = left > 0
         self._failures.pop((feed.reader, feed.provider), None)
         if isinstance(message, FeedFrames):

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 STOP, DEAD_LETTER = "stop", "dead-letter"
-ON_ERROR = (STOP, DEAD_LETTER)
 DIRECTORY = "rejected"
 
 
