@@ -118,7 +118,8 @@ def gap_ms(running: Running, disturbance: Callable[[], None]) -> float:
     return max(0.0, running.alerts.longest_interval_ms(start, now_us()) - usual)
 
 
-def measure(running: Running, lengths: Lengths, near: Mapping[str, str] | None, tell: Tell) -> Seen:
+def measure(running: Running, lengths: Lengths, places: list[str] | None, tell: Tell) -> Seen:
+    """``places``: see also what following the nearest would give."""
     seen = Seen()
     running.alerts.wait_made(now_us(), FLOWING_SECONDS)
     time.sleep(2.0)
@@ -129,9 +130,9 @@ def measure(running: Running, lengths: Lengths, near: Mapping[str, str] | None, 
     now = sum(size for _, size in traffic_of(running.deployment).values())
     seen.bytes_per_second = (now - sent) / (time.monotonic() - started)
     tell(f"calm: {seen.calm[0]:.0f} and {seen.calm[1]:.0f} ms, following {seen.following}")
-    if near is not None:
-        usual = running.deployment.distances.places
-        running.move(near)
+    if places is not None:
+        usual, matrix = running.deployment.distances.places, running.deployment.distances.matrix
+        running.move(nearest_places(places, matrix, running.followed()))
         time.sleep(2.0)
         seen.nearest = watch(running, lengths.calm_s, seen)
         running.move(usual)
@@ -181,8 +182,7 @@ def run_mode(
     running = Running(deployment)
     try:
         tell(f"{protection} is up")
-        near = nearest_places(places, matrix) if protection == "active" else None
-        seen = measure(running, lengths, near, tell)
+        seen = measure(running, lengths, places if protection == "active" else None, tell)
         complete = running.finish()
         came = running.alerts.table()
     finally:

@@ -24,6 +24,7 @@ import pyarrow as pa
 from benchmarks.race_world import JITTER_MS, matrix_text
 from benchmarks.standby_chain import now_us
 from holdfast.client import Boundary, Client, Tuples
+from holdfast.cluster.status import node_status
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.flight.distance import Distance
 from holdfast.flight.peers import call
@@ -84,12 +85,19 @@ def usual_places(places: list[str]) -> dict[str, str]:
     return found | {READER: rest[-1]}
 
 
-def nearest_places(places: list[str], matrix: Mapping[tuple[str, str], float]) -> dict[str, str]:
-    """The same, with the first replicas, whom others follow, all at the reader's nearest site."""
+def nearest_places(
+    places: list[str], matrix: Mapping[tuple[str, str], float], followed: Mapping[str, str]
+) -> dict[str, str]:
+    """The same, with those who are followed all at the reader's nearest site.
+
+    followed  of each fragment the replica on the operator's path.
+    """
     found = usual_places(places)
     sites = sorted(places[: len(SITES)], key=lambda site: matrix[site, found[READER]])
-    for fragment in FRAGMENTS:
-        found |= {f"{fragment}-{number + 1}": site for number, site in enumerate(sites)}
+    for fragment, first in followed.items():
+        names = [f"{fragment}-{number + 1}" for number in range(len(SITES))]
+        ordered = [first, *(name for name in names if name != first)]
+        found |= dict(zip(ordered, sites, strict=True))
     return found
 
 
@@ -237,6 +245,13 @@ class Running:
         self._client = reader
         self.alerts = Alerts(reader)
         self.readings = Readings(deployment)
+
+    def followed(self) -> dict[str, str]:
+        """Of each fragment the replica whom the operator follows, or whom that one follows."""
+        alerts = self.alerts.following
+        inputs = node_status(self.deployment, [alerts])[alerts]["inputs"]
+        upstream = [str(each["from"]) for each in inputs.values()]
+        return {name.rpartition("-")[0]: name for name in (alerts, *upstream)}
 
     def tell_links(self, node: str, options: dict[str, object]) -> None:
         security = self.deployment.security.read()

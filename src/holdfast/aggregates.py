@@ -18,11 +18,13 @@ class Aggregator(ABC):
 
     Values come as Arrow arrays, in stream order, split anyhow: ``merge`` must give the same
     state for every split. The state is any value of ``state_type`` (a Spark type as a string,
-    e.g. ``"struct<n: bigint, total: double>"``, then it is a dict).
+    e.g. ``"struct<n: bigint, total: double>"``, then it is a dict). One that gives the same state
+    for every order of the values, too, may say ``any_order = True``: they are not sorted for it.
     """
 
     state_type: str
     result_type: str
+    any_order: bool = False
 
     @abstractmethod
     def reduce(self, values: pa.Array) -> Any:
@@ -64,6 +66,10 @@ class TypedAggregator:
 
     aggregator: Aggregator
     arrow_result_type: pa.DataType
+
+    @property
+    def any_order(self) -> bool:
+        return self.aggregator.any_order
 
     def reduce(self, values: pa.Array) -> Any:
         return self.aggregator.reduce(values)

@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 # Distinct values a sketch tells apart exactly; beyond, the error is about 1/sqrt(1024), 3 %.
 _SKETCH_SIZE = 1024
 # Folds of which the same tuples in another order give something else.
-IN_ORDER = frozenset({"first", "last", "collect", "collect_distinct", "top", "user"})
+IN_ORDER = frozenset({"first", "last", "collect", "collect_distinct", "top"})
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Fold:
     @property
     def depends_on_order(self) -> bool:
         """Whether the same tuples in another order give another state."""
-        return self.kind in IN_ORDER
+        return self.kind in IN_ORDER or (self.kind == "user" and not self.user.any_order)
 
     @property
     def result_types(self) -> tuple[pa.DataType, ...]:
