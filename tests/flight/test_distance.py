@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from holdfast.cli import main
 from holdfast.client import Client, read_until
+from holdfast.cluster import chaos
 from holdfast.cluster.chaos import ChaosError, delay
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.flight import peers
@@ -157,3 +160,27 @@ def test_only_links_of_nodes_are_made_longer(tmp_path: Path) -> None:
         delay(deployment, "main-1", "main-9", Distance(10.0))
     with pytest.raises(DistanceError, match="at most 10000 ms, got 20000; cut the link instead"):
         Distance(20_000.0)
+
+
+def test_the_command_tells_both_ends_or_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(written(tmp_path).path)
+    told: list[tuple[str, dict[str, Any]]] = []
+
+    def tell(deployment: Deployment, node: str, options: dict[str, Any]) -> bool:
+        told.append((node, options["delay"]))
+        return node != "main-2"
+
+    monkeypatch.setattr(chaos, "_tell", tell)
+    way = {"delay_ms": 80.0, "jitter_ms": 5.0, "bandwidth": 0.0}
+    assert main(["chaos", file, "delay", "main-1", "main-2", "80", "--jitter", "5"]) == 1
+    assert told == [("main-1", {"main-2": way}), ("main-2", {"main-1": way})]
+    said = capsys.readouterr().out
+    assert "main-1 -- main-2: 80 ms" in said
+    assert "main-2 did not answer; say it again when they are up" in said
+    told.clear()
+    assert main(["chaos", file, "delay", "main-1", "reader", "80", "--one-way"]) == 0
+    assert [node for node, _ in told] == ["main-1"]
+    assert main(["chaos", file, "delay", "main-1", "main-2", "-1"]) == 1
+    assert "delay_ms is a number from 0 on, got -1.0" in capsys.readouterr().err
