@@ -13,11 +13,6 @@ def make() -> BenchmarkDetector:
     return made
 
 
-def test_it_is_a_detector_like_the_other() -> None:
-    detector = make()
-    assert detector.reachable
-
-
 def test_the_set_is_timed_only_under_load() -> None:
     made = make()
     assert made.handle(LoadSeen(0.5), 100) == []
