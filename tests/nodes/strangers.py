@@ -34,6 +34,10 @@ class NoStore:
         work()
 
     @property
+    def turn(self) -> int | None:
+        return None
+
+    @property
     def sizes(self) -> Mapping[str, int]:
         return {}
 

@@ -142,8 +142,6 @@ def _said_of(name: str, stream: str, node: Status, graph: Graph, now: int) -> li
 
 def _said_of_source(name: str, node: Status, now: int) -> list[str]:
     found = []
-    if node.get("problem"):
-        found.append(f"{name}: {node['problem']}")
     boundary = int(node.get("boundary", 0))
     if now - boundary > _CURRENT_US:
         if not boundary:

@@ -202,8 +202,6 @@ def _says(process: dict[str, Any], node: dict[str, Any]) -> str:
     if "error" in node or "error" in process:
         return str(process.get("error") or process.get("problem") or node["error"])
     problems = [*node.get("problems", ()), *node.get("refused", {}).values()]
-    if node.get("problem"):
-        problems.append(str(node["problem"]))
     problems += node.get("warnings", ())
     tentative = node.get("tentative", {}).items()
     problems += [f"{name} is tentative: {show_why(read_why(why))}" for name, why in tentative]

@@ -102,6 +102,8 @@ class StreamStore:
         # Times of window states in the logs, and where each begins.
         self._window_places: dict[str, list[tuple[int, int]]] = {}
         self._queue: queue.SimpleQueue[_Order] = queue.SimpleQueue()
+        self._orders = 0
+        self._is_busy = False
         self._thread = threading.Thread(target=self._run, name="holdfast-disk", daemon=True)
 
     def check_reaches(self, next_ids: Mapping[str, int], state: Path) -> None:
@@ -143,6 +145,11 @@ class StreamStore:
             self._kept.close()
 
     @property
+    def turn(self) -> int | None:
+        """Which order is being carried out; None while there is none."""
+        return self._orders if self._is_busy else None
+
+    @property
     def sizes(self) -> Mapping[str, int]:
         return MappingProxyType({stream: log.size_bytes for stream, log in self.logs.items()})
 
@@ -180,7 +187,10 @@ class StreamStore:
 
     def _run(self) -> None:
         while True:
+            self._is_busy = False
             order = self._queue.get()
+            self._orders += 1
+            self._is_busy = True
             match order:
                 case None:
                     return

@@ -38,6 +38,7 @@ from holdfast.nodes.listening import Listener
 from holdfast.nodes.metrics import NodeMetrics
 from holdfast.nodes.node import Place, disk_control
 from holdfast.nodes.problems import Problems
+from holdfast.nodes.standstill import Standstill, Watched
 from holdfast.stream_events import Boundary, ClientEvent, Tuples, Undo
 from holdfast.why_words import plain_why
 
@@ -103,11 +104,16 @@ class ClientNode:
         self._started = time.monotonic()
         self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._run, name=f"{name} sink", daemon=True)
+        self._turns = 0
+        # It may wait for somebody else's database: a new process would not do better.
+        watched = Watched("standing sink", f"the sink {sink}", lambda: self._turns, ends=False)
+        self._standstill = Standstill((watched,), self.problems, on_fatal)
 
     def start(self) -> None:
         place = self.place
         self._listener = Listener(self._make_server, place.port, place.security, self.journal)
         self._thread.start()
+        self._standstill.start()
         self.journal.write("started", next_id=self._client.next_id)
 
     def _make_server(self, port: int) -> StreamServer:
@@ -128,6 +134,7 @@ class ClientNode:
 
     def stop(self) -> None:
         self._stopping.set()
+        self._standstill.close()
         if self._listener is not None:
             self._listener.close()
         self._thread.join(10.0)
@@ -140,6 +147,7 @@ class ClientNode:
             flushed, saved = time.monotonic(), True
             while not self._stopping.is_set():
                 event = None
+                self._turns += 1
                 if self._writer.fails or not saved:
                     self._stopping.wait(AGAIN_SECONDS)
                 else:

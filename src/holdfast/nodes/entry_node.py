@@ -127,7 +127,6 @@ class EntryNode(Node):
         self._room = threading.Condition()
         self._retrying = False
         self._stopping = False
-        self._problem: str | None = None
         self._ahead: str | None = None
         self._told = -FAR
         self._time_looked_at = 0
@@ -164,7 +163,6 @@ class EntryNode(Node):
             "ahead": self._intake.ahead,
             "idle": self._intake.idle,
             "ended": self._intake.ended,
-            "problem": self._problem,
             "warnings": self._warnings(),
             "trimmed_below": view.first_id,
         }
@@ -274,24 +272,15 @@ class EntryNode(Node):
         """The thread that reads the source."""
         try:
             while not (self._stopping or self._intake.ended):
-                if self._intake.read() is None:
-                    self._note_problem(self._intake.problem)
+                read = self._intake.read()
+                self.problems.set("source", self._intake.problem)
+                if read is None:
                     time.sleep(_IDLE_SECONDS)
             if self._intake.ended:
                 self.journal.write("source ended", tuples=self._intake.next_id)
                 self.loop.call(self._go_on_with_the_clock)
         except HoldfastError as error:
-            self._problem = str(error)
-            self.journal.write("source failed", level="error", problem=str(error))
-
-    def _note_problem(self, problem: str | None) -> None:
-        """Something keeps the source from being read, or not any more: said once."""
-        if problem != self._problem:
-            self._problem = problem
-            if problem is None:
-                self.journal.write("source goes on")
-            else:
-                self.journal.write("source held up", level="warning", problem=problem)
+            self.problems.tell("source", f"the source cannot be read any further: {error}")
 
     # -- the source's own time ----------------------------------------------------------
 

@@ -184,8 +184,6 @@ def shown_state(state: str) -> str:
 
 def _says(status: dict[str, Any]) -> str:
     found = [*status.get("problems", ()), *status.get("refused", {}).values()]
-    if status.get("problem"):
-        found.append(str(status["problem"]))
     found += status.get("warnings", ())
     if found:
         return "; ".join(str(each) for each in found)
