@@ -44,6 +44,11 @@
     jitter = "5 ms"                   # up to so much longer, each message
     places = { entry-load = "kyoto", main-1 = "boston", main-2 = "kyoto" }
 
+    [bounds]                          # what is kept for somebody who is away, of each stream
+    bytes = "10 GB"
+    age = "1 day"
+    then = "retire"                   # or "block" the source; [bounds.STREAM] for one of them
+
     [clients.screen]
     output = "busy"
     sink = "jsonl:busy.jsonl"         # without it the client runs elsewhere, under this name
@@ -64,6 +69,7 @@ from typing import Any
 
 from holdfast.clock import FOLLOW
 from holdfast.core.settings import (
+    Bound,
     Continuous,
     Policy,
     Protection,
@@ -197,6 +203,8 @@ class Deployment:
     distances: Distances = field(default_factory=Distances)
     # Clients that were retired and replicas that were removed since the file was written.
     gone: frozenset[str] = frozenset()
+    # How much of a stream is kept for somebody who is away; "" for those not named.
+    bounds: Mapping[str, Bound] = field(default_factory=dict)
 
     @property
     def endpoints(self) -> dict[str, Endpoint]:

@@ -12,12 +12,14 @@ from holdfast.clock import FOLLOW
 from holdfast.connect.source import OFF
 from holdfast.continuous_knobs import CONTINUOUS_KNOBS, KnobError, read_continuous
 from holdfast.core.settings import (
+    Bound,
     Checkpointing,
     Continuous,
     Policy,
     Protection,
     Reconcile,
     StandbySettings,
+    Then,
     Timing,
 )
 from holdfast.core.source_time import Late
@@ -35,6 +37,9 @@ from holdfast.flight.distance import Distance, DistanceError, Distances, read_ma
 from holdfast.flight.roles import COMMANDS, HERE
 from holdfast.flight.security import is_loopback
 from holdfast.times import microseconds
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)", re.IGNORECASE)
+_SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 E = TypeVar("E", bound=Enum)
 # What can be said of a source whose tuples bring their own time.
@@ -74,6 +79,7 @@ class DeploymentReader:
             "files",
             "chaos",
             "distances",
+            "bounds",
         )
         self._servers = {name: self._server(name, each) for name, each in _items(found, "servers")}
         spark = self._table("spark", found.get("spark", {}), "master", "config")
@@ -101,6 +107,7 @@ class DeploymentReader:
             follow_clock=self._follow_clock(found.get("timing", {})),
             chaos=self._flag("chaos", found.get("chaos", False)),
             distances=self._distances(found.get("distances")),
+            bounds=self._bounds(found.get("bounds", {})),
         )
         self._check_names(deployment)
         self._check_distances(deployment)
@@ -136,6 +143,37 @@ class DeploymentReader:
             return replace(Timing(bucket_us=1), **values)
         except (TypeError, ValueError) as error:
             raise self._error("timing", str(error)) from None
+
+    def _bounds(self, found: Any) -> dict[str, Bound]:
+        """What is kept for those who are away: of every stream, and of those that are named."""
+        if not isinstance(found, dict):
+            raise self._error("bounds", f"it is a table, got {found!r}")
+        named = {name: each for name, each in found.items() if isinstance(each, dict)}
+        common = {key: each for key, each in found.items() if key not in named}
+        bounds = {"": self._bound("bounds", common)} if common else {}
+        for name, each in named.items():
+            bounds[name] = self._bound(f"bounds.{name}", {**common, **each})
+        return bounds
+
+    def _bound(self, where: str, found: dict[str, Any]) -> Bound:
+        self._table(where, found, "bytes", "age", "then", "away")
+        size, age = found.get("bytes"), found.get("age")
+        away = found.get("away", "10 seconds")
+        return Bound(
+            None if size in (None, OFF) else self._size(f"{where}.bytes", size),
+            None if age in (None, OFF) else self._length(f"{where}.age", age),
+            self._choice(f"{where}.then", found.get("then", "block"), Then),
+            self._length(f"{where}.away", away),
+        )
+
+    def _size(self, where: str, value: Any) -> int:
+        """A number of bytes: 1000, "500 MB", "10 GB"."""
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+        match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+        if match is None or not float(match[1]):
+            raise self._error(where, f'write it as a number of bytes or as "10 GB", got {value!r}')
+        return round(float(match[1]) * _SIZE_UNITS[match[2].upper()])
 
     def _follow_clock(self, found: dict[str, Any]) -> float:
         value = found.get("follow_clock", FOLLOW)

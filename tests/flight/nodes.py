@@ -12,6 +12,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from holdfast.clock import Clock
 from holdfast.core.entry import EntrySettings
 from holdfast.core.records import Membership
+from holdfast.core.settings import Bound
 from holdfast.flight.security import Security
 from holdfast.nodes.entry_node import EntryNode
 from holdfast.nodes.node import Place
@@ -36,9 +37,10 @@ def make_entry(
     clock: Clock | None = None,
     chaos: bool = True,
     membership: Callable[[], Membership] = Membership,
+    bound: Bound | None = None,
 ) -> EntryNode:
     return EntryNode(
-        EntrySettings("entry-load", "load", consumers, boundary_interval_us=20_000),
+        EntrySettings("entry-load", "load", consumers, boundary_interval_us=20_000, bound=bound),
         operator,
         input_schema(operator),
         None,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from holdfast.core.events import ConsumersNotKept
-from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
+from holdfast.core.settings import SECOND_US, Bound, Policy, Reconcile, Then, Timing
 from holdfast.simulation import networks
 from holdfast.simulation.authority import known_to
 from holdfast.simulation.checkers import Violation
@@ -138,3 +139,22 @@ def test_a_membership_is_obeyed_only_once_it_is_on_disk() -> None:
     (mistake,) = [one for one in MUTATIONS if one.name == "obey a membership that is not on disk"]
     with mistake.applied(), pytest.raises(Violation, match="nothing says on disk"):
         run_without_room()
+
+
+def test_a_replica_that_was_away_for_longer_than_anything_is_kept_joins_anew() -> None:
+    world = world_of(fault(FaultKind.CRASH, 8, 60, "xf10b"))
+    fragments = (("f10a", "f10b"),)
+    bound = Bound(None, 15 * SECOND_US, Then.RETIRE, 5 * SECOND_US, fragments)
+    for name in ("f00a", "f00b"):
+        process = world.replicas[name]
+        process.settings = replace(process.settings, bounds=(("f00.0", bound),))
+    world.begin()
+    world.clock.run_until(58 * SECOND_US)
+    for name in ("f00a", "f00b"):
+        served = world.replicas[name].driver.served["f00.0"]
+        assert served.acknowledgements.lapsed == {"f10b"}
+        assert served.stable[0].header.stime_max > 40 * SECOND_US
+    world.clock.run_until(world.schedule.end)
+    world.finish()
+    assert world.joins.counts["joined"] == 1
+    assert not world.standby.void

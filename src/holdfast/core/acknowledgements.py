@@ -37,14 +37,28 @@ class Acknowledgements:
         self.stream = stream
         self.trimmed_below = trimmed_below
         self._first_needed = dict.fromkeys(consumers, trimmed_below)
-        self.abandoned = False
+        # Those among them who were away for too long, until they are heard of again.
+        self.lapsed: set[str] = set()
+        self._was_kept = bool(consumers)
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether there was somebody to keep the stream for, and is nobody now."""
+        return self._was_kept and len(self.lapsed) == len(self._first_needed)
 
     def handle(self, event: Acknowledged, now: int) -> list[TrimBelow]:
         before = self._first_needed.get(event.consumer)
+        if before is not None and event.consumer in self.lapsed:
+            self.hold(event.consumer)
+            before = self.trimmed_below
         if before is None or event.first_needed <= before:
             return []
         self._first_needed[event.consumer] = event.first_needed
-        return self._trim(min(self._first_needed.values()))
+        return self._trim_to_least()
+
+    def _trim_to_least(self) -> list[TrimBelow]:
+        needs = self.needs()
+        return self._trim(min(needs.values())) if needs else []
 
     def _trim(self, below: int) -> list[TrimBelow]:
         if below <= self.trimmed_below:
@@ -55,13 +69,21 @@ class Acknowledgements:
     def take_in(self, consumer: str) -> None:
         """Keep what comes for one more consumer, from what there is on."""
         self._first_needed.setdefault(consumer, self.trimmed_below)
+        self._was_kept = True
 
     def leave(self, consumer: str) -> list[TrimBelow]:
         """A consumer is gone for good: nothing is kept for it."""
         if self._first_needed.pop(consumer, None) is None:
             return []
-        self.abandoned = not self._first_needed
-        return [] if self.abandoned else self._trim(min(self._first_needed.values()))
+        self.lapsed.discard(consumer)
+        return self._trim_to_least()
+
+    def lapse(self, consumer: str) -> list[TrimBelow]:
+        """A consumer is away for too long: keep nothing for it until it is heard of again."""
+        if consumer not in self._first_needed:
+            return []
+        self.lapsed.add(consumer)
+        return self._trim_to_least()
 
     def forget_below(self, first_id: int) -> list[TrimBelow]:
         """Of a stream that is abandoned, nothing below this id is kept."""
@@ -74,11 +96,14 @@ class Acknowledgements:
     def hold(self, consumer: str) -> None:
         """A new life of this consumer has acknowledged nothing: keep all there is for it."""
         if consumer in self._first_needed:
+            self.lapsed.discard(consumer)
             self._first_needed[consumer] = self.trimmed_below
 
     def needs(self) -> dict[str, int]:
-        """What each consumer may still ask for."""
-        return dict(self._first_needed)
+        """What each consumer may still ask for that the stream is kept for."""
+        return {
+            name: needed for name, needed in self._first_needed.items() if name not in self.lapsed
+        }
 
     def first_needed(self, consumer: str) -> int:
         """What a consumer may still ask for."""
@@ -91,7 +116,7 @@ class Acknowledgements:
             self._first_needed[consumer] = max(needed, first_needed)
 
     def validate(self) -> None:
-        if any(needed < self.trimmed_below for needed in self._first_needed.values()):
+        if any(needed < self.trimmed_below for needed in self.needs().values()):
             raise ProtocolError(
                 f"{self.stream}: trimmed {self.trimmed_below}, {self._first_needed}"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from holdfast.core.bounds import BoundWatch
 from holdfast.core.frame import Header, Kind, StreamFrame
 from holdfast.core.membership import Consumers
 from holdfast.core.records import LoggedStream, RecoveryRecord
@@ -27,6 +28,7 @@ class Beginning:
                   than a stable replica that is behind.
     consumers     who its consumers are, and which lives of them count.
     incarnation   which life of its directory it is.
+    bounds        how much is kept for those who are away.
     """
 
     state: object = None
@@ -37,6 +39,7 @@ class Beginning:
     open: bool = False
     consumers: Consumers | None = None
     incarnation: int = 0
+    bounds: BoundWatch | None = None
 
 
 def serve(

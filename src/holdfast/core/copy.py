@@ -21,6 +21,7 @@ from typing import Any
 
 from holdfast.core import joining
 from holdfast.core.beginning import EMPTY_RECORD, Beginning, at_record, serve, whole_frames
+from holdfast.core.bounds import BoundWatch
 from holdfast.core.copy_view import CopyView, Glance, InputView
 from holdfast.core.effects import (
     ApplyCheckpoint,
@@ -41,6 +42,7 @@ from holdfast.core.events import (
     ConsumersKept,
     ConsumersNotKept,
     Event,
+    KeptMeasured,
     MembershipTold,
     MessageArrived,
     Started,
@@ -101,7 +103,9 @@ class Copy:
         self.retired: Callable[[Replica], None] = lambda replica: None
         self.joined: Callable[[Joining], None] = lambda machine: None
         # Answers while no replica runs.
-        self._provider = Provider(self.served, self._state_at_rest, self.consumers)
+        self.bounds = BoundWatch(dict(settings.bounds))
+        rest = (self._state_at_rest, self.consumers, self.bounds)
+        self._provider = Provider(self.served, *rest)
         self._lender = Lender(settings.lent_tuples_max)
         self._applying: Checkpoint | None = None
         # Since when nobody who can be heard has what is needed.
@@ -153,6 +157,7 @@ class Copy:
             self.state,
             self.consumers.membership.epoch,
             self.incarnation,
+            self.bounds.beyond,
         )
 
     def work(self) -> Work:
@@ -196,6 +201,8 @@ class Copy:
                     self._take(event, now, effects)
             case MembershipTold():
                 pass
+            case KeptMeasured():
+                effects += self._provider.look(event, now)
             case _ if not self._is_of_one_who_left(event):
                 self._take(event, now, effects)
         self._set_timer(now, effects)
@@ -277,6 +284,7 @@ class Copy:
             self.OPEN_AT_ONCE,
             self.consumers,
             self.incarnation,
+            self.bounds,
         )
         self.replica = Replica(self.settings, record, begin)
         for served in self.served.values():

@@ -35,6 +35,7 @@ class CopyView:
     which     of two copies it is
     epoch     of the membership that it obeys
     incarnation  which life of its directory it is
+    beyond    what is kept beyond a bound, and for whom nothing is any more, in words
     """
 
     state: NodeState | None
@@ -46,6 +47,7 @@ class CopyView:
     which: CopyState
     epoch: int
     incarnation: int
+    beyond: str
 
 
 @dataclass(frozen=True, slots=True)

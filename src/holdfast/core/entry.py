@@ -28,6 +28,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from holdfast.core.beginning import whole_frames
+from holdfast.core.bounds import BoundWatch
 from holdfast.core.effects import (
     AcceptTuples,
     Append,
@@ -41,6 +42,7 @@ from holdfast.core.events import (
     ConsumersKept,
     ConsumersNotKept,
     Event,
+    KeptMeasured,
     LoggedStream,
     MessageArrived,
     SourceBatch,
@@ -55,6 +57,7 @@ from holdfast.core.messages import StreamFrame, StreamState
 from holdfast.core.provider import Provider
 from holdfast.core.records import ConsumersRecord
 from holdfast.core.serving import ServedStream
+from holdfast.core.settings import Bound
 
 
 class EntryState(Enum):
@@ -84,6 +87,7 @@ class EntrySettings:
 
     own_time      tuples bring their time; the source says how far it is.
     lane_idle_us  how long one of several producers may be quiet while others are not.
+    bound         how much is kept for somebody who is away; None for all of it.
     """
 
     address: str
@@ -93,17 +97,24 @@ class EntrySettings:
     own_time: bool = False
     retry_us: int = 100_000
     lane_idle_us: int | None = None
+    bound: Bound | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EntryView:
-    """What others may know of an entry point: how far its stream is, and whom it obeys."""
+    """What others may know of an entry point: how far its stream is, and whom it obeys.
+
+    blocked  the source has to wait: too much is kept for somebody who is away.
+    beyond   what is kept beyond its bound, and for whom nothing is any more, in words.
+    """
 
     state: EntryState
     next_id: int
     first_id: int
     boundary: int
     epoch: int
+    blocked: bool
+    beyond: str
 
 
 class EntryPoint(Machine[EntryState, Trigger]):
@@ -126,8 +137,13 @@ class EntryPoint(Machine[EntryState, Trigger]):
         self.served = served
         self.consumers = Consumers(consumers)
         self._word = Word()
+        bounds = {} if settings.bound is None else {settings.stream: settings.bound}
+        self.bounds = BoundWatch(bounds)
         self.provider = Provider(
-            {settings.stream: served}, lambda stream: StreamState.STABLE, self.consumers
+            {settings.stream: served},
+            lambda stream: StreamState.STABLE,
+            self.consumers,
+            self.bounds,
         )
         self._promised = served.boundary
         self._reached = served.boundary
@@ -147,7 +163,8 @@ class EntryPoint(Machine[EntryState, Trigger]):
     def view(self) -> EntryView:
         """How it is now."""
         served, epoch = self.served, self.consumers.membership.epoch
-        return EntryView(self.state, served.next_id, served.first_id, served.boundary, epoch)
+        place = (served.next_id, served.first_id, served.boundary)
+        return EntryView(self.state, *place, epoch, self.bounds.blocked, self.bounds.beyond)
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         effects = self.consumers.tell(self._word.heard(event))
@@ -164,6 +181,8 @@ class EntryPoint(Machine[EntryState, Trigger]):
             case ConsumersKept() | ConsumersNotKept():
                 effects += self.consumers.handle(event)
                 effects += self.provider.obey(self.consumers.membership)
+            case KeptMeasured():
+                effects += self.provider.look(event, now)
             case Appended(append):
                 effects += self._appended(append, now)
             case AppendFailed(append, reason):

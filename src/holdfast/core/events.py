@@ -159,6 +159,13 @@ class MembershipTold:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptMeasured:
+    """How many bytes of each stream are kept."""
+
+    sizes: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumersNotKept:
     """A record of the consumers did not reach the disk."""
 
@@ -243,6 +250,7 @@ Event: TypeAlias = (
     | ConsumersKept
     | ConsumersNotKept
     | MembershipTold
+    | KeptMeasured
     | SourceBatch
     | CheckpointApplied
     | CheckpointFailed

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from holdfast.core.bounds import BoundWatch
 from holdfast.core.effects import Effect, Send
+from holdfast.core.events import KeptMeasured
 from holdfast.core.membership import Consumers, told_to_go
 from holdfast.core.messages import (
     HeartbeatReply,
@@ -32,8 +34,10 @@ class Provider:
         streams: dict[str, ServedStream],
         state_of: Callable[[str], StreamState],
         consumers: Consumers | None = None,
+        watch: BoundWatch | None = None,
     ) -> None:
         self.streams = streams
+        self.watch = watch or BoundWatch({})
         self.consumers = consumers or Consumers()
         self._state_of = state_of
 
@@ -55,6 +59,7 @@ class Provider:
 
     def _heartbeat(self, sender: str, request: HeartbeatRequest, now: int) -> list[Effect]:
         effects = self._meet(sender, request.incarnation)
+        self.watch.heard(sender, now)
         for stream, first_needed in request.acks:
             if stream in self.streams and self.consumers.counts(sender, request.incarnation):
                 effects += self.streams[stream].acknowledge(sender, first_needed, now)
@@ -72,6 +77,10 @@ class Provider:
         reply = HeartbeatReply(tuple(reports), tuple(feeds), told, members.epoch, newer)
         effects.append(Send(sender, reply))
         return effects
+
+    def look(self, measured: KeptMeasured, now: int) -> list[Effect]:
+        """See whether more is kept for somebody who is away than may be."""
+        return self.watch.look(self.streams, dict(measured.sizes), now)
 
     def obey(self, membership: Membership) -> list[Effect]:
         """Keep for those who were added, and no longer for those who are gone."""

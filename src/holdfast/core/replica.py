@@ -119,7 +119,7 @@ class Replica:
             self.soutputs[one.stream] = SOutput(
                 address, one.stream, stream.next_id, stream.boundary, base_id
             )
-        self.provider = Provider(served, self._state_of, begin.consumers)
+        self.provider = Provider(served, self._state_of, begin.consumers, begin.bounds)
         self.progress = Progress(address, self.timing)
         self._retry_job_at, self._live_had_turn = 0, False
         self._timer_at = FAR_FUTURE

@@ -137,6 +137,11 @@ class ServedStream:
         trims = self.acknowledgements.leave(consumer)
         return self._trimmed([*trims, *self.acknowledgements.forget_below(self.next_id)])
 
+    def lapse(self, consumer: str) -> list[Effect]:
+        """A consumer is away for too long: keep nothing for it until it is heard of again."""
+        trims = self.acknowledgements.lapse(consumer)
+        return self._trimmed([*trims, *self.acknowledgements.forget_below(self.next_id)])
+
     def _trimmed(self, trims: list[TrimBelow]) -> list[Effect]:
         if not trims:
             return []

@@ -170,6 +170,35 @@ class Timing:
         return min(self.alpha_x_us, max(int(self.delay_us * self.alpha_least), longer_us))
 
 
+class Then(Enum):
+    """What happens when more is kept for somebody who is away than a bound allows (bounds.py)."""
+
+    BLOCK = "block"
+    RETIRE = "retire"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How much of a stream is kept for somebody who is away.
+
+    size_bytes  of its log, at most; None for any number.
+    age_us      of the oldest tuple, at most; None for any age.
+    away_us     who has not been heard of for so long is away.
+    fragments   the replicas of each fragment that reads it; whoever is in none is a client.
+    """
+
+    size_bytes: int | None = None
+    age_us: int | None = None
+    then: Then = Then.BLOCK
+    away_us: int = 10 * SECOND_US
+    fragments: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def is_none(self) -> bool:
+        """Whether it allows everything."""
+        return self.size_bytes is None and self.age_us is None
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """A stream a process reads, and the addresses of all who can provide it.
@@ -212,6 +241,8 @@ class ReplicaSettings:
     continuous: Continuous | None = None
     # The most tuples of its output queue that go with the state to a replica that joins.
     lent_tuples_max: int = 1_000_000
+    # (output, how much of it is kept for somebody who is away)
+    bounds: tuple[tuple[str, Bound], ...] = ()
 
     def __post_init__(self) -> None:
         names = {one.stream for one in self.inputs}

@@ -103,6 +103,7 @@ class EntryNode(Node):
         self.entry = EntryPoint(settings, logged, read_consumers(directory))
         found = self.entry.view()
         self._ledger = Ledger(directory / "ledger.jsonl", found.next_id)
+        self._bounded = settings.bound is not None
         self._intake = Intake(
             operator,
             schema,
@@ -185,10 +186,18 @@ class EntryNode(Node):
     def _hand_over(self, offer: Offer) -> None:
         """In the thread of a source or a producer; waits for room."""
         with self._room:
-            while self._pending_bytes > PENDING_BYTES and not self._stopping:
+            while self._must_wait and not self._stopping:
                 self._room.wait(0.5)
             self._pending_bytes += offer.batch.nbytes
         self.loop.call(lambda: self._offer(offer))
+
+    @property
+    def _must_wait(self) -> bool:
+        return self._pending_bytes > PENDING_BYTES or self.entry.view().blocked
+
+    def look(self) -> None:
+        super().look()
+        self.say_beyond(self.entry.view().beyond)
 
     def _offer(self, offer: Offer) -> None:
         self._pending[offer.number] = offer

@@ -24,6 +24,7 @@ from holdfast.core.events import (
     AppendFailed,
     ConsumersNotKept,
     Event,
+    KeptMeasured,
     MembershipTold,
     MessageArrived,
 )
@@ -145,6 +146,8 @@ class Node:
         self.problems = Problems(self.journal, self.metrics)
         self._state = ""
         self._told_epoch = 0
+        # Whether there are bounds on what is kept.
+        self._bounded = False
         # Why producers refuse a stream, by their name.
         self._refusals: dict[str, str] = {}
         self.peers = Peers(
@@ -223,6 +226,8 @@ class Node:
     def look(self) -> None:
         """Twice a second, in the loop's thread: see what is wrong, and what no longer is."""
         self._look_at_membership()
+        if self._bounded:
+            self.loop.post(KeptMeasured(tuple(self.store.sizes.items())))
 
     def _look_at_membership(self) -> None:
         try:
@@ -234,6 +239,10 @@ class Node:
         if found.epoch > self._told_epoch:
             self._told_epoch = found.epoch
             self.loop.post(MembershipTold(found))
+
+    def say_beyond(self, text: str) -> None:
+        """Say what is kept, or no longer kept, for those who are away."""
+        self.problems.set("bounds", text or None)
 
     def work(self) -> Work:
         """The work of the driver, where it watches it."""

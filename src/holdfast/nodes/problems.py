@@ -14,7 +14,7 @@ from holdfast.nodes.metrics import NodeMetrics
 from holdfast.times import show_moment
 
 # With these a node gets something done all the same.
-GETS_ON = frozenset({"overload", "behind", "trim", "job"})
+GETS_ON = frozenset({"overload", "behind", "trim", "job", "bounds", "membership"})
 
 
 class Problems:

@@ -144,6 +144,7 @@ class ReplicaNode(Node):
         self.left_out = LeftOut(directory / "dead-letters.jsonl", self.journal)
         self._open_store(plan, directory, log_options)
         self.copy = self._make_driver()
+        self._bounded = bool(settings.bounds)
         self.loop = self.make_loop(_Watched(self))
         windows = self._make_windows if settings.keeping is Keeping.WINDOWS else None
         self.jobs = Jobs(
@@ -250,6 +251,7 @@ class ReplicaNode(Node):
         tell_work(self.problems, self.metrics, self.work(), self._fragment)
         reach, view = self.copy.reach(), self.copy.view()
         recovering = view.state is NodeState.RECOVERING
+        self.say_beyond(view.beyond)
         tell_pace(self._pace, self.metrics, self.problems, self.loop.now(), reach, recovering)
         self.metrics.alpha.set(view.alpha)
         whys = dict(view.tentative)

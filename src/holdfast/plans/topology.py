@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from holdfast.core.client import ClientSettings
 from holdfast.core.entry import EntrySettings
 from holdfast.core.settings import (
+    Bound,
     Input,
     Output,
     ReplicaSettings,
@@ -102,6 +103,7 @@ class Topology:
                 timing_at(self._deployment, self._plan, source),
                 source_of(spec).time_settings(bucket_us),
             ),
+            bound=self.bound(source),
         )
 
     def replica(self, process: str) -> ReplicaSettings:
@@ -133,7 +135,27 @@ class Topology:
             spec.while_stabilizing,
             spec.reconcile,
             continuous=spec.continuous,
+            bounds=tuple(
+                (output.stream, bound)
+                for output in plan.outputs
+                if (bound := self.bound(output.stream)) is not None
+            ),
         )
+
+    def bound(self, stream: str) -> Bound | None:
+        """How much of a stream is kept for somebody who is away; None for all of it."""
+        bounds = self._deployment.bounds
+        bound = bounds.get(stream, bounds.get(""))
+        source = self._deployment.sources.get(stream)
+        if bound is None or bound.is_none or (source is not None and source.keep):
+            return None
+        fragments = tuple(
+            self._replicas_of(name)
+            for name, fragment in self._plan.fragments.items()
+            if stream in fragment.inputs
+        )
+        away_us = max(bound.away_us, self._deployment.timing.delay_us)
+        return replace(bound, fragments=fragments, away_us=away_us)
 
     def client(self, name: str, next_id: int = 0) -> ClientSettings:
         output = self._deployment.clients[name].output
@@ -178,6 +200,15 @@ class Topology:
                     )
         check_budget(deployment, plan)
         check_times(deployment, plan)
+        for stream in deployment.bounds:
+            streams = {*plan.sources} | {
+                output.stream for fragment in plan.fragments.values() for output in fragment.outputs
+            }
+            if stream and stream not in streams:
+                raise DeploymentError(
+                    f"{deployment.path.name}: bounds.{stream}: the network has no such stream; "
+                    f"it has {sorted(streams)}"
+                )
         for client in deployment.clients.values():
             if client.output not in plan.outputs:
                 raise DeploymentError(

@@ -11,6 +11,7 @@ from holdfast.core.effects import TrimLog
 from holdfast.core.events import (
     CheckpointNotSent,
     FeedLost,
+    KeptMeasured,
     MessageArrived,
     PeerUnreachable,
 )
@@ -180,6 +181,16 @@ class World:
             self.clock.at(fault.start, self._begin, fault)
             self.clock.at(fault.end, self._end, fault)
         self.clock.after(self._sample_us, self._sample)
+        if any(one.settings.bounds for one in self.replicas.values()) or any(
+            one.settings.bound for one in self.entries.values()
+        ):
+            self.clock.after(SECOND_US, self._measure)
+
+    def _measure(self) -> None:
+        """Where there are bounds, processes look at how much they keep."""
+        for process in (*self.entries.values(), *self.replicas.values()):
+            process.receive(KeptMeasured(process.disk.sizes()))
+        self.clock.after(SECOND_US, self._measure)
 
     def finish(self) -> None:
         """The checks at the end, when all has been well for a while."""

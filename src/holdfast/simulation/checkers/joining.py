@@ -39,6 +39,8 @@ class JoinChecks:
         self._acknowledged: dict[tuple[str, int, str], int] = {}
         self._could_since: dict[str, int] = {}
         self.counts: Counter[str] = Counter()
+        # For whom somebody has kept nothing for a while.
+        self.lapsed: set[str] = set()
 
     def acknowledges(self, consumer: str, request: HeartbeatRequest) -> None:
         for stream, first_needed in request.acks:
@@ -87,6 +89,8 @@ class JoinChecks:
         process = self._world.processes[consumer]
         reader = process.consumer
         life = 0 if reader is None else reader.incarnation
+        if consumer in self.lapsed:
+            return  # it was away for longer than anything is kept, and joins anew
         if _life_on_disk(self._world.processes[producer], consumer) == life:
             raise Violation("no loss", f"{producer} cannot serve {consumer}: {reason}")
 
@@ -123,6 +127,8 @@ class JoinChecks:
         for process in self._world.processes.values():
             if process.running:
                 self._check_kept_for(process)
+                for served in self._streams_at(process):
+                    self.lapsed |= served.acknowledgements.lapsed
         for one in self._world.replicas.values():
             self._check_joins(one)
 

@@ -1,0 +1,131 @@
+"""Bounds on what is kept for somebody who is away.
+
+Theory of operation. A stream is kept until everyone it is kept for has acknowledged it; who stays
+away makes it grow without end. A *bound* says how many bytes, or how old a tuple, and what happens
+when it is exceeded because of one who is away:
+
+- RETIRE: nothing more is kept for that one, for now: it has *lapsed*. What was kept for it alone
+  goes. It counts again from its first word on. A replica that needs what is gone then joins anew
+  from a partner's state (``core.joining``); a client is told what it has missed.
+- BLOCK: the source waits. So it does where nobody may lapse: a replica may only while another one
+  of its fragment is there, or nobody would have what its state needs.
+
+Who is heard of is never lapsed, however slow it is, and what somebody else needs stays. A lapse is
+not written down: who restarts keeps everything again, and lets go again. Nothing of this is silent:
+what is the matter is a sentence for people, for as long as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from holdfast.core.effects import Effect
+from holdfast.core.serving import ServedStream
+from holdfast.core.settings import Bound, Then
+
+MEGABYTE = 1_000_000
+
+
+class Standing(Enum):
+    """How a stream stands to its bound."""
+
+    WITHIN = "within"
+    LAPSED = "lapsed"
+    BLOCKED = "blocked"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of a stream, and in words."""
+
+    standing: Standing
+    text: str = ""
+
+
+WELL = Finding(Standing.WITHIN)
+
+
+class BoundWatch:
+    """Looks at the streams of one provider."""
+
+    def __init__(self, bounds: Mapping[str, Bound]) -> None:
+        self._bounds = dict(bounds)
+        self._heard_at: dict[str, int] = {}
+        self._began_at: int | None = None
+        self.found: dict[str, Finding] = {}
+
+    @property
+    def blocked(self) -> bool:
+        """Whether a source has to wait."""
+        return any(one.standing is Standing.BLOCKED for one in self.found.values())
+
+    @property
+    def beyond(self) -> str:
+        """What is kept beyond a bound, and for whom nothing is kept any more, in words."""
+        return "; ".join(one.text for one in self.found.values() if one.text)
+
+    def heard(self, consumer: str, now: int) -> None:
+        """A consumer is there."""
+        self._heard_at[consumer] = now
+
+    def look(
+        self, streams: Mapping[str, ServedStream], sizes: Mapping[str, int], now: int
+    ) -> list[Effect]:
+        """See what is kept, in bytes; let go of what is kept for who is away for too long."""
+        if self._began_at is None:
+            self._began_at = now
+        effects: list[Effect] = []
+        for stream, bound in self._bounds.items():
+            exceeded = self._exceeded(bound, streams[stream], sizes.get(stream, 0), now)
+            finding = self._of_lapsed(streams[stream])
+            if exceeded is not None:
+                finding = self._judge(streams[stream], bound, exceeded, now, effects) or finding
+            self.found[stream] = finding
+        return effects
+
+    @staticmethod
+    def _exceeded(bound: Bound, served: ServedStream, size: int, now: int) -> str | None:
+        """Why a stream is beyond its bound; None if it is not."""
+        if bound.size_bytes is not None and size > bound.size_bytes:
+            return f"{size / MEGABYTE:,.1f} MB of {bound.size_bytes / MEGABYTE:,.1f}"
+        oldest = served.stable[0].header.stime_max if served.stable else now
+        if bound.age_us is not None and oldest < now - bound.age_us:
+            return f"{(now - oldest) / 1e6:,.0f} s of {bound.age_us / 1e6:,.0f}"
+        return None
+
+    @staticmethod
+    def _of_lapsed(served: ServedStream) -> Finding:
+        lapsed = ", ".join(sorted(served.acknowledgements.lapsed))
+        if not lapsed:
+            return WELL
+        text = f"{served.stream} is not kept for {lapsed} any more, away for too long"
+        return Finding(Standing.LAPSED, text)
+
+    def _judge(
+        self, served: ServedStream, bound: Bound, exceeded: str, now: int, effects: list[Effect]
+    ) -> Finding | None:
+        """What becomes of a stream beyond its bound; None if nobody who is away is the reason."""
+        needs = served.acknowledgements.needs()
+        if not needs:
+            return None
+        slowest = min(needs, key=lambda name: needs[name])
+        if needs[slowest] >= served.next_id or not self._is_away(slowest, bound, now):
+            return None
+        kept = f"{served.stream} keeps {exceeded} for {slowest}, which is away"
+        if bound.then is Then.RETIRE and self._may_lapse(slowest, bound, now):
+            effects += served.lapse(slowest)
+            return self._of_lapsed(served)
+        why = "" if bound.then is Then.BLOCK else "; no other replica of its fragment is there"
+        return Finding(Standing.BLOCKED, f"{kept}{why}")
+
+    def _is_away(self, name: str, bound: Bound, now: int) -> bool:
+        assert self._began_at is not None
+        return now - self._heard_at.get(name, self._began_at) > bound.away_us
+
+    def _may_lapse(self, name: str, bound: Bound, now: int) -> bool:
+        group = next((one for one in bound.fragments if name in one), None)
+        if group is None:
+            return True
+        return any(other != name and not self._is_away(other, bound, now) for other in group)

@@ -1,0 +1,77 @@
+"""An entry point whose log may not grow without end while somebody is away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.client import Client, read_until
+from holdfast.core.settings import Bound, Then
+from holdfast.deployment import DeploymentError, load_deployment
+from holdfast.producer import Producer, ProducerError
+from tests.flight.nodes import location, make_entry, numbers
+
+# Away after a moment, and anything is too much.
+BLOCK = Bound(1, None, Then.BLOCK, 500_000)
+
+
+def wait(until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60.0
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_source_waits_for_a_client_that_is_away_and_goes_on_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    node = make_entry(tmp_path, bound=BLOCK)
+    node.start()
+    try:
+        with Producer("load", location(node), name="test") as producer:
+            producer.send(numbers(0, 10))
+            producer.flush(30.0)
+            wait(lambda: node.entry.view().blocked and bool(node.status()["problems"]))
+            (problem,) = node.status()["problems"]
+            assert "for reader, which is away" in problem
+            producer.send(numbers(10, 10))
+            with pytest.raises(ProducerError, match="has not acknowledged 1 batches"):
+                producer.flush(1.0)
+            assert node.entry.served.next_id == 10
+            with Client("load", {"entry-load": location(node)}, name="reader") as client:
+                read_until(client, 20, 30.0)
+            producer.flush(30.0)
+    finally:
+        node.stop()
+
+
+def test_bounds_are_read_from_the_deployment_file(tmp_path: Path) -> None:
+    (tmp_path / "network.py").write_text("")
+    path = tmp_path / "deployment.toml"
+    text = """
+network = "network.py"
+[fragments.main]
+[bounds]
+bytes = "1.5 GB"
+then = "retire"
+[bounds.load]
+bytes = 1000
+age = "1 day"
+[bounds.best]
+bytes = "off"
+"""
+    path.write_text(text)
+    bounds = load_deployment(path).bounds
+    assert bounds[""] == Bound(1_500_000_000, None, Then.RETIRE)
+    assert bounds["load"] == Bound(1_000, 86_400_000_000, Then.RETIRE)
+    assert bounds["best"].is_none
+    for wrong, why in (
+        ('"1.5 GB"', "write it as a number of bytes or as"),
+        ('"retire"', "bounds.then"),
+    ):
+        path.write_text(text.replace(wrong, '"much"'))
+        with pytest.raises(DeploymentError, match=why):
+            load_deployment(path)
