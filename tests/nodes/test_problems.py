@@ -44,14 +44,14 @@ def test_a_poison_bucket_is_named_with_what_to_do(capsys: pytest.CaptureFixture[
         "process": "main-7",
         "kind": "replica",
         "fragment": "main",
-        "exception": "ValueError: no (network.py, line 3)",
+        "exception": "ValueError",
     }
     assert registry.get_sample_value("holdfast_poison_bucket_seconds", bucket) == 1.0
     # Another exception takes the place of the one before.
     progress.failed(JobFailed(7, "KeyError: 'k'", True), JOB, 0)
     tell_work(problems, metrics, progress.view(), "main")
     assert registry.get_sample_value("holdfast_poison_bucket_seconds", bucket) is None
-    bucket["exception"] = "KeyError: 'k'"
+    bucket["exception"] = "KeyError"
     assert registry.get_sample_value("holdfast_poison_bucket_seconds", bucket) == 1.0
     progress.done(Line.STABLE)
     tell_work(problems, metrics, progress.view(), "main")

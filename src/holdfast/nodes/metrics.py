@@ -148,9 +148,10 @@ class NodeMetrics:
     def poisoned(self, found: tuple[str, int, str] | None) -> None:
         """The fragment, the bucket's beginning and the exception; None if there is no such bucket.
 
-        Only the present one is there, whatever different exceptions say.
+        Only its type is shown: what an exception says may be of tuples, and metrics are for
+        everybody on the machine.
         """
-        labels = None if found is None else (found[0], found[2][:_LONGEST_LABEL])
+        labels = None if found is None else (found[0], found[2].partition(":")[0][:_LONGEST_LABEL])
         if self._poison is not None and self._poison != labels:
             _POISON.remove(*self._labels, *self._poison)
         self._poison = labels
