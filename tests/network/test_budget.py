@@ -92,13 +92,48 @@ def test_what_cannot_be_divided_is_refused_with_the_sum() -> None:
         check_budget(deployment(e_out=3), PLAN)
 
 
+def with_lateness(given: Deployment, **seconds: float) -> tuple[Deployment, Plan]:
+    """The same, with sources that bring their own time and may be so late."""
+    late = {
+        name: replace(given.sources[name], times={"lateness": int(each * SECOND)})
+        for name, each in seconds.items()
+    }
+    own = {name: replace(PLAN.sources[name], stime="at") for name in seconds}
+    plan = replace(PLAN, sources={**PLAN.sources, **own})
+    return replace(given, sources={**given.sources, **late}), plan
+
+
 def test_alpha_does_not_fall_below_what_a_source_lags() -> None:
     given = deployment()
-    times = {"lateness": 2 * SECOND}
-    slow = replace(given.sources["load"], times=times)
-    own = replace(PLAN.sources["load"], stime="at")
-    plan = replace(PLAN, sources={**PLAN.sources, "load": own})
-    topology = Topology(replace(given, sources={**given.sources, "load": slow}), plan)
-    timing = topology.replica("a-1").timing
-    assert timing.least_alpha_x_us > 2 * SECOND + plan.bucket_us
+    late, plan = with_lateness(given, load=2)
+    topology = Topology(late, plan)
+    for name in ("a-1", "d-1"):  # who reads it, and who merges it with what is not late
+        timing = topology.replica(name).timing
+        assert timing.least_alpha_x_us > 2 * SECOND + plan.bucket_us
+    for name in ("b-1", "c-1"):  # what b has is all as late, and c has nothing of it
+        assert topology.replica(name).timing.alpha_least == 0.5
     assert Topology(given, PLAN).replica("a-1").timing.alpha_least == 0.5
+
+
+def test_a_source_must_fit_in_whoever_waits_for_it_however_far_down() -> None:
+    late, plan = with_lateness(deployment(d_out=6), weather=2)
+    with pytest.raises(DeploymentError) as raised:  # c has 3 s, which is enough, and d has 2 s
+        Topology(late, plan)
+    assert (
+        "sources.weather: tuples would wait lateness 2 s + a bucket of 200 ms + 100 ms between two "
+        "boundaries = 2.3 s for it in d, but may wait only alpha x delay = 0.9 x 2 s = 1.8 s: "
+        "everything would be tentative for ever. Make lateness shorter, or the delay of the "
+        "outputs behind it longer"
+    ) in str(raised.value)
+    # Where the others are as late nobody waits for it.
+    late, plan = with_lateness(deployment(d_out=6), weather=1, load=1)
+    topology = Topology(late, plan)
+    assert topology.replica("d-1").timing.alpha_least == 0.5
+    late, plan = with_lateness(deployment(d_out=6), weather=2, load=1)
+    assert Topology(late, plan).replica("d-1").timing.least_alpha_x_us > SECOND
+
+
+def test_a_producer_is_idle_soon_enough_for_whoever_waits_for_it() -> None:
+    given, plan = with_lateness(deployment(d_out=6), weather=0)
+    # Half of what αX leaves in d, which has 2 s, and not in c, which reads it and has 3 s.
+    assert Topology(given, plan).entry("weather").lane_idle_us == (1_800_000 - 300_000) // 2

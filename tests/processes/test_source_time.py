@@ -229,9 +229,9 @@ def test_times_that_fit_x_are_taken(tmp_path: Path) -> None:
         (
             'lateness = "3 seconds"',
             "deployment.toml: sources.load: tuples would wait lateness 3 s + a bucket of 200 ms + "
-            "100 ms between two boundaries = 3.3 s for it, but may wait only alpha x delay = 0.9 x "
-            "3 s = 2.7 s: everything would be tentative for ever. Make lateness shorter, or "
-            "timing.delay longer",
+            "100 ms between two boundaries = 3.3 s for it in main, but may wait only alpha x delay "
+            "= 0.9 x 3 s = 2.7 s: everything would be tentative for ever. Make lateness shorter, "
+            "or timing.delay longer",
         ),
         (
             'lateness = "1 second"\nidle_after = "2 seconds"',

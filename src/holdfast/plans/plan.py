@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,19 @@ class Plan:
     outputs: tuple[str, ...]
     operators: tuple[OperatorPlan, ...] = ()
     output_operators: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def in_order(self) -> list[str]:
+        """The fragments, each after those that it reads from."""
+        streams = (
+            (each.stream, name) for name, one in self.fragments.items() for each in one.outputs
+        )
+        made_by = dict(streams)
+        above = {
+            name: [made_by[stream] for stream in one.inputs if stream in made_by]
+            for name, one in self.fragments.items()
+        }
+        return list(TopologicalSorter(above).static_order())
 
 
 def plan_path(deployment: Deployment) -> Path:

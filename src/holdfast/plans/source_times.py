@@ -2,11 +2,13 @@
 
 A tuple may be held for αX before its bucket goes out without what is missing. A live source that
 is slower than that by its own settings would make everything tentative for ever, so the sum is
-made before anything starts.
+made before anything starts: for whoever reads the source, and for whoever merges what became of it
+with something that does not wait for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +22,7 @@ from holdfast.plans.budget import divide
 from holdfast.times import show_duration
 
 if TYPE_CHECKING:
-    from holdfast.plans.plan import Plan, SourcePlan
+    from holdfast.plans.plan import Plan
 
 
 def source_of(spec: SourceSpec) -> Source:
@@ -53,10 +55,9 @@ def lane_idle_us(timing: Timing, settings: TimeSettings) -> int:
 
 def check_times(deployment: Deployment, plan: Plan) -> None:
     """DeploymentError if a source's settings about time cannot work."""
-    for name, spec in deployment.sources.items():
+    for spec in deployment.sources.values():
         try:
-            timing = timing_at(deployment, plan, name)
-            _check(deployment, spec, plan.sources[name], timing, plan.bucket_us)
+            _check(deployment, spec, plan)
         except DeploymentError:
             raise
         except HoldfastError as error:
@@ -64,28 +65,68 @@ def check_times(deployment: Deployment, plan: Plan) -> None:
 
 
 def timing_at(deployment: Deployment, plan: Plan, source: str) -> Timing:
-    """The times of who reads a source; of the one with the shortest X, if there are several."""
+    """The times of who waits for a source; of the one with the shortest X, if there are several."""
     shares = divide(deployment, plan)
-    readers = [shares[name] for name, each in plan.fragments.items() if source in each.inputs]
-    delay_us = min(readers, default=deployment.timing.delay_us)
+    waiting = [shares[name] for name in _who_waits(plan, source)]
+    delay_us = min(waiting, default=deployment.timing.delay_us)
     return replace(deployment.timing, delay_us=delay_us)
 
 
-def least_alpha(deployment: Deployment, plan: Plan, timing: Timing) -> float:
-    """How far α may fall: what a source lags by its own settings must fit into the wait."""
+def least_alpha(deployment: Deployment, plan: Plan, fragment: str, timing: Timing) -> float:
+    """How far α of a fragment may fall: what sources lag by their settings must fit into it."""
+    lags = _lags_us(deployment, plan)
+    least_us = _least_lag_us(plan, fragment, lags)
+    bucket_us = plan.bucket_us
     held_us = [
-        _held_us(settings) + (settings.idle_after_us or 0) + settings.bucket_us
+        lags[name] - least_us + 2 * bucket_us + boundary_interval_us(bucket_us)
         for name, spec in deployment.sources.items()
         if plan.sources[name].stime is not None and source_of(spec).live
-        for settings in [source_of(spec).time_settings(plan.bucket_us)]
+        if fragment in _who_waits(plan, name)
     ]
     return min(timing.alpha, max(timing.alpha_least, max(held_us, default=0) / timing.delay_us))
 
 
-def _check(
-    deployment: Deployment, spec: SourceSpec, plan: SourcePlan, timing: Timing, bucket_us: int
-) -> None:
-    if plan.stime is None:
+def _who_waits(plan: Plan, source: str) -> list[str]:
+    """The fragments that hold tuples back for a source.
+
+    Those that read it, and those that merge what became of it with what does not hang on it: to
+    all others everything comes as late as it does.
+    """
+    reached, found = {source}, []
+    for name in plan.in_order:
+        fragment = plan.fragments[name]
+        hanging = [stream in reached for stream in fragment.inputs]
+        if any(hanging):
+            reached |= {each.stream for each in fragment.outputs}
+            if source in fragment.inputs or not all(hanging):
+                found.append(name)
+    return found
+
+
+def _lags_us(deployment: Deployment, plan: Plan) -> dict[str, int]:
+    """How far each stream lags behind the present by the settings of its sources."""
+    lags = {}
+    for name, spec in deployment.sources.items():
+        source = source_of(spec)
+        settings = source.time_settings(plan.bucket_us)
+        waits = plan.sources[name].stime is not None and source.live
+        lags[name] = settings.lateness_us + (settings.idle_after_us or 0) if waits else 0
+    for name in plan.in_order:
+        lag_us = max(lags[stream] for stream in plan.fragments[name].inputs)
+        lags |= {each.stream: lag_us for each in plan.fragments[name].outputs}
+    return lags
+
+
+def _least_lag_us(plan: Plan, fragment: str, lags: Mapping[str, int]) -> int:
+    """How late the freshest tuples come to a fragment; those of a source come at once."""
+    inputs = plan.fragments[fragment].inputs
+    return min(0 if stream in plan.sources else lags[stream] for stream in inputs)
+
+
+def _check(deployment: Deployment, spec: SourceSpec, plan: Plan) -> None:
+    found = plan.sources[spec.name]
+    source = source_of(spec)
+    if found.stime is None:
         if spec.times:
             raise _error(
                 deployment,
@@ -94,18 +135,30 @@ def _check(
                 f"one takes the time of arrival. Name the column in the network: stime=...",
             )
         return
-    source = source_of(spec)
-    settings = source.time_settings(bucket_us)
-    if settings.late is Late.TAKE and plan.late_refused is not None:
-        raise _error(deployment, spec, f"late = 'take' is not possible: {plan.late_refused}")
+    settings = source.time_settings(plan.bucket_us)
+    if settings.late is Late.TAKE and found.late_refused is not None:
+        raise _error(deployment, spec, f"late = 'take' is not possible: {found.late_refused}")
     if source.live:
-        _check_sum(deployment, spec, settings, timing)
+        lags, shares = _lags_us(deployment, plan), divide(deployment, plan)
+        for name in _who_waits(plan, spec.name):
+            timing = replace(deployment.timing, delay_us=shares[name])
+            less_us = _least_lag_us(plan, name, lags)
+            _check_sum(deployment, spec, settings, name, timing, less_us)
 
 
 def _check_sum(
-    deployment: Deployment, spec: SourceSpec, settings: TimeSettings, timing: Timing
+    deployment: Deployment,
+    spec: SourceSpec,
+    settings: TimeSettings,
+    fragment: str,
+    timing: Timing,
+    less_us: int,
 ) -> None:
-    held_us = _held_us(settings) + (settings.idle_after_us or 0)
+    """Whether tuples may wait for a source as long as they have to, in one fragment.
+
+    ``less_us``: everything comes there so late that it waits so much less.
+    """
+    held_us = _held_us(settings) + (settings.idle_after_us or 0) - less_us
     if held_us < timing.alpha_x_us:
         return
     parts = [
@@ -115,14 +168,18 @@ def _check_sum(
     ]
     if settings.idle_after_us is not None:
         parts.insert(1, f"idle_after {show_duration(settings.idle_after_us)}")
+    less = f" - {show_duration(less_us)} that all others lag" if less_us else ""
+    longer = "timing.delay"
+    if timing.delay_us != deployment.timing.delay_us:
+        longer = "the delay of the outputs behind it"
     raise _error(
         deployment,
         spec,
-        f"tuples would wait {' + '.join(parts)} = {held_us / 1e6:g} s for it, but may wait only "
-        f"alpha x delay = {timing.alpha:g} x {timing.delay_us / 1e6:g} s = "
+        f"tuples would wait {' + '.join(parts)}{less} = {held_us / 1e6:g} s for it in {fragment}, "
+        f"but may wait only alpha x delay = {timing.alpha:g} x {timing.delay_us / 1e6:g} s = "
         f"{timing.alpha_x_us / 1e6:g} s: everything would be tentative for ever. Make "
         f"{'lateness' if settings.idle_after_us is None else 'lateness or idle_after'} shorter, or "
-        f"timing.delay longer",
+        f"{longer} longer",
     )
 
 

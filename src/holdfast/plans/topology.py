@@ -81,7 +81,8 @@ class Topology:
     def fragment_timing(self, fragment: str) -> Timing:
         """The times of one fragment, with its share of X."""
         timing = replace(self.timing, delay_us=self.delays_us[fragment])
-        return replace(timing, alpha_least=least_alpha(self._deployment, self._plan, timing))
+        least = least_alpha(self._deployment, self._plan, fragment, timing)
+        return replace(timing, alpha_least=least)
 
     def within_us(self, stream: str) -> int:
         """X from the sources to a stream."""
