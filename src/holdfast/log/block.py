@@ -188,21 +188,6 @@ def split(
     return Split(blocks, 0, None)
 
 
-def headers_in(buffer: pa.Buffer) -> tuple[list[tuple[Header, int]], int]:
-    """The headers of the blocks that begin in ``buffer``, each with the size of its payload, and
-    how far the block after them is from its start. Ends early where there is no block."""
-    view, at = memoryview(buffer).cast("B"), 0
-    found: list[tuple[Header, int]] = []
-    while at + ALIGNMENT <= len(view):
-        magic, _, length, kind, *rest = HEADER.unpack_from(view, at)
-        if magic != MAGIC or length < ALIGNMENT:
-            break
-        _, padding, _, first_id, tuples, _, *times = rest
-        found.append((Header(Kind(kind), first_id, tuples, *times), length - ALIGNMENT - padding))
-        at += length
-    return found, at
-
-
 def _block(offset: int, length: int, rest: list[int], whole: pa.Buffer) -> LogBlock:
     kind, payload_format, padding, lsn, first_id, tuples, unsynced, *times = rest
     payload = whole.slice(0, len(whole) - padding)

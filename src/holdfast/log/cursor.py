@@ -24,7 +24,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from holdfast.core.frame import Header
-from holdfast.log.block import LogBlock, headers_in, split
+from holdfast.log.block import LogBlock, split
 from holdfast.log.errors import DamagedLog
 from holdfast.log.scan import next_read_bytes
 from holdfast.log.segment import Segment
@@ -33,7 +33,6 @@ from holdfast.log.store import Store
 CHUNK_BYTES = 1 << 20
 AHEAD_BYTES = 4 << 20
 _AHEAD_PIECES = 2
-_HEADERS_BYTES = 16 << 10
 
 
 class _File:
@@ -206,19 +205,15 @@ def blocks_backwards(store: Store, before_lsn: int, chunk_bytes: int) -> Iterato
 def headers(store: Store) -> Iterator[tuple[Header, int]]:
     """The header and the payload's size of every published block, the oldest first.
 
-    Payloads are passed over: they are checked when somebody reads them, and what no index file
-    vouches for was checked when the log was opened.
+    Every block is checked, as by all who read: damage is found here, and not when somebody needs
+    what is damaged.
     """
     with store.lock:
-        segments = [(segment, segment.end) for segment in store.segments]
-    for segment, end in segments:
-        file, offset = _File(store, segment), segment.blocks_at
-        while offset < end:
-            found, step = headers_in(file.read(offset, min(_HEADERS_BYTES, end - offset)))
-            if not found:
-                raise DamagedLog(segment.path, offset, "there is no block")
-            yield from found
-            offset += step
+        cursor, stop_lsn = Cursor(store, store.first_lsn), store.tail.lsn
+    while blocks := cursor.next_blocks(stop_lsn):
+        for block in blocks:
+            yield block.header(), len(block.payload)
+    cursor.close()
 
 
 def _whole(place: _Place, buffer: pa.Buffer) -> list[LogBlock]:

@@ -172,7 +172,7 @@ class StreamLog:
     def headers(self) -> Iterator[tuple[Header, int]]:
         """The header of every frame, the oldest first, and the size of its tuples in bytes.
 
-        The tuples themselves are neither read nor decoded.
+        The tuples are not decoded; that they are intact is checked.
         """
         return headers(self._store)
 
