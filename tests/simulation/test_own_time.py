@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from holdfast.core.source_time import Verdict
+from holdfast.core.source_time import Late, Verdict
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.own_time import OwnTimeSource, with_own_time
 from holdfast.simulation.run import scenario_of
@@ -28,17 +28,22 @@ def sources(world: World) -> list[OwnTimeSource]:
 
 
 def test_out_of_order_idle_and_wrong_stamps_break_no_promise() -> None:
+    """Whatever is set; restarts and other replicas come to the same stream each time."""
     verdicts: Counter[Verdict] = Counter()
-    most_idle = 0
+    settled, promised, most_idle = set[Late](), 0, 0
     for seed in SEEDS:
         world = world_of(seed)
         world.run()  # raises if a promise is broken
         for source in sources(world):
             verdicts += source.verdicts
             most_idle = max(most_idle, source.most_idle)
+            settled.add(source.settings.late)
+            promised += source.promised
             assert source.time.boundary > 0
     assert min(verdicts[each] for each in Verdict) > 0
     assert most_idle == 2
+    assert settled == set(Late)
+    assert promised > 0
 
 
 def test_a_boundary_that_overtakes_its_tuples_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

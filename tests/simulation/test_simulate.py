@@ -19,6 +19,8 @@ PLANTED = [
     ("never trim", 0, Verdict.WRONG),
     ("publish tuples before they are on disk", 0, Verdict.CRASH),
     ("let the second replica never reconcile", 0, Verdict.STALL),
+    ("blame the neighbour", 98, Verdict.WRONG),
+    ("learn nothing from slow jobs", 61, Verdict.WRONG),
 ]
 
 

@@ -1,7 +1,8 @@
 """Sources whose tuples bring their own time: out of order, idle, and with wrong stamps.
 
 They go through the machine of the product (``core.source_time``), as an entry point's intake has
-it. Rows that are late or ahead of the clock are not made into tuples, and are counted.
+it. Rows that are ahead of the clock are not made into tuples, nor are late ones; or these take the
+boundary as their time. Some producers promise how far they are while they have nothing to say.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from random import Random
 
 from holdfast.core.events import SourceBatch
 from holdfast.core.settings import SECOND_US, Timing
-from holdfast.core.source_time import FAR, SourceTime, TimeSettings, Verdict
+from holdfast.core.source_time import FAR, Late, SourceTime, TimeSettings, Verdict
 from holdfast.simulation.networks import NetworkSpec
 
 LANES = ("left", "right")
@@ -41,7 +42,13 @@ class OwnTimeSource:
 
     def __init__(self, random: Random, timing: Timing) -> None:
         self._random = random
-        self.settings = time_settings(timing)
+        # What is set is drawn beside the rest, which is the same whatever it is.
+        drawn = Random()
+        drawn.setstate(random.getstate())
+        late = drawn.choice([Late.DROP, Late.TAKE])
+        self.settings = replace(time_settings(timing), late=late)
+        self._promises = drawn.random() < 0.5
+        self.promised = 0
         # Not yet accepted, each with its lane.
         self._batches: deque[tuple[str, SourceBatch]] = deque()
         self._made_at: deque[int] = deque()
@@ -65,6 +72,7 @@ class OwnTimeSource:
         """A batch of one of the producers, unless it has nothing to say for a while."""
         lane = self._random.choice(LANES)
         if now < self._quiet_until[lane]:
+            self._promise(lane, now)
             return
         if self._random.random() < 0.02:
             self._quiet_until[lane] = now + self._random.randrange(8 * SECOND_US)
@@ -73,6 +81,8 @@ class OwnTimeSource:
             stime = self._stamp(now)
             verdict = self.time.judge(lane, stime, now)
             self.verdicts[verdict] += 1
+            if verdict is Verdict.LATE and self.settings.late is Late.TAKE:
+                stime, verdict = self.time.boundary, Verdict.IN_TIME
             if verdict is Verdict.IN_TIME:
                 rows.append((stime, self._random.randrange(4), self._random.randrange(1 << 30)))
         if rows:
@@ -82,6 +92,12 @@ class OwnTimeSource:
             self._batches.append((lane, batch))
             self._made_at.append(now)
             self.made += [(key, value) for _, key, value in rows]
+
+    def _promise(self, lane: str, now: int) -> None:
+        """Instead of a row: nothing older than what a row of now could be."""
+        if self._promises:
+            self.time.promise(lane, now - self.settings.lateness_us, now)
+            self.promised += 1
 
     def offers(self, now: int | None) -> list[SourceBatch]:
         """Batches not yet offered."""

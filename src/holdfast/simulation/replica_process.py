@@ -31,6 +31,7 @@ from holdfast.core.records import Found, InLog
 from holdfast.core.replica import Replica
 from holdfast.core.settings import Keeping, ReplicaSettings
 from holdfast.simulation import continuous as windows
+from holdfast.simulation.checkers.jobs import JobChecks
 from holdfast.simulation.executor import Plan, read_slice, run_job
 from holdfast.simulation.process import Process
 
@@ -48,6 +49,7 @@ class ReplicaProcess(Process):
         self.settings = settings
         self.plan = plan
         self._job_us = job_us
+        self._job_checks = JobChecks(self, plan)
         self.hung = 0
         self._held_back: list[tuple[int, JobDone | JobFailed]] = []
         # A passive copy has no engine until its first job has started one.
@@ -55,7 +57,8 @@ class ReplicaProcess(Process):
         self.orders |= {
             RunJob: self._run,
             ReadWindows: self._read_windows,
-            CancelJob: lambda order: None,  # its result will come, and be dropped
+            # Its result will come, and be dropped.
+            CancelJob: lambda order: self._job_checks.cancelled(order.job),
             DropState: lambda order: None,
             BeginRunning: lambda order: None,
             StopRunning: lambda order: None,
@@ -104,6 +107,7 @@ class ReplicaProcess(Process):
         return duration * (1 + 9 * self.slow)
 
     def _run(self, job: RunJob) -> None:
+        self._job_checks.begins(job)
         random = self.world.random
         duration = self.job_duration(job)
         if random.random() < self.world.job_failure_rate:
@@ -160,7 +164,10 @@ class ReplicaProcess(Process):
         if life == self.life and self.hung:
             self._held_back.append((life, ended))
         else:
+            self._job_checks.ended(ended.job)
             self.receive_in_life(life, ended)
+            if isinstance(ended, JobDone) and life == self.life and self.running:
+                self._job_checks.done(ended.job)
 
     def hang(self) -> None:
         """The engine stands still: no job ends, while the process answers."""

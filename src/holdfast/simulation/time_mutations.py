@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.core.frame import Why
+from holdfast.core.patience import Patience
 from holdfast.core.source_time import FAR, Rules, SourceTime
-from holdfast.core.why import Basis
+from holdfast.core.stream_copy import StreamCopy
+from holdfast.core.why import Basis, Missing, _Stretch
 from holdfast.simulation.planting import mutation
 
 
@@ -33,5 +35,26 @@ def name_nobody_who_is_missing(original: Any) -> Any:
     def broken(self: Basis, inputs: Any) -> Why:
         why: Why = original(self, inputs)
         return replace(why, missing=())
+
+    return broken
+
+
+@mutation(Basis, "_look")
+def blame_the_neighbour(original: Any) -> Any:
+    def broken(
+        self: Basis, name: str, copy: StreamCopy, came: float, start: int, stop: int
+    ) -> _Stretch:
+        stretch: _Stretch = original(self, name, copy, came, start, stop)
+        if not stretch.missing:
+            return stretch
+        return replace(stretch, missing=(Missing(name, stretch.missing[0].since),))
+
+    return broken
+
+
+@mutation(Patience, "_learn")
+def learn_nothing_from_slow_jobs(original: Any) -> Any:
+    def broken(self: Patience, took_us: int) -> None:
+        return None
 
     return broken
