@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from holdfast.connect.judging import judge
 from holdfast.connect.push_source import PushReader, PushSource
 from holdfast.core.source_time import SourceTime, TimeSettings, Verdict
 from holdfast.errors import InputError
+from holdfast.simulation.executor import Operator, Row, Union, Window
 from tests.connect.support import SECOND, inlet, letters
 
 steps = st.tuples(
@@ -74,30 +74,68 @@ def taken(source_rows: list[pa.Table], directory: Path, **options: object) -> In
     return found
 
 
-@settings(max_examples=10)
-@given(st.integers(0, 2**32), st.integers(0, 5))
-def test_any_order_within_the_lateness_gives_the_same_stream(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, lateness_s: int
+def results(found: Inlet, operator: Operator) -> list[Row]:
+    """What an operator makes of a source, whose rows it gets as their buckets are complete."""
+    state: object = None
+    start, made = 0, list[Row]()
+    while not found.ended:
+        found.take()
+        stop = min(found.boundary, 100 * SECOND)
+        if stop <= start:
+            continue
+        stimes = [
+            stime
+            for part in found.release(stop)
+            for stime in part.table["stime"].cast(pa.int64()).to_pylist()
+        ]
+        assert min(stimes, default=start) >= start
+        tagged = [(stime, "load", 0, stime % 4, stime) for stime in sorted(stimes)]
+        state, emitted, _ = operator.advance(state, tagged, start, stop)
+        made += emitted
+        start = stop
+    found.close()
+    assert (found.dead, found.late) == (0, 0)
+    return made
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 2**32), st.integers(0, 5), st.sampled_from(["drop", "take"]), st.booleans())
+def test_any_order_within_the_lateness_gives_the_same_stable_stream(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, lateness_s: int, late: str, idles: bool
 ) -> None:
-    """What each bucket holds when the boundary passes it is what it holds in order."""
+    """Of operators whose results hang on the order of every row, whatever else is set."""
     random = np.random.default_rng(seed)
-    stamps = np.sort(random.integers(0, 60_000, 5_000)) / 1000
+    stamps = np.sort(random.choice(60_000, 1_000, replace=False)) / 1000
     arriving = stamps[np.argsort(stamps + random.random(len(stamps)) * lateness_s, kind="stable")]
-    streams = []
-    for order in (stamps, arriving):
-        cuts = np.sort(random.integers(0, len(order), 20))
-        tables = [rows(*part) for part in np.split(order, cuts) if len(part)]
-        found = inlet(generate(tables, lateness=lateness_s * SECOND), tmp_path_factory.mktemp("x"))
-        buckets: list[list[int]] = []
-        while not found.ended:
-            found.take()
-            for part in found.release(found.boundary):
-                # Nothing of a bucket comes after the boundary has passed it.
-                buckets.append(part.table["stime"].cast(pa.int64()).to_pylist())
-        found.close()
-        assert found.dead == 0
-        streams.append(sorted(itertools.chain(*buckets)))
-    assert streams[0] == streams[1] == (stamps * SECOND).astype(np.int64).tolist()
+    for operator in (Window(("load",), 3 * SECOND + 77), Union(("load",), 1)):
+        streams = []
+        for order in (stamps, arriving):
+            cuts = np.sort(random.integers(0, len(order), 20))
+            source = generate(
+                [rows(*part) for part in np.split(order, cuts) if len(part)],
+                lateness=lateness_s * SECOND,
+                late=late,
+                idle_after="1 hour" if idles else None,
+            )
+            streams.append(results(inlet(source, tmp_path_factory.mktemp("x")), operator))
+        assert streams[0] == streams[1]
+        assert len(streams[0]) > 20
+
+
+def test_of_a_million_rows_in_any_order_within_the_lateness_none_is_late() -> None:
+    random = np.random.default_rng(5)
+    count, lateness = 1_000_000, 2 * SECOND
+    stamps = np.arange(count) * 60
+    arriving = stamps[np.argsort(stamps + random.integers(0, lateness, count), kind="stable")]
+    least_after = np.minimum.accumulate(arriving[::-1])[::-1]
+    source = SourceTime(TimeSettings(200_000, lateness))
+    for first in range(0, count, 10_000):
+        judged = judge(arriving[first : first + 10_000], source.rules("a", 0))
+        source.took("a", judged.newest)
+        assert not judged.late.any()
+        # Nothing that is still to come is older than what was said to be complete.
+        assert first + 10_000 == count or source.boundary <= least_after[first + 10_000]
+    assert source.boundary > stamps[-1] - lateness - 2 * 200_000
 
 
 def test_a_row_of_another_century_is_a_dead_letter_and_nothing_else(tmp_path: Path) -> None:
