@@ -99,20 +99,27 @@ def test_replicas_that_lost_their_directories_join_and_stand_in(world: World) ->
 
 
 def sleepers(world: World) -> list[str]:
-    """Of each two copies the one that sleeps and holds a recent checkpoint, if there is one."""
-    return [name for pair in PAIRS for name in pair if world.is_protected(name)()]
+    """Of each two copies the one that sleeps and holds a recent checkpoint, once there is one."""
+    found: list[str] = []
+
+    def one_of_each() -> bool:
+        found[:] = [name for pair in PAIRS for name in pair if world.is_protected(name)()]
+        return len(found) == len(PAIRS)
+
+    world.read(one_of_each)
+    return found
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("world", [STANDING_BY], indirect=True)
 def test_copies_that_lost_their_directories_are_sent_what_they_need(world: World) -> None:
-    world.read(lambda: entry(world).served.first_id > 0 and len(sleepers(world)) == 2)
+    world.read(lambda: entry(world).served.first_id > 0)
     # Those that sleep: the primaries send them their whole state.
     lost = sleepers(world)
     world.lose(*lost)
     world.go_on()
     world.start(*lost)
-    world.read(lambda: len(sleepers(world)) == 2)
+    sleepers(world)
     # Those that have not been lost: the new ones hold all that it takes to stand in.
     others = [name for name in COPIES if name not in lost]
     world.lose(*others)
@@ -120,5 +127,5 @@ def test_copies_that_lost_their_directories_are_sent_what_they_need(world: World
     world.go_on()
     # They were primaries of an earlier term, perhaps, and must not begin with nothing.
     world.start(*others)
-    world.read(lambda: len(sleepers(world)) == 2)
+    sleepers(world)
     world.finish()
