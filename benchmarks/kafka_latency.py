@@ -1,0 +1,89 @@
+"""How long a record takes from one topic to another, through a deployment, exactly once.
+
+3,000 records a second, each with the time it was made; its latency is taken where a bare consumer
+of committed records sees the result. The stateless output passes every record on, the stateful one
+removes doubles within ten seconds, and passes every record on at once, too.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import confluent_kafka as kafka
+import numpy as np
+
+from benchmarks.kafka_broker import Broker
+from benchmarks.kafka_pipeline import Sender, Servers, pipeline, reading
+
+PER_SECOND = 3_000
+WARM_SECONDS = 15.0
+OUTPUTS = {"passed": "stateless", "unique": "stateful"}
+
+
+class Watch:
+    """Reads a topic and notes how old records are when they come."""
+
+    def __init__(self, broker: Broker, topic: str) -> None:
+        self.ages: list[int] = []
+        self.seen = 0
+        self._stopping = threading.Event()
+        self._consumer = kafka.Consumer(
+            {
+                "bootstrap.servers": broker.servers,
+                "group.id": "watch",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 5,
+                "log_level": 0,
+            }
+        )
+        places = [kafka.TopicPartition(topic, each, 0) for each in broker.partitions(topic)]
+        self._consumer.assign(places)
+        self.counts = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> list[int]:
+        self._stopping.set()
+        self._thread.join(30.0)
+        self._consumer.close()
+        return self.ages
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            for message in self._consumer.consume(500, 0.01):
+                if message.error() is not None:
+                    continue
+                self.seen += 1
+                if self.counts:
+                    made = json.loads(message.value() or b"{}")["made"]
+                    self.ages.append(time.time_ns() // 1000 - made)
+
+
+def measure_latency(servers: Servers, seconds: float) -> dict[str, Any]:
+    """p50 and p99 in milliseconds, by kind of query."""
+    with pipeline(servers, bucket="20 ms"):
+        watches = {topic: Watch(servers.broker, topic) for topic in OUTPUTS}
+        sender = Sender(servers.broker, PER_SECOND, reading)
+        deadline = time.monotonic() + 120.0
+        while not all(each.seen for each in watches.values()):
+            if time.monotonic() > deadline:
+                raise TimeoutError("no results came")
+            time.sleep(0.1)
+        time.sleep(WARM_SECONDS)
+        for each in watches.values():
+            each.counts = True
+        time.sleep(seconds)
+        ages = {topic: each.stop() for topic, each in watches.items()}
+        sender.stop()
+    return {
+        OUTPUTS[topic]: {
+            "p50_ms": round(float(np.percentile(found, 50)) / 1000, 1),
+            "p99_ms": round(float(np.percentile(found, 99)) / 1000, 1),
+            "records": len(found),
+        }
+        for topic, found in ages.items()
+    }
