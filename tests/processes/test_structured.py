@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -68,6 +69,10 @@ class Queries:
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(30)
 
+    def close(self) -> None:
+        self.kill()
+        self._log.close()
+
     def check(self) -> None:
         assert self._process.poll() is None, (self._directory / "queries.log").read_text()[-3000:]
 
@@ -92,19 +97,15 @@ def test_each_row_goes_in_and_comes_out_once_whenever_the_queries_are_killed(
     deployment = load_deployment(tmp_path / "deployment.toml")
     write_plan(deployment, plan_of(load_network(tmp_path / "network.py", "local[1]", {})))
     expected = [number for number in range(FILES * ROWS) if number % 2 == 0]
-    with supervised(deployment):
-        queries = Queries(tmp_path)
-        try:
-            for number in range(FILES):
-                write_file(tmp_path / "files", number)
-                if number % 10 == 9:
-                    # Once something of these files has come out, and more is on its way.
-                    wait(spark, tmp_path, queries, (number - 5) * ROWS // 2)
-                    queries.kill()
-                    queries.start()
-            wait(spark, tmp_path, queries, len(expected))
-        finally:
-            queries.kill()
+    with supervised(deployment), contextlib.closing(Queries(tmp_path)) as queries:
+        for number in range(FILES):
+            write_file(tmp_path / "files", number)
+            if number % 10 == 9:
+                # Once something of these files has come out, and more is on its way.
+                wait(spark, tmp_path, queries, (number - 5) * ROWS // 2)
+                queries.kill()
+                queries.start()
+        wait(spark, tmp_path, queries, len(expected))
     found = committed(spark, tmp_path)
     assert [seq for seq, _ in found] == list(range(len(expected)))
     # In which order Spark takes the files is its own affair.

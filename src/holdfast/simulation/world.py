@@ -407,7 +407,9 @@ class World:
             if not all(self._has_read(name, stream) for name in process.settings.consumers):
                 return
             self.give_up(f"{process.address} has lost its log")
-            self.source_lost = self.truth.void = True
+            self.source_lost = True
+        elif self.source_lost:
+            self.truth.void = True
         process.lose_disk()
         self.joins.forgot(process.address)
         self.hits[FaultKind.DISK_LOST.value] += 1

@@ -20,7 +20,7 @@ class Truth:
 
     def __init__(self) -> None:
         self.rows: dict[str, list[Row]] = {}
-        # Who begins with a source that lost its log has other tuples under the same ids.
+        # Who begins anew with a source that lost its log has other tuples under the same ids.
         self.void = False
 
     def learn(self, stream: str, frames: Sequence[StreamFrame], who: str = "entry") -> None:
