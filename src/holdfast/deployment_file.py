@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from holdfast.clock import FOLLOW
 from holdfast.connect.source import OFF
@@ -27,21 +26,16 @@ from holdfast.deployment import (
     LOOPBACK,
     ClientSpec,
     Deployment,
-    DeploymentError,
     Endpoint,
     FragmentSpec,
     SecuritySpec,
     SourceSpec,
 )
+from holdfast.deployment_tables import TableReader
 from holdfast.flight.distance import Distance, DistanceError, Distances, read_matrix
 from holdfast.flight.roles import COMMANDS, HERE
 from holdfast.flight.security import is_loopback
-from holdfast.times import microseconds
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)", re.IGNORECASE)
-_SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-
-E = TypeVar("E", bound=Enum)
 # What can be said of a source whose tuples bring their own time.
 SOURCE_TIMES = ("lateness", "idle_after", "future_limit", "late")
 
@@ -51,11 +45,11 @@ def plain_name(text: str) -> bool:
     return re.fullmatch(r"[^./\\=\x00-\x1f][^/\\=\x00-\x1f]{0,99}", text) is not None
 
 
-class DeploymentReader:
+class DeploymentReader(TableReader):
     """Turns TOML into a Deployment, with messages that name the place."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        super().__init__(file)
         self._servers: dict[str, Endpoint] = {}
         self._spares: dict[str, int] = {}
         # An address of this machine, for clients that name none.
@@ -165,15 +159,6 @@ class DeploymentReader:
             self._choice(f"{where}.then", found.get("then", "block"), Then),
             self._length(f"{where}.away", away),
         )
-
-    def _size(self, where: str, value: Any) -> int:
-        """A number of bytes: 1000, "500 MB", "10 GB"."""
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-        match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-        if match is None or not float(match[1]):
-            raise self._error(where, f'write it as a number of bytes or as "10 GB", got {value!r}')
-        return round(float(match[1]) * _SIZE_UNITS[match[2].upper()])
 
     def _follow_clock(self, found: dict[str, Any]) -> float:
         value = found.get("follow_clock", FOLLOW)
@@ -478,48 +463,6 @@ class DeploymentReader:
                 )
 
     # -- small things -------------------------------------------------------------------
-
-    def _error(self, where: str, what: str) -> DeploymentError:
-        return DeploymentError(f"{self._file.name}: {where}: {what}")
-
-    def _known(self, where: str, found: dict[str, Any], *names: str) -> None:
-        unknown = [key for key in found if key not in names]
-        if unknown:
-            raise self._error(
-                where, f"{unknown[0]!r} means nothing here; known are {', '.join(names)}"
-            )
-
-    def _table(self, where: str, found: Any, *names: str) -> dict[str, Any]:
-        if not isinstance(found, dict):
-            raise self._error(where, f"a table is needed, got {found!r}")
-        self._known(where, found, *names)
-        return found
-
-    def _need(self, where: str, found: dict[str, Any], name: str) -> Any:
-        if name not in found:
-            raise self._error(where, f"{name!r} is missing")
-        return found[name]
-
-    def _path(self, text: object) -> Path:
-        return (self._file.parent / str(text)).resolve()
-
-    def _flag(self, where: str, value: Any) -> bool:
-        if not isinstance(value, bool):
-            raise self._error(where, f"it is true or false; got {value!r}")
-        return value
-
-    def _length(self, where: str, value: Any, least: int = 1) -> int:
-        try:
-            return microseconds(value, least)
-        except Exception as error:
-            raise self._error(where, str(error)) from None
-
-    def _choice(self, where: str, value: Any, choices: type[E]) -> E:
-        try:
-            return choices(value)
-        except ValueError:
-            known = ", ".join(str(each.value) for each in choices)
-            raise self._error(where, f"it is one of {known}; got {value!r}") from None
 
     def _endpoint(self, where: str, text: Any) -> Endpoint:
         if isinstance(text, str):

@@ -38,6 +38,18 @@ sums = load.groupBy(window("1 second"), "k").agg(F.sum("v").alias("v"), F.count(
 best = sums.fragment("best").groupBy(window("2 seconds")).agg(F.max("v").alias("v"))
 best.output("best")
 """
+# What the deployments of these tests begin with.
+COMMON = """
+network = "network.py"
+chaos = true
+[timing]
+delay = "4 seconds"
+heartbeat = "100 ms"
+[sources.load]
+keep = true
+[clients.reader]
+output = "best"
+"""
 COPIES = ("main-1", "main-2", "best-1", "best-2")
 
 

@@ -10,19 +10,8 @@ from pyspark.sql import SparkSession
 
 from holdfast.core.entry import EntryPoint
 from holdfast.nodes.entry_node import EntryNode
-from tests.processes.copies import COPIES, World
+from tests.processes.copies import COMMON, COPIES, World
 
-COMMON = """
-network = "network.py"
-chaos = true
-[timing]
-delay = "4 seconds"
-heartbeat = "100 ms"
-[sources.load]
-keep = true
-[clients.reader]
-output = "best"
-"""
 RUNNING = """
 [fragments.main]
 replicas = 2

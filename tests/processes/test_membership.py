@@ -18,17 +18,9 @@ from holdfast.cluster.members import (
 )
 from holdfast.deployment import load_deployment
 from holdfast.errors import Removed
-from tests.processes.copies import COPIES, World
+from tests.processes.copies import COMMON, COPIES, World
 
-DEPLOYMENT = """
-network = "network.py"
-[timing]
-delay = "4 seconds"
-heartbeat = "100 ms"
-[sources.load]
-keep = true
-[clients.reader]
-output = "best"
+DEPLOYMENT = f"""{COMMON}
 [clients.away]
 output = "best"
 [fragments.main]

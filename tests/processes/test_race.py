@@ -8,18 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.processes.copies import COPIES, World
+from tests.processes.copies import COMMON, COPIES, World
 
-DEPLOYMENT = """
-network = "network.py"
-chaos = true
-[timing]
-delay = "4 seconds"
-heartbeat = "100 ms"
-[sources.load]
-keep = true
-[clients.reader]
-output = "best"
+DEPLOYMENT = f"""{COMMON}
 [fragments.main]
 protection = "race"
 [fragments.best]

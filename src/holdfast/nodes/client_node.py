@@ -17,11 +17,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.client import Client
+from holdfast.client import Client, numbered
 from holdfast.connect.sink import Sink
 from holdfast.core.frame import Why
 from holdfast.core.messages import Message
@@ -30,7 +29,7 @@ from holdfast.durable import make_private, read_document, write_document
 from holdfast.flight.refused import refused
 from holdfast.flight.roles import Role
 from holdfast.flight.server import PutBatch, StreamServer
-from holdfast.frames import SEQ, STIME, SYSTEM_COLUMNS
+from holdfast.frames import SYSTEM_COLUMNS
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.lasting_writer import LastingWriter
 from holdfast.nodes.links import if_allowed, kept_links, links_control, told_distances
@@ -167,7 +166,7 @@ class ClientNode:
         """Note an event, and hand on to the sink what it takes."""
         match event:
             case Tuples(True, _, table):
-                self._writer.write(self._numbered(event))
+                self._writer.write(numbered(event, self._own))
                 self.metrics.tuples_in.inc(table.num_rows)
                 return
             case Tuples(False, _, table, why):
@@ -243,14 +242,6 @@ class ClientNode:
         # 3: the producers may forget it
         self._client.commit()
         return True
-
-    def _numbered(self, event: Tuples) -> pa.Table:
-        """The tuples as a sink gets them: tuple id, tuple time, the output's own columns."""
-        table = event.table
-        ids = np.arange(event.first_id, event.first_id + table.num_rows, dtype=np.int64)
-        own = table.select(self._own.names)
-        schema = pa.schema([SEQ, STIME, *self._own])
-        return pa.table([pa.array(ids), table["stime"], *own.columns], schema=schema)
 
     def _without_ids(self, event: Tuples) -> pa.Table:
         """Tentative tuples as a sink gets them: tuple time and the output's own columns."""

@@ -17,12 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
-from holdfast.client import Client
+from holdfast.client import Client, numbered
 from holdfast.connect.changes import Changes
 from holdfast.deployment import load_deployment
 from holdfast.errors import HoldfastError, InputError
@@ -159,7 +158,7 @@ class OutputReader(SimpleDataSourceStreamReader):
         changes = self._changes
         match event:
             case Tuples(True):
-                table = self._numbered(event)
+                table = numbered(event, self._own)
                 return table if changes is None else changes.stable(table)
             case Tuples(False) if changes is not None:
                 return changes.tentative(event.table.select(["stime", *self._own.names]), event.why)
@@ -167,12 +166,6 @@ class OutputReader(SimpleDataSourceStreamReader):
                 return changes.undo(below_stime)
             case Tuples() | Undo() | Boundary():
                 return None
-
-    def _numbered(self, event: Tuples) -> pa.Table:
-        table = event.table
-        ids = np.arange(event.first_id, event.first_id + table.num_rows, dtype=np.int64)
-        columns = [pa.array(ids), table["stime"], *table.select(self._own.names).columns]
-        return pa.table(columns, schema=pa.schema([SEQ, STIME, *self._own]))
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark sends readers to its workers: a connection does not go with them."""
