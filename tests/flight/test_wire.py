@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from holdfast.core.frame import Header, Kind, Missing, Why
@@ -115,3 +118,28 @@ def test_a_why_that_cannot_be_is_refused() -> None:
 def test_a_header_that_cannot_be_is_refused() -> None:
     with pytest.raises(WireError, match="not a frame"):
         decode_metadata(b'{"feed": 1, "seq": 0, "left": 0, "header": [99, 0, 0, 0, 0, 0]}')
+
+
+_FIRST_MESSAGES = """
+import sys, threading
+from holdfast.flight.wire import decode_message
+sys.setswitchinterval(1e-6)
+data = (b'{"type": "HeartbeatReply", "feeds": [], "reports": '
+        b'[{"stream": "s", "state": "stable", "boundary": 0, "live_boundary": 0}]}')
+gate = threading.Barrier(8)
+def first():
+    gate.wait(30)
+    decode_message(data)
+threads = [threading.Thread(target=first) for _ in range(8)]
+for one in threads: one.start()
+for one in threads: one.join(30)
+"""
+
+
+def test_the_first_messages_of_a_process_may_come_on_many_threads_at_once() -> None:
+    # A node that restarts is spoken to by all its peers at once, each on a thread of its own.
+    ends = [
+        subprocess.run([sys.executable, "-c", _FIRST_MESSAGES], timeout=60, check=False).returncode
+        for _ in range(6)
+    ]
+    assert ends == [0] * 6

@@ -44,6 +44,10 @@ _MESSAGES: dict[str, Any] = {
     one.__name__: one for one in get_args(Message) if one not in (FeedFrames, CheckpointShipped)
 }
 
+# msgspec looks at a type when it first meets it, and a second thread that meets it meanwhile ends
+# the process (a segmentation fault, seen with 0.22). So all are made known here, by one thread.
+_KNOWN = [msgspec.json.Decoder(one) for one in (*_MESSAGES.values(), Membership)]
+
 
 def encode_message(message: Message) -> bytes:
     """A message as JSON."""
