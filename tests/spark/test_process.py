@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 
 from holdfast import Network
 from holdfast.spark.engine import Engine
+from holdfast.spark.faults import explain_job, is_user_code
 from holdfast.spark.state import EMPTY
 from holdfast.spark.version import Version
 from holdfast.testing import OracleStream, run
@@ -143,5 +145,8 @@ def test_rows_on_which_a_function_raises_are_left_out_if_told(spark: SparkSessio
     cut, uncut = pa.concat_tables(parts).select(names), done.outputs["out"].select(names)
     assert cut.to_pylist() == uncut.to_pylist()
     stops = Engine(network)
-    with pytest.raises(PythonException, match="-2 is negative"):
+    with pytest.raises(PythonException) as raised:
         stops.advance(EMPTY, [bucket(stops, 0, 3, s=rows)])
+    where = r"\(test_process.py, line \d+, in fails_on_negative\)"
+    assert re.fullmatch(rf"ValueError: -\d is negative {where}", explain_job(raised.value))
+    assert is_user_code(raised.value)

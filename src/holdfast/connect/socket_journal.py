@@ -123,10 +123,11 @@ class SocketJournal:
         older = [base for base in bases if base <= start]
         if anew:
             for base in bases:
-                (directory / f"journal-{base}").unlink()
+                disk.remove(directory / f"journal-{base}")
             older = []
         self._base = max(older, default=start)
         path = directory / f"journal-{self._base}"
+        disk.check(Operation.CREATE, path)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         disk.sync_directory(directory)
         self._size = os.fstat(self._file).st_size

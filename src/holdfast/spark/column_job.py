@@ -16,6 +16,8 @@ import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from holdfast import disk
+from holdfast.disk import Operation
 from holdfast.spark.column_task import (
     COLUMNS,
     ColumnTask,
@@ -52,6 +54,7 @@ class ColumnJob:
         files = {"input": f"{at}-in.arrows", "output": f"{at}-out", "streams": list(streams)}
         paths = [Path(output_path(f"{at}-out", task)) for task in range(self._tasks)]
         try:
+            disk.check(Operation.CREATE, f"{at}-in.arrows")
             with pa.OSFile(f"{at}-in.arrows", "wb") as sink:
                 write_streams(sink, streams.values())
             self._execute(files)

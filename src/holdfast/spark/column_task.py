@@ -17,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark import Broadcast
 
+from holdfast import disk
+from holdfast.disk import Operation
 from holdfast.spark.column_plans import ColumnPlan, Memory
 from holdfast.spark.join_step import resolved
 from holdfast.spark.runs import HASH, Bools, numbers
@@ -74,9 +76,10 @@ class ColumnTask:
             write_streams(sink, streams)
             return iter([sink.getvalue().to_pybytes()])
         path = output_path(files["output"], task)
+        disk.check(Operation.CREATE, path)
         with pa.OSFile(f"{path}.part", "wb") as sink:
             write_streams(sink, streams)
-        Path(f"{path}.part").rename(path)
+        disk.rename(Path(f"{path}.part"), Path(path))
         return iter(())
 
 

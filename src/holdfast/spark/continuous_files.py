@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from holdfast import disk
 from holdfast.spark.runs import read_run, write_run
 
 DIRECTORY = "windows"
@@ -52,7 +53,7 @@ def write_told(directory: str, operator: str, family: str, partition: int, told:
         return
     numbered = pa.array(np.full(told.rows.num_rows, partition, dtype=np.int32))
     write_run(f"{path}.part", told.rows.add_column(0, PARTITION, numbered))
-    Path(f"{path}.part").rename(path)
+    disk.rename(Path(f"{path}.part"), path)
 
 
 def collect_news(directory: Path) -> tuple[FamilyNews, ...]:

@@ -10,7 +10,9 @@ from pyspark.errors import PySparkException, PythonException
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)')
 _CAUSE = re.compile(r"(?:SparkException|Error|Exception): (?P<what>[^\n]+)")
-_OWN = ("/holdfast/", "/pyspark/")
+# Frames of ours and of Spark's; a user's files may lie below a directory "holdfast", too.
+_OWN = ("/holdfast/spark/", "/pyspark/")
+_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
 def is_user_code(error: BaseException) -> bool:
@@ -34,12 +36,10 @@ def explain_job(error: BaseException) -> str:
 
 
 def _explain_python(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in _STATE.sub("", text).splitlines() if line.strip()]
     raised = lines[-1].strip() if lines else "a Python function raised"
     frames = [match for match in map(_FRAME.search, lines) if match is not None]
-    theirs = [
-        each for each in frames if _OWN not in each["file"] and "/pyspark/" not in each["file"]
-    ]
+    theirs = [each for each in frames if not any(own in each["file"] for own in _OWN)]
     if not theirs:
         return raised
     last = theirs[-1]

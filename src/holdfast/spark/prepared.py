@@ -26,7 +26,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from pyspark.util import _load_from_socket
 
+from holdfast import disk
 from holdfast.arrow_types import arrow_schema as arrow_schema
+from holdfast.disk import Operation
 
 
 def input_frame(spark: SparkSession, schema: StructType, scratch: Path) -> DataFrame:
@@ -55,6 +57,7 @@ def _is_rdd(plan: Any) -> bool:
 
 def write_stream(path: Path, table: pa.Table, slices: int) -> None:
     """Write ``table`` as an Arrow stream of ``slices`` record batches, one per Spark task."""
+    disk.check(Operation.CREATE, path)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
         if table.num_rows == 0:
             # A stream without any batch would become a plan without any task.

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast import disk
+
 STOP, DEAD_LETTER = "stop", "dead-letter"
 DIRECTORY = "rejected"
 
@@ -33,8 +35,9 @@ def write_rejected(directory: str, operator: str, partition: int, rejected: list
     text = json.dumps([{"reason": each.reason, "row": each.row} for each in rejected], default=str)
     path = place / f"{operator}~{partition}"
     hidden = path.with_name(f".{path.name}")
-    hidden.write_text(text)
-    hidden.rename(path)
+    with disk.open_file(hidden, "wb") as file:
+        file.write(text.encode())
+    disk.rename(hidden, path)
 
 
 def collect_rejected(directory: Path) -> tuple[Rejected, ...]:

@@ -29,6 +29,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast import disk
+from holdfast.disk import Operation
+
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -91,6 +94,7 @@ def mapped_run(path: str) -> pa.Table:
 
 def write_run(path: str, rows: pa.Table) -> None:
     """Write a run; the name appears only when the file is complete."""
+    disk.check(Operation.CREATE, path)
     with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, rows.schema) as writer:
         for batch in rows.combine_chunks().to_batches():
             writer.write_batch(batch)

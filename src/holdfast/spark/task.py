@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from holdfast import disk
 from holdfast.spark.continuous_files import Told, write_told
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.rejected import STOP, Rejected, write_rejected
@@ -106,7 +107,7 @@ class Step:
         name = f"{self.operator}~{family}~{self.partition}~{swallowed}~{rows.num_rows}~{low}~{high}"
         path = Path(self.directory, name)
         write_run(f"{path}.part", rows)
-        Path(f"{path}.part").rename(path)
+        disk.rename(Path(f"{path}.part"), path)
 
     def ended(self, family: str, count: int) -> None:
         """So many windows that were open before the step are not open after it."""
