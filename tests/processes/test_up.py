@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.cli import main
-from holdfast.cluster.starting import check_connectors, check_logs
+from holdfast.cluster.starting import check_columns, check_connectors, check_logs
 from holdfast.cluster.supervisor import Supervisor, supervisor_pid
 from holdfast.deployment import DeploymentError, load_deployment
 from holdfast.frames import stream_schema
@@ -84,6 +84,17 @@ def test_what_a_deployment_names_is_looked_for_beside_its_file(
     monkeypatch.chdir(elsewhere)
     check_connectors(load_deployment(tmp_path / "deployment.toml"))
     assert Path.cwd() == elsewhere
+
+
+def test_files_that_lack_a_column_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    text = DEPLOYMENT.replace("[sources.load]", '[sources.load]\nfrom = "csv:load.csv"')
+    (tmp_path / "load.csv").write_text("number,texts\n1,a\n")
+    deployment = planned(tmp_path, text)
+    with pytest.raises(DeploymentError, match=r"sources.load.from: .*no column 'text'") as refused:
+        check_columns(deployment, read_plan(deployment))
+    assert "its header names ['number', 'texts']" in str(refused.value)
+    (tmp_path / "load.csv").write_text("number,text\n1,a\n")
+    check_columns(deployment, read_plan(deployment))
 
 
 def test_a_wrong_output_is_blamed_on_the_deployment_file(

@@ -4,7 +4,8 @@
    certificates have expired (``check_certificates``)
 2. the network itself, built once by a process that ends (``plan_network``), and whether it is
    the query that the nodes have kept state of (``planning``)
-3. whether network and deployment file fit each other (``Topology``)
+3. whether network and deployment file fit each other (``Topology``), and whether files that are
+   there have the columns of their sources (``check_columns``)
 4. whether the logs of an earlier start hold the streams of this network (``check_logs``)
 """
 
@@ -63,6 +64,22 @@ def check_connectors(deployment: Deployment) -> None:
 
 def _parse_and_check(text: str) -> None:
     parse_source(text)[1].check()
+
+
+def check_columns(deployment: Deployment, plan: Plan) -> None:
+    """Raise DeploymentError for every file of this machine that lacks a column of its source."""
+    wrong = []
+    with contextlib.chdir(deployment.path.parent):
+        for source in deployment.sources.values():
+            if source.reads is not None and source.endpoint.server is None:
+                schema = _own(plan.sources[source.name].schema)
+
+                def check(text: str, schema: pa.Schema = schema) -> None:
+                    parse_source(text)[1].check_columns(schema)
+
+                wrong += _problem(f"sources.{source.name}.from", check, source.name, source.reads)
+    if wrong:
+        raise DeploymentError("\n".join(f"{deployment.path.name}: {each}" for each in wrong))
 
 
 def check_certificates(security: SecuritySpec) -> list[str]:

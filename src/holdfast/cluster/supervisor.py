@@ -29,6 +29,7 @@ from holdfast.cluster.remote import RemoteServer, ServerError
 from holdfast.cluster.spares import Spares
 from holdfast.cluster.starting import (
     check_certificates,
+    check_columns,
     check_connectors,
     check_logs,
     plan_network,
@@ -96,6 +97,7 @@ class Supervisor:
         if plan is None:
             return
         Topology(self.deployment, plan)
+        check_columns(self.deployment, plan)
         check_logs(self.deployment, plan)
         Addresses.choose(
             self.deployment,

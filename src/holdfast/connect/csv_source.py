@@ -40,6 +40,9 @@ class CsvSource(Source):
     def check(self) -> None:
         existing_file(self.path)
 
+    def check_columns(self, schema: pa.Schema) -> None:
+        self.open(schema, None, None).close()
+
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
         return CsvReader(self, schema, position or {})
 

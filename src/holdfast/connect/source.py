@@ -182,6 +182,9 @@ class Source(ABC):
     def check(self) -> None:  # noqa: B027  most are somewhere else, and may come later
         """InputError if it is known already that it cannot be opened: there is no such file."""
 
+    def check_columns(self, schema: pa.Schema) -> None:  # noqa: B027  most name none
+        """InputError if it is known already that it does not have the columns of ``schema``."""
+
     @abstractmethod
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
         """Start reading rows of ``schema``, from the beginning or from a position.
