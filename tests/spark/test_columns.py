@@ -114,6 +114,9 @@ EXPRESSIONS = [
     "(n is null or x > 0) and not flag",
     "small + small",
     "x - 0.5D",
+    *(f"shiftleft(n, {places})" for places in (0, 2, 31, 62)),
+    "shiftleft(n, 2) | 3",
+    "(n & 12) | cast(i as bigint)",
 ]
 
 
@@ -136,6 +139,9 @@ def test_workers_compute_what_spark_computes(spark: SparkSession, tmp_path: Path
 
 
 LEFT_TO_SPARK = [
+    "shiftleft(n, cast(n as int))",
+    "shiftleft(n, 63)",
+    "shiftleft(cast(x > 1 as int), 3)",
     "n % 3",
     "1 / n",
     "case when n > 0 then n + 1 end",

@@ -165,6 +165,9 @@ FUNCTIONS: dict[str, _Function] = {
     "add_checked": _simple(pc.add_checked),
     "subtract_checked": _simple(pc.subtract_checked),
     "sqrt": _simple(pc.sqrt),
+    "shift_left": _simple(pc.shift_left),
+    "bit_or": _simple(pc.bit_wise_or),
+    "bit_and": _simple(pc.bit_wise_and),
     **{
         name: _compare(name) for name in ("equal", "less", "less_equal", "greater", "greater_equal")
     },

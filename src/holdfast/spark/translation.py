@@ -223,6 +223,23 @@ class _Reader:
                 return True
         return False
 
+    def _ShiftLeft(self, node: Any) -> Expression:
+        """By a constant: beyond the width of a number Java and Arrow differ."""
+        places = self.expression(node.right())
+        if not isinstance(places, Constant) or places.value not in range(63):
+            raise NotTranslatable("shiftleft by what is no constant")
+        if str(node.dataType().catalogString()) != "bigint":
+            raise NotTranslatable("shiftleft of a small number")
+        return Call(
+            "shift_left", (self.expression(node.left()), Constant(places.value, pa.int64()))
+        )
+
+    def _BitwiseOr(self, node: Any) -> Expression:
+        return Call("bit_or", self._children(node))
+
+    def _BitwiseAnd(self, node: Any) -> Expression:
+        return Call("bit_and", self._children(node))
+
     def _Greatest(self, node: Any) -> Expression:
         children = items(node.children())
         if len(children) != 2 or str(node.dataType().catalogString()) != "double":
