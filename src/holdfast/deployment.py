@@ -32,6 +32,10 @@
     checkpoint = "continuous"         # the state is in the output log, window by window
     recover_within = "2 seconds"      # or bounds: extent = 200_000, replay = 1_000_000
 
+    [fragments.counts]
+    shards = 4                        # so many divide its tuples; or a list of places
+    routing = "key"                   # by the keys of its operators; random, primary
+
     [fragments.main.standby]          # how the copies of a passive or hybrid fragment stand by
     checkpoint = "sweeping"           # sweeping, individual, synchronous
     persist = true                    # checkpoints are on disk before they count
@@ -81,6 +85,7 @@ from holdfast.errors import HoldfastError
 from holdfast.flight.credentials import SecuritySpec as SecuritySpec
 from holdfast.flight.distance import Distances
 from holdfast.flight.roles import HERE
+from holdfast.slots import Routing
 
 LOOPBACK = "127.0.0.1"
 
@@ -123,6 +128,19 @@ class SourceSpec:
 
 
 @dataclass(frozen=True)
+class ShardSpec:
+    """Which shard a fragment is, from 1 to ``shards``, and of which fragment.
+
+    routing  by what tuples are divided among the shards; None: by what fits the operators.
+    """
+
+    fragment: str
+    number: int
+    shards: int
+    routing: Routing | None
+
+
+@dataclass(frozen=True)
 class FragmentSpec:
     """One fragment and its replicas.
 
@@ -130,6 +148,8 @@ class FragmentSpec:
     continuous  how windows are kept in the output log; None: the state is kept beside it.
     on_error    what happens to a row on which a function of ``process`` raises: "stop" waits for
                 corrected code, "dead-letter" leaves the row out and writes it down.
+    shard       which part of a fragment with shards it is, if it is one (deployment_shards.py).
+    merges      the shards whose results it merges, if it does.
     """
 
     name: str
@@ -142,6 +162,8 @@ class FragmentSpec:
     continuous: Continuous | None = None
     on_error: str = "stop"
     race: bool = False
+    shard: ShardSpec | None = None
+    merges: tuple[str, ...] = ()
 
     @property
     def protection(self) -> Protection:
@@ -256,7 +278,8 @@ class Deployment:
 
     def drivers_beside(self, process: str) -> int:
         """How many processes with replicas, each a Spark driver, share a machine with this one."""
-        replicas = {name for spec in self.fragments.values() for name in spec.processes}
+        driven = (spec for spec in self.fragments.values() if not spec.merges)
+        replicas = {name for spec in driven for name in spec.processes}
         beside = self.hosted_by(self.server_of(process))
         return sum(not replicas.isdisjoint(self.processes[each]) for each in beside)
 

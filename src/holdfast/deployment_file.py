@@ -31,6 +31,7 @@ from holdfast.deployment import (
     SecuritySpec,
     SourceSpec,
 )
+from holdfast.deployment_shards import SHARD_KNOBS, read_shards
 from holdfast.deployment_tables import TableReader
 from holdfast.flight.distance import Distance, DistanceError, Distances, read_matrix
 from holdfast.flight.roles import COMMANDS, HERE
@@ -87,9 +88,7 @@ class DeploymentReader(TableReader):
             data=self._path(found.get("data", "data")),
             timing=self._timing(found.get("timing", {})),
             sources={name: self._source(name, each) for name, each in _items(found, "sources")},
-            fragments={
-                name: self._fragment(name, each) for name, each in _items(found, "fragments")
-            },
+            fragments=self._fragments(found),
             outputs={name: self._output(name, each) for name, each in _items(found, "outputs")},
             clients={name: self._client(name, each) for name, each in _items(found, "clients")},
             security=self._security(found),
@@ -195,6 +194,27 @@ class DeploymentReader(TableReader):
                 times[key] = self._length(f"{where}.{key}", found[key], 0)
         return times
 
+    def _fragments(self, tables: dict[str, Any]) -> dict[str, FragmentSpec]:
+        """The fragments, those with shards as the fragments they become."""
+        found: dict[str, FragmentSpec] = {}
+        for name, table in _items(tables, "fragments"):
+            parts = self._parts(f"fragments.{name}", table, self._fragment(name, table))
+            twice = sorted(found.keys() & parts)
+            if twice:
+                raise self._error(
+                    f"fragments.{name}", f"a shard would be called {twice[0]!r}, too; rename one"
+                )
+            found |= parts
+        return found
+
+    def _parts(
+        self, where: str, table: dict[str, Any], spec: FragmentSpec
+    ) -> dict[str, FragmentSpec]:
+        try:
+            return read_shards(table, spec, lambda each: self._endpoint(f"{where}.shards", each))
+        except KnobError as error:
+            raise self._error(f"{where}.{error.knob}", error.what) from None
+
     def _fragment(self, name: str, found: dict[str, Any]) -> FragmentSpec:
         where = f"fragments.{name}"
         self._table(
@@ -209,6 +229,7 @@ class DeploymentReader(TableReader):
             "standby",
             "checkpoint",
             "on_error",
+            *SHARD_KNOBS,
             *CONTINUOUS_KNOBS,
         )
         protection = None

@@ -21,7 +21,8 @@ from holdfast.errors import NetworkError
 from holdfast.frames import SEQ
 from holdfast.network import Network
 from holdfast.operators import Operator, SourceOperator, upstream
-from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
+from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream, ShardPlan
+from holdfast.routes import find_routes
 from holdfast.spark.engine import input_schema
 from holdfast.stream import Stream
 
@@ -60,9 +61,13 @@ def plan_fragments(network: Network) -> list[FragmentPlan]:
     return [_plan(network, name) for name in fragment_names(network)]
 
 
-def fragment_network(network: Network, fragment: str) -> Network:
-    """The part of ``network`` that is ``fragment``, as a network of its own."""
-    return _FragmentNetwork(network, fragment)
+def fragment_network(network: Network, fragment: str, shard: ShardPlan | None = None) -> Network:
+    """The part of ``network`` that is ``fragment``, or a shard of one, as a network of its own."""
+    if shard is None:
+        return _FragmentNetwork(network, fragment)
+    part = _FragmentNetwork(network, shard.fragment)
+    part._outputs = {shard.serves(name): stream for name, stream in part._outputs.items()}
+    return part
 
 
 def _stream_name(operator: Operator) -> str:
@@ -152,4 +157,5 @@ def _plan(network: Network, fragment: str) -> FragmentPlan:
     blocking = any(
         getattr(getattr(each, "stateful", None), "blocks", False) for each in part.operators
     )
-    return FragmentPlan(fragment, inputs, tuple(outputs), blocking, describe_query(part))
+    described = describe_query(part)
+    return FragmentPlan(fragment, inputs, tuple(outputs), blocking, described, find_routes(part))

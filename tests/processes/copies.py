@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +56,13 @@ COPIES = ("main-1", "main-2", "best-1", "best-2")
 class World:
     """An entry point, two fragments with two copies each, a client, and somebody who sends."""
 
-    def __init__(self, spark: SparkSession, directory: Path, deployment: str) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        directory: Path,
+        deployment: str,
+        names: Sequence[str] = COPIES,
+    ) -> None:
         (directory / "network.py").write_text(NETWORK)
         (directory / "deployment.toml").write_text(deployment)
         self.deployment = load_deployment(directory / "deployment.toml")
@@ -67,8 +73,7 @@ class World:
         self.copies: dict[str, ReplicaNode] = {}
         self.entry = self._host("entry-load")._entry("entry-load")
         self.entry.start()
-        for name in COPIES:
-            self.start(name)
+        self.start(*names)
         security = self.deployment.security.read()
         book = addresses.book(security)
         self.producer = Producer("load", book["entry-load"], name="test", security=security)
@@ -84,8 +89,9 @@ class World:
         return host
 
     def start(self, *names: str) -> None:
+        hosts = {node: name for name, nodes in self.deployment.processes.items() for node in nodes}
         for name in names:
-            (node,) = self._host(name)._replicas([name])
+            (node,) = self._host(hosts[name])._replicas([name])
             assert isinstance(node, ReplicaNode)
             self.copies[name] = node
             node.start()

@@ -102,6 +102,11 @@ def add_replica(
         raise MembershipError(
             f"{fragment} is {spec.protection.value}: it has two copies, no more and no less"
         )
+    if spec.shard is not None or spec.merges:
+        raise MembershipError(
+            f"{fragment} has shards: every shard has as many replicas as the deployment file says; "
+            f"change replicas or shards there and start with a new data directory"
+        )
     if not is_addressed(found):
         raise MembershipError(f"{found.name} was never started; change its file instead")
     like = next(name for name in spec.processes if name not in found.gone)

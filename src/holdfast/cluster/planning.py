@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from holdfast.cluster.networks import load_network
-from holdfast.deployment import Deployment, load_deployment
+from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.description import columns_text
 from holdfast.draw import kind_of
 from holdfast.errors import HoldfastError, StateError
@@ -24,9 +24,11 @@ from holdfast.plans.fragment_plans import FragmentPlan
 from holdfast.plans.operator_plans import OperatorPlan
 from holdfast.plans.plan import (
     FORMAT,
+    NOT_DEPLOYABLE,
     REFUSED,
     Plan,
     SourcePlan,
+    deployed,
     found_plan,
     read_plan,
     sql_settings,
@@ -116,10 +118,11 @@ def main(arguments: list[str]) -> int:
     try:
         settings = sql_settings(deployment)
         plan = plan_of(load_network(deployment.network, deployment.spark_master, settings))
+        plan = deployed(deployment, plan)
         refuse_other_query(deployment, plan)
-    except StateError as error:
+    except (StateError, DeploymentError) as error:
         print(json.dumps(str(error)), file=sys.stderr)
-        return REFUSED
+        return REFUSED if isinstance(error, StateError) else NOT_DEPLOYABLE
     except Exception as error:
         # The last line is what `holdfast up` shows.
         print(network_problem(error, deployment.network), file=sys.stderr)

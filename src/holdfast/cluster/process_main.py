@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from holdfast.network import Network
     from holdfast.nodes.engine_watch import EngineWatch
+    from holdfast.spark.merging import Merge
 
 # A process says that it is ready after so many seconds, although its replicas are not warm yet.
 WARM_SECONDS = 60.0
@@ -192,7 +193,9 @@ class ProcessHost:
     def _replicas(self, nodes: list[str]) -> list[Hosted]:
         standby = {node: self._topology.standby(node) for node in nodes}
         needs_spark = [
-            pair is None or pair.protection is Protection.HYBRID for pair in standby.values()
+            pair is None or pair.protection is Protection.HYBRID
+            for node, pair in standby.items()
+            if not self._topology.fragment_plan(node).merges
         ]
         if any(needs_spark):
             self._network()
@@ -214,11 +217,15 @@ class ProcessHost:
         self._warm.append(replica.warm)
         return replica
 
-    def _part(self, node: str) -> Network:
-        """The network of a node's fragment."""
+    def _part(self, node: str) -> Network | Merge:
+        """The network of a node's fragment; or what it merges, if it does that."""
         from holdfast.fragments import fragment_network
+        from holdfast.spark.merging import Merge
 
-        return fragment_network(self._network(), self._topology.fragment_of(node))
+        plan = self._topology.fragment_plan(node)
+        if plan.merges:
+            return Merge(plan.inputs, plan.merges)
+        return fragment_network(self._network(), plan.name, plan.shard)
 
     def _network(self) -> Network:
         """The whole network; starts Spark the first time it is asked for."""

@@ -27,7 +27,7 @@ from holdfast.errors import HoldfastError, InputError, StateError
 from holdfast.flight.credentials import SecuritySpec
 from holdfast.frames import SYSTEM_COLUMNS
 from holdfast.log.inspection import stored_schema
-from holdfast.plans.plan import REFUSED, Plan, is_planned, read_plan
+from holdfast.plans.plan import NOT_DEPLOYABLE, REFUSED, Plan, is_planned, read_plan
 from holdfast.saying import said
 
 Tell = Callable[[str], None]
@@ -133,6 +133,8 @@ def _made(deployment: Deployment, is_stopping: Callable[[], bool]) -> str | None
                     return None
                 if process.returncode == REFUSED:
                     raise StateError(json.loads(lines[-1]))
+                if process.returncode == NOT_DEPLOYABLE:
+                    raise DeploymentError(json.loads(lines[-1]))
                 return lines[-1] if lines else f"exit code {process.returncode}"
     return None
 

@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from holdfast.blocks import Block, one_batch
 from holdfast.core.effects import InputSlice, Line, ReadWindows, RunJob
@@ -31,6 +30,7 @@ from holdfast.core.records import InLog, RecoveryRecord
 from holdfast.core.settings import Keeping
 from holdfast.frames import SEQ
 from holdfast.kept.continuous_state import KeptWindows
+from holdfast.slots import Share
 from holdfast.spark.chains import Handle, Workshop
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.faults import explain_job, is_user_code
@@ -67,8 +67,10 @@ class Jobs:
         on_begin: Callable[[], None] = lambda: None,
         make_windows: MakeWindows | None = None,
         on_rejected: Callable[[tuple[Rejected, ...]], None] = lambda rejected: None,
+        share: Share | None = None,
     ) -> None:
         """
+        share         what a shard takes of its inputs.
         on_rejected   gets the rows that a stable job has left out.
         on_begin      is called when a job begins, with Spark up and its state unpacked.
         make_windows  gives continuous checkpoints, for those who have them.
@@ -80,6 +82,7 @@ class Jobs:
         self._on_begin = on_begin
         self._make_windows = make_windows
         self._on_rejected = on_rejected
+        self._share = share
         self._windows: KeptWindows | None = None
         # What the log gave for the record that this life began from.
         self._recovered: tuple[RecoveryRecord | None, State] | None = None
@@ -148,7 +151,7 @@ class Jobs:
 
     def _open(self) -> Engine:
         engine = self._workshop.engine()
-        activate(self._workshop.network().spark)
+        engine.activate()
         return engine
 
     def _run(self) -> None:
@@ -177,6 +180,8 @@ class Jobs:
         engine = self._open()
         state = self._state(engine, job.state)
         tables = input_tables(job.slices, engine.input_schemas)
+        if self._share is not None:
+            tables = {name: self._share.take(name, each) for name, each in tables.items()}
         self._on_begin()
         if self._windows is not None and job.line is Line.REBUILD:
             return self._windows.rebuild(job, tables)
@@ -222,12 +227,6 @@ class Jobs:
             state = EMPTY if record is None else self._windows.restart(record)
             self._recovered = (record, state)
         return self._recovered[1]
-
-
-def activate(spark: SparkSession) -> None:
-    """Make ``spark`` the session of this thread: Spark's plans look for it there."""
-    assert spark._jvm is not None
-    SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
 def input_tables(

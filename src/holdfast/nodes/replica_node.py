@@ -83,6 +83,7 @@ from holdfast.nodes.spill import Spill
 from holdfast.plans.fragment_plans import FragmentPlan
 from holdfast.spark.chains import Handle, Workshop
 from holdfast.spark.engine import Engine
+from holdfast.spark.merging import Merge
 from holdfast.spark.rejected import STOP
 
 WARM_SECONDS = 20.0
@@ -106,14 +107,14 @@ class ReplicaNode(Node):
         settings: ReplicaSettings,
         pair: StandbySettings | None,
         plan: FragmentPlan,
-        load: Callable[[], Network],
+        load: Callable[[], Network | Merge],
         directory: Path,
         place: Place,
         on_fatal: Callable[[BaseException], None],
         log_options: LogOptions = LOG_OPTIONS,
         on_error: str = STOP,
     ) -> None:
-        """``load`` gives the fragment's network, and starts Spark if it has to.
+        """``load`` gives the fragment's network, and starts Spark if it has to; see ``Workshop``.
 
         ``on_error``: what happens to rows on which the query's own code raises.
         """
@@ -155,6 +156,7 @@ class ReplicaNode(Node):
             self._job_begins,
             windows,
             self.left_out.take,
+            None if plan.shard is None else plan.shard.share,
         )
         self.shipper = None if partner is None else self._make_shipper(partner)
         # To those that join; one is made when it is asked for.

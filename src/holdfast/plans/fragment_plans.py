@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from holdfast.identity import identity_of
+from holdfast.slots import Routing, Share, slot_range
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,57 @@ class FragmentStream:
 
 
 @dataclass(frozen=True)
+class Routes:
+    """How the tuples that a fragment reads can be divided among shards (``routes``).
+
+    columns  for each input that operators with state read, the columns to divide it by; none if
+             the fragment has no such operator.
+    refused  why it cannot be divided by key; None if it can.
+    """
+
+    columns: Mapping[str, tuple[str, ...]]
+    refused: str | None = None
+
+    @property
+    def stateless(self) -> bool:
+        return not self.columns and self.refused is None
+
+
+@dataclass(frozen=True)
+class ShardPlan:
+    """Which part of a fragment's work a shard does.
+
+    fragment  the fragment as the network has it.
+    number    the shard, from 1 to ``shards``.
+    columns   the routing columns of each input.
+    """
+
+    fragment: str
+    number: int
+    shards: int
+    routing: Routing
+    columns: Mapping[str, tuple[str, ...]]
+
+    @property
+    def share(self) -> Share:
+        """What it takes of its inputs."""
+        return Share(*slot_range(self.number, self.shards, self.routing), self.columns)
+
+    def serves(self, stream: str) -> str:
+        """The stream that has the shard's part of a stream of the fragment."""
+        return f"{stream}.{self.number}"
+
+
+@dataclass(frozen=True)
 class FragmentPlan:
     """One fragment: what it reads and what it serves.
 
     inputs       the streams it reads, with their schemas.
     blocking     whether it holds a join, which says nothing while an input is missing.
     description  what it computes; its state is that of no other description (``identity``).
+    routes       how it can be divided; None once it is known how it is deployed.
+    shard        what it is a shard of, if it is one.
+    merges       the streams of shards that each of its outputs is merged from, if it does that.
     """
 
     name: str
@@ -33,6 +79,9 @@ class FragmentPlan:
     outputs: tuple[FragmentStream, ...]
     blocking: bool
     description: tuple[str, ...]
+    routes: Routes | None = None
+    shard: ShardPlan | None = None
+    merges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def identity(self) -> str:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,16 @@ from holdfast.code_digest import is_library
 from holdfast.deployment import Deployment, DeploymentError
 from holdfast.deployment_file import plain_name
 from holdfast.durable import make_private, write_whole
-from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
+from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream, ShardPlan
 from holdfast.plans.operator_plans import OperatorPlan
+from holdfast.plans.sharding import shards_of, with_shards
+from holdfast.slots import Routing
 
 FORMAT = 4
 # The exit code of planning when there is state of another query; the last line says so, as JSON.
 REFUSED = 3
+# The same when the network cannot be deployed as the file says.
+NOT_DEPLOYABLE = 4
 _SQL = "spark.sql."
 
 
@@ -74,6 +78,11 @@ class Plan:
         return list(TopologicalSorter(above).static_order())
 
 
+def deployed(deployment: Deployment, plan: Plan) -> Plan:
+    """The plan with the shards that the deployment asks for; one that has them stays as it is."""
+    return replace(plan, fragments=with_shards(deployment, plan.fragments, plan.sources))
+
+
 def plan_path(deployment: Deployment) -> Path:
     return deployment.data / "plan.json"
 
@@ -86,16 +95,21 @@ def is_planned(deployment: Deployment) -> bool:
     base, files = deployment.network.parent, found["files"]
     same = all(_digest(base / name) == digest for name, digest in files.items())
     return (
-        same and deployment.network.name in files and found["settings"] == sql_settings(deployment)
+        same
+        and deployment.network.name in files
+        and found["settings"] == sql_settings(deployment)
+        and found.get("shards", {}) == shards_of(deployment)
     )
 
 
 def write_plan(deployment: Deployment, plan: Plan) -> None:
-    """Write the plan of a network that this process has loaded."""
+    """Write the plan of a network that this process has loaded, as it is deployed."""
+    plan = deployed(deployment, plan)
     found = {
         "format": FORMAT,
         "files": _local_files(deployment.network),
         "settings": sql_settings(deployment),
+        "shards": shards_of(deployment),
         "bucket_us": plan.bucket_us,
         "sources": {
             name: {
@@ -119,6 +133,8 @@ def write_plan(deployment: Deployment, plan: Plan) -> None:
                 ],
                 "blocking": each.blocking,
                 "description": list(each.description),
+                "shard": None if each.shard is None else _plain_shard(each.shard),
+                "merges": {stream: list(parts) for stream, parts in each.merges.items()},
             }
             for name, each in plan.fragments.items()
         },
@@ -157,6 +173,8 @@ def read_plan(deployment: Deployment) -> Plan:
                 ),
                 bool(each["blocking"]),
                 tuple(each["description"]),
+                shard=None if each.get("shard") is None else _read_shard(each["shard"]),
+                merges={name: tuple(parts) for name, parts in each.get("merges", {}).items()},
             )
             for name, each in found["fragments"].items()
         },
@@ -164,6 +182,16 @@ def read_plan(deployment: Deployment) -> Plan:
         tuple(OperatorPlan.of(each) for each in found.get("operators", ())),
         dict(found.get("output_operators", {})),
     )
+
+
+def _plain_shard(shard: ShardPlan) -> dict[str, Any]:
+    columns = {stream: list(names) for stream, names in shard.columns.items()}
+    return {**vars(shard), "routing": shard.routing.value, "columns": columns}
+
+
+def _read_shard(found: dict[str, Any]) -> ShardPlan:
+    columns = {stream: tuple(names) for stream, names in found["columns"].items()}
+    return ShardPlan(**{**found, "routing": Routing(found["routing"]), "columns": columns})
 
 
 def found_plan(deployment: Deployment) -> dict[str, Any] | None:

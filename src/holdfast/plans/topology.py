@@ -21,7 +21,7 @@ from holdfast.flight.security import Security
 from holdfast.plans.addresses import Book
 from holdfast.plans.budget import check_budget, divide, end_to_end_us, told
 from holdfast.plans.fragment_plans import FragmentPlan
-from holdfast.plans.plan import Plan, read_plan
+from holdfast.plans.plan import Plan, deployed, read_plan
 from holdfast.plans.source_times import (
     boundary_interval_us,
     check_times,
@@ -37,7 +37,7 @@ class Topology:
 
     def __init__(self, deployment: Deployment, plan: Plan) -> None:
         self._deployment = deployment
-        self._plan = plan
+        self._plan = plan = deployed(deployment, plan)
         self._check()
         self.delays_us = divide(deployment, plan)
         self.producers: dict[str, tuple[str, ...]] = {

@@ -9,9 +9,9 @@ from typing import Any
 from holdfast.connect.sink import Sink
 from holdfast.connect.source import Source
 from holdfast.network import Network
-from holdfast.nodes.jobs import activate
 from holdfast.single.reports import AdvanceReport, Observer, RunSummary
 from holdfast.single.run import run
+from holdfast.spark.session import activate
 
 
 class RunHandle:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from holdfast.spark.engine import Engine
+from holdfast.spark.merging import Merge, MergeEngine
 from holdfast.spark.packing import PackedState, pack, unpack
 from holdfast.spark.rejected import STOP
 from holdfast.spark.state import EMPTY, State
@@ -39,14 +40,18 @@ def chain_rows(chain: Chain) -> int:
 class Workshop:
     """The engine of one fragment, made when it is first needed."""
 
-    def __init__(self, load: Callable[[], Network], directory: Path, on_error: str = STOP) -> None:
-        """``load`` gives the fragment's network; it may start Spark, which takes seconds."""
+    def __init__(
+        self, load: Callable[[], Network | Merge], directory: Path, on_error: str = STOP
+    ) -> None:
+        """``load`` gives the fragment's network; it may start Spark, which takes seconds.
+
+        Of a fragment that merges shards it gives what it merges, which needs no Spark.
+        """
         self._on_error = on_error
         self._load = load
         self._directory = directory
         self._lock = threading.RLock()
         self._engine: Engine | None = None
-        self._network: Network | None = None
         self._unpacked: tuple[Chain, State] | None = None
 
     @property
@@ -57,14 +62,12 @@ class Workshop:
     def engine(self) -> Engine:
         with self._lock:
             if self._engine is None:
-                self._network = self._load()
-                self._engine = Engine(self._network, self._directory, on_error=self._on_error)
+                found = self._load()
+                if isinstance(found, Merge):
+                    self._engine = MergeEngine(found)
+                else:
+                    self._engine = Engine(found, self._directory, on_error=self._on_error)
             return self._engine
-
-    def network(self) -> Network:
-        self.engine()
-        assert self._network is not None
-        return self._network
 
     def state(self, handle: Handle) -> State:
         """The state a job can start from; the same object for the same chain."""

@@ -35,6 +35,7 @@ from holdfast.spark.continuous_files import FamilyNews, collect_news
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.rejected import STOP, Rejected, collect_rejected
+from holdfast.spark.session import activate
 from holdfast.spark.stages import Wave, full_schema, plan_waves
 from holdfast.spark.state import State, collect_runs, without_times
 from holdfast.spark.stateful import Layout
@@ -166,6 +167,10 @@ class Engine:
         with self._lock:
             self._newest_version = max(self._newest_version, version)
 
+    def activate(self) -> None:
+        """Make its session that of this thread."""
+        activate(self._spark)
+
     def close(self) -> None:
         """Delete the engine's files; its states are gone with them."""
         self._clean()
@@ -182,7 +187,7 @@ class Engine:
         ``boundary`` defaults to the end of the last bucket. ``windows``: also give the states
         of the windows that opened, for continuous checkpoints.
         """
-        boundary = _checked_boundary(state, buckets, boundary)
+        boundary = checked_boundary(state, buckets, boundary)
         inputs = self._merge_inputs(buckets)
         number = self.next_step()
         version = self.next_version(state)
@@ -205,7 +210,7 @@ class Engine:
         ``partial`` has, beside every family, since when its windows count tuples (``replay``).
         The buckets are the input from the boundary of ``partial`` on.
         """
-        boundary = _checked_boundary(partial, buckets, boundary)
+        boundary = checked_boundary(partial, buckets, boundary)
         inputs = self._merge_inputs(buckets)
         directory = self._directory / f"step-{self.next_step()}"
         version = self.next_version(partial)
@@ -420,7 +425,8 @@ def _check_times(bucket: Bucket, name: str, table: pa.Table) -> None:
         )
 
 
-def _checked_boundary(state: State, buckets: Sequence[Bucket], boundary: int | None) -> int:
+def checked_boundary(state: State, buckets: Sequence[Bucket], boundary: int | None) -> int:
+    """How far an advance goes, if it can go there."""
     if boundary is None:
         if not buckets:
             raise HoldfastError("advance needs at least one bucket or a boundary")

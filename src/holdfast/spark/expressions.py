@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.spark.hashing import xxhash64
+from holdfast.hashing import xxhash64
 
 
 @dataclass(frozen=True)

@@ -123,3 +123,9 @@ def _private(master: str, directory: Path | None) -> dict[str, str]:
         "spark.authenticate": "true",  # Spark makes a secret for a local session by itself
         "spark.python.unix.domain.socket.dir": str(socket_directory(directory)),
     }
+
+
+def activate(spark: SparkSession) -> None:
+    """Make ``spark`` the session of this thread: Spark's plans look for it there."""
+    assert spark._jvm is not None
+    SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)

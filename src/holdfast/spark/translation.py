@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, _parse_datatype_json_string
 
 from holdfast.arrow_types import arrow_type
+from holdfast.hashing import BYTES, NARROW, WIDE
 from holdfast.spark.column_plans import ColumnPlan, Filter, Project, Scan, Union
 from holdfast.spark.expressions import Attribute, Call, Constant, Expression
-from holdfast.spark.hashing import BYTES, NARROW, WIDE
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _NUMBERS = (*_WHOLE, "float", "double")

@@ -26,7 +26,7 @@ def built(deployment: Deployment, network: str) -> dict[str, Any]:
     """What a network's text comes to in a deployment, or what is wrong with it."""
     from holdfast.cluster.networks import load_network
     from holdfast.cluster.planning import network_problem, plan_of, refuse_other_query
-    from holdfast.plans.plan import sql_settings
+    from holdfast.plans.plan import deployed, sql_settings
     from holdfast.plans.topology import Topology
 
     with tempfile.TemporaryDirectory(prefix="holdfast-edit-") as directory:
@@ -38,6 +38,7 @@ def built(deployment: Deployment, network: str) -> dict[str, Any]:
         except Exception as error:
             return _problem("network", network_problem(error, file))
     try:
+        plan = deployed(deployment, plan)
         Topology(deployment, plan)
     except HoldfastError as error:
         return _problem("knobs", str(error))

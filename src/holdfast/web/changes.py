@@ -46,7 +46,8 @@ def changes_between(
 
 def _of(name: str, operator: dict[str, Any], said: list[str]) -> tuple[Any, ...]:
     """What an operator computes, and on what."""
-    lines = tuple(line for line in said if line.startswith(f"{name}: "))
+    # Every shard says the same of it.
+    lines = tuple(dict.fromkeys(line for line in said if line.startswith(f"{name}: ")))
     return (operator["fragment"], tuple(operator["inputs"]), operator["columns"], lines)
 
 

@@ -80,6 +80,10 @@ class Editor:
             _knob("timing", "delay", tables.get("timing", {}).get("delay", "3 seconds"), None)
         ]
         for name, spec in deployment.fragments.items():
+            if spec.shard is not None:
+                continue
+            # The knobs of a fragment with shards are those of each shard.
+            spec = deployment.fragments[spec.merges[0]] if spec.merges else spec
             table = tables.get("fragments", {}).get(name, {})
             replicas = table.get("replicas", len(spec.replicas))
             shown = {
@@ -178,7 +182,8 @@ class Editor:
         if not isinstance(value, str | int) or isinstance(value, bool):
             raise InputError(f"{table}.{key} is a text or a number; got {value!r}")
         fragment = table.removeprefix("fragments.")
-        is_of_fragment = table.startswith("fragments.") and fragment in deployment.fragments
+        spec = deployment.fragments.get(fragment) if table.startswith("fragments.") else None
+        is_of_fragment = spec is not None and spec.shard is None
         if (table, key) != ("timing", "delay") and not (is_of_fragment and key in FRAGMENT_KNOBS):
             raise InputError(f"{table}.{key} is no knob of this page")
 

@@ -70,7 +70,10 @@ def _kind(connector: str | None) -> str | None:
 def _network(plan: Plan | None) -> dict[str, Any]:
     if plan is None:
         return {"operators": [], "outputs": {}}
-    said = [line for each in plan.fragments.values() for line in each.description]
+    # Every shard of a fragment says the same of its operators.
+    said = list(
+        dict.fromkeys(line for each in plan.fragments.values() for line in each.description)
+    )
     return {
         "bucket_s": plan.bucket_us / 1e6,
         "operators": [

@@ -1,0 +1,118 @@
+"""The plan of a network as it is deployed: a fragment with shards becomes several fragments.
+
+``counts`` with three shards becomes ``counts.1`` to ``counts.3``, which compute what it computes
+for their slots and serve the streams ``busy.1`` to ``busy.3``, and ``counts``, which merges these
+into ``busy``. To everyone else they are fragments like all others, with replicas, protections and
+feeds of their own; and whoever reads ``busy`` reads what it would without shards, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from holdfast.deployment import Deployment, DeploymentError
+from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream, Routes, ShardPlan
+from holdfast.slots import ANY, SLOTS, Routing
+
+
+def with_shards(
+    deployment: Deployment, fragments: Mapping[str, FragmentPlan], sources: Iterable[str]
+) -> dict[str, FragmentPlan]:
+    """The fragments with the shards that the deployment asks for; those that have them stay."""
+    found: dict[str, FragmentPlan] = {}
+    for name, fragment in fragments.items():
+        spec = deployment.fragments.get(name)
+        if spec is None or not spec.merges or fragment.merges:
+            found[name] = fragment
+            continue
+        shards = [_shard(deployment, fragment, each) for each in spec.merges]
+        found |= {each.name: each for each in shards}
+        found[name] = _merging(fragment, shards)
+    _check_streams(deployment, found, sources)
+    return found
+
+
+def shards_of(deployment: Deployment) -> dict[str, list[Any]]:
+    """How many shards each fragment has and how they are routed, where it has any."""
+    shards = (spec.shard for spec in deployment.fragments.values() if spec.shard is not None)
+    return {
+        each.fragment: [each.shards, None if each.routing is None else each.routing.value]
+        for each in shards
+    }
+
+
+def _shard(deployment: Deployment, fragment: FragmentPlan, name: str) -> FragmentPlan:
+    given = deployment.fragments[name].shard
+    assert given is not None
+    if fragment.routes is None:
+        raise DeploymentError(
+            f"{deployment.path.name}: fragments.{fragment.name}.shards has changed since the "
+            f"deployment was planned; holdfast up plans it anew"
+        )
+    routing = _routing(deployment, fragment, fragment.routes, given.routing)
+    columns = {stream: fragment.routes.columns.get(stream, ANY) for stream in fragment.inputs}
+    shard = ShardPlan(fragment.name, given.number, given.shards, routing, columns)
+    outputs = tuple(
+        replace(output, stream=shard.serves(output.stream)) for output in fragment.outputs
+    )
+    described = (*fragment.description, *_described(shard))
+    return replace(
+        fragment, name=name, outputs=outputs, description=described, routes=None, shard=shard
+    )
+
+
+def _described(shard: ShardPlan) -> list[str]:
+    share = shard.share
+    lines = [f"shard {shard.number} of {shard.shards}: slots {share.first} to {share.end}"]
+    lines += [f"route {stream}: {', '.join(names)}" for stream, names in shard.columns.items()]
+    return [*lines, f"slots: {SLOTS}"]
+
+
+def _routing(
+    deployment: Deployment, fragment: FragmentPlan, routes: Routes, wanted: Routing | None
+) -> Routing:
+    """The routing that was asked for, if it can be; or the one that fits."""
+    where = f"{deployment.path.name}: fragments.{fragment.name}.routing"
+    if wanted is None:
+        wanted = Routing.RANDOM if routes.stateless else Routing.KEY
+    if wanted is Routing.KEY and routes.refused is not None:
+        raise DeploymentError(f"{where}: it cannot be divided by key: {routes.refused}")
+    if wanted is Routing.KEY and routes.stateless:
+        raise DeploymentError(f"{where}: no operator of it has a key; write random")
+    if wanted is Routing.RANDOM and not routes.stateless:
+        raise DeploymentError(
+            f"{where}: random is for fragments without state; tuples of one key must meet: write "
+            f"key"
+        )
+    return wanted
+
+
+def _merging(fragment: FragmentPlan, shards: list[FragmentPlan]) -> FragmentPlan:
+    """What puts the shards' streams together again."""
+    inputs = {output.stream: output.schema for shard in shards for output in shard.outputs}
+    merges = {
+        output.stream: tuple(shard.outputs[at].stream for shard in shards)
+        for at, output in enumerate(fragment.outputs)
+    }
+    outputs = tuple(
+        FragmentStream(output.stream, output.schema, frozenset(merges[output.stream]))
+        for output in fragment.outputs
+    )
+    described = [f"merge {stream}: {', '.join(parts)}" for stream, parts in merges.items()]
+    for output in fragment.outputs:
+        described += [f"column of {output.stream}: {field}" for field in output.schema]
+    return FragmentPlan(fragment.name, inputs, outputs, False, tuple(described), merges=merges)
+
+
+def _check_streams(
+    deployment: Deployment, fragments: Mapping[str, FragmentPlan], sources: Iterable[str]
+) -> None:
+    streams = [*sources, *(out.stream for one in fragments.values() for out in one.outputs)]
+    twice = [name for name in streams if streams.count(name) > 1]
+    if twice:
+        raise DeploymentError(
+            f"{deployment.path.name}: two streams would be called {twice[0]!r}, one of them that "
+            f"of a shard; rename the other in the network"
+        )

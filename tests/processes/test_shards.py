@@ -1,0 +1,230 @@
+"""Fragments with shards: what a deployment file makes of them, and real nodes that lose some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from holdfast.core.settings import Protection, Reconcile
+from holdfast.deployment import Deployment, DeploymentError, load_deployment
+from holdfast.frames import SEQ, STIME, TMAX
+from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream, Routes
+from holdfast.plans.plan import Plan, SourcePlan, is_planned, read_plan, write_plan
+from holdfast.plans.topology import Topology
+from holdfast.slots import SLOTS, Routing
+from tests.processes.copies import COMMON, World
+
+SERVERS = """
+[servers.east]
+listen = "10.0.0.2:4700"
+[servers.west]
+listen = "10.0.0.3:4700"
+"""
+
+
+def written(directory: Path, fragment: str, more: str = "") -> Deployment:
+    (directory / "network.py").write_text("")
+    text = f'network = "network.py"\n{more}[sources.load]\nlisten = "10.0.0.1"\n'
+    (directory / "deployment.toml").write_text(f"{text}[fragments.main]\n{fragment}\n")
+    return load_deployment(directory / "deployment.toml")
+
+
+# -- what a file means ----------------------------------------------------------------------
+
+
+def test_each_shard_is_a_fragment_and_one_merges_them(tmp_path: Path) -> None:
+    deployment = written(tmp_path, 'shards = 3\nwhile_failed = "delay"\non_error = "dead-letter"')
+    assert list(deployment.fragments) == ["main.1", "main.2", "main.3", "main"]
+    shard, merging = deployment.fragments["main.2"], deployment.fragments["main"]
+    assert shard.shard is not None
+    assert (shard.shard.number, shard.shard.shards, shard.shard.routing) == (2, 3, None)
+    assert shard.on_error == "dead-letter"
+    assert merging.merges == ("main.1", "main.2", "main.3")
+    assert merging.while_failed is shard.while_failed
+    assert merging.reconcile is Reconcile.UNDO
+    names = ["entry-load", "main.1-1", "main.2-1", "main.3-1", "main-1"]
+    assert list(deployment.processes) == names
+    # Merging needs no Spark: three drivers share the machine.
+    assert deployment.drivers_beside("main.1-1") == 3
+
+
+def test_copies_form_a_ring_of_processes(tmp_path: Path) -> None:
+    ring = 'shards = ["10.0.0.1", "east", "west"]\nprotection = "hybrid"\nrouting = "key"'
+    deployment = written(tmp_path, ring, SERVERS)
+    assert deployment.processes == {
+        "entry-load": ("entry-load",),
+        "main.1": ("main.1-1", "main.3-2"),
+        "main.2": ("main.1-2", "main.2-1"),
+        "main.3": ("main.2-2", "main.3-1"),
+        "main-1": ("main-1",),
+        "main-2": ("main-2",),
+    }
+    assert deployment.hosted_by("east") == ("main.2", "main-2")
+    assert deployment.hosted_by("west") == ("main.3",)
+    for name in ("main.1", "main.2", "main.3"):
+        spec = deployment.fragments[name]
+        assert spec.protection is Protection.HYBRID
+        assert spec.standby is not None
+        assert spec.standby.copies == (f"{name}-1", f"{name}-2")
+    assert deployment.fragments["main"].protection is Protection.ACTIVE
+
+
+@pytest.mark.parametrize(
+    ("fragment", "message"),
+    [
+        ("shards = 0", "fragments.main.shards: from 1 to 1024, as many as there are slots; got 0"),
+        ("shards = 5000", "got 5000"),
+        ("shards = true", "a number, or a list of places, one for each; got True"),
+        ('shards = 2\nrouting = "hash"', "routing: it is one of key, random, primary; got 'hash'"),
+        ('routing = "key"', "main.routing: it divides tuples among shards; give shards, too"),
+        ('shards = 2\ncolocate = "one"', "the ring says where replicas run"),
+        ('shards = 2\nreplicas = ["10.0.0.1"]', "the ring says where replicas run"),
+        ('shards = ["10.0.0.1:80"]', "leave the ports away"),
+        ('shards = 2\n[fragments."main.2"]', "a shard would be called 'main.2', too; rename one"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, fragment: str, message: str) -> None:
+    with pytest.raises(DeploymentError) as caught:
+        written(tmp_path, fragment)
+    assert message in str(caught.value)
+
+
+# -- what becomes of the plan ---------------------------------------------------------------
+
+
+def plan_with(routes: Routes) -> Plan:
+    schema = pa.schema([STIME, TMAX, SEQ, pa.field("k", pa.string())])
+    output = FragmentStream("out", schema, frozenset(["load"]))
+    main = FragmentPlan("main", {"load": schema}, (output,), False, ("by hand",), routes)
+    return Plan(200_000, {"load": SourcePlan(schema, None, ())}, {"main": main}, ("out",))
+
+
+def test_the_plan_has_the_shards_and_what_merges_them(tmp_path: Path) -> None:
+    deployment = written(tmp_path, "shards = 2")
+    write_plan(deployment, plan_with(Routes({"load": ("k",)})))
+    plan = read_plan(deployment)
+    topology = Topology(deployment, plan)
+    first, second, merging = (plan.fragments[name] for name in ("main.1", "main.2", "main"))
+    assert first.shard is not None
+    assert second.shard is not None
+    assert first.shard.routing is Routing.KEY
+    assert first.shard.share.columns == {"load": ("k",)}
+    assert (first.shard.share.first, first.shard.share.end) == (0, SLOTS // 2)
+    assert (second.shard.share.first, second.shard.share.end) == (SLOTS // 2, SLOTS)
+    assert first.identity != second.identity
+    assert merging.merges == {"out": ("out.1", "out.2")}
+    assert topology.consumers["load"] == ("main.1-1", "main.2-1")
+    assert topology.consumers["out.2"] == ("main-1",)
+    assert topology.producers["out"] == ("main-1",)
+    assert topology.shaped_by["out"] == ("out.1", "out.2")
+    # Another number of shards is another plan; nobody goes on from this one.
+    assert not is_planned(written(tmp_path, "shards = 3"))
+    with pytest.raises(DeploymentError, match="no such fragment"):
+        Topology(written(tmp_path, "shards = 3"), plan)
+
+
+@pytest.mark.parametrize(
+    ("routing", "routes", "message"),
+    [
+        ("", Routes({}, "it has no key"), "it cannot be divided by key: it has no key"),
+        ('routing = "random"', Routes({"load": ("k",)}), "random is for fragments without state"),
+        ('routing = "key"', Routes({}), "no operator of it has a key; write random"),
+    ],
+)
+def test_routings_that_cannot_be_are_refused(
+    tmp_path: Path, routing: str, routes: Routes, message: str
+) -> None:
+    deployment = written(tmp_path, f"shards = 2\n{routing}")
+    with pytest.raises(DeploymentError, match=f"fragments.main.routing: {message}"):
+        Topology(deployment, plan_with(routes))
+
+
+def test_one_shard_may_do_the_work_of_any_fragment(tmp_path: Path) -> None:
+    deployment = written(tmp_path, 'shards = 3\nrouting = "primary"')
+    write_plan(deployment, plan_with(Routes({}, "it has no key")))
+    plan = read_plan(deployment)
+    owned = [plan.fragments[f"main.{number}"].shard for number in (1, 2, 3)]
+    ranges = [(each.share.first, each.share.end) for each in owned if each is not None]
+    assert ranges == [(0, SLOTS), (SLOTS, SLOTS), (SLOTS, SLOTS)]
+
+
+# -- real nodes -----------------------------------------------------------------------------
+
+ALONE = f"""
+{COMMON}
+[fragments.main]
+shards = 2
+[fragments.best]
+"""
+RING = f"""
+{COMMON}
+[fragments.main]
+shards = 2
+protection = "hybrid"
+[fragments.main.standby]
+promote_after = "1500 ms"
+[fragments.best]
+"""
+NODES = ("main.1-1", "main.1-2", "main.2-1", "main.2-2", "main-1", "main-2", "best-1")
+
+
+@pytest.fixture
+def worlds(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., World]]:
+    made = []
+
+    def make(deployment: str, *names: str) -> World:
+        made.append(World(spark, tmp_path, deployment, names))
+        made[0].read(lambda: made[0].view.stable is not None)
+        return made[0]
+
+    try:
+        yield make
+    finally:
+        for each in made:
+            each.close()
+
+
+def test_a_shard_that_is_lost_is_missing_by_name_until_it_is_back(
+    worlds: Callable[..., World],
+) -> None:
+    world = worlds(ALONE, "main.1-1", "main.2-1", "main-1", "best-1")
+    world.stop("main.1-1")
+    # What the other one has is there, tentatively.
+    world.read(lambda: world.view.why is not None)
+    assert world.view.why is not None
+    assert [each.stream for each in world.view.why.missing] == ["main.aggregate_1.1"]
+    world.start("main.1-1")
+    world.go_on()
+    # What merges has no state, and goes on where it was.
+    world.stop("main-1")
+    world.start("main-1")
+    world.go_on()
+    world.finish()
+
+
+@pytest.mark.thorough
+def test_a_ring_of_shards_loses_each_and_shows_no_trace(worlds: Callable[..., World]) -> None:
+    ring = worlds(RING, *NODES)
+    ring.read(ring.is_protected("main.1-2", "main.2-2"))
+    # The process of the first shard, with the copy of the second: its neighbour does both.
+    ring.stop("main.1-1", "main.2-2")
+    ring.read(ring.is_in("main.1-2", "primary"))
+    ring.go_on()
+    ring.start("main.1-1", "main.2-2")
+    ring.read(ring.is_protected("main.1-1", "main.2-2"))
+    # One of those that merge, then the neighbour that did the work of two.
+    ring.stop("main-1")
+    ring.go_on()
+    ring.start("main-1")
+    ring.stop("main.1-2", "main.2-1")
+    ring.read(ring.is_in("main.2-2", "primary"))
+    ring.go_on()
+    # All of them at once, and back from their disks.
+    ring.stop("main.1-1", "main.2-2", "main-1", "main-2")
+    ring.start("main.1-1", "main.1-2", "main.2-1", "main.2-2", "main-1", "main-2")
+    ring.go_on()
+    ring.finish()

@@ -1,0 +1,207 @@
+"""Shards: any number of them gives what one engine gives, bit for bit, and in its order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from holdfast import Network, Stream, count_window, session_window, window
+from holdfast.plans.fragment_plans import ShardPlan
+from holdfast.routes import find_routes
+from holdfast.slots import ANY, Routing
+from holdfast.spark.engine import Bucket, Engine
+from holdfast.spark.merging import Merge, MergeEngine
+from holdfast.spark.version import Version
+from holdfast.testing import run, same_bytes, split, tuples
+from tests.spark.networks import running_total
+from tests.spark.support import PLAIN, SPARK, Case, cases, plain_row
+from tests.spark.test_random_networks import SOURCES, Node, build, networks, used
+
+Build = Callable[[Stream, Stream], Mapping[str, Stream]]
+
+
+def by_key(a: Stream, b: Stream) -> Mapping[str, Stream]:
+    """Every operator with state, each with the key among its keys."""
+    other = b.withColumnRenamed("k", "key").selectExpr("key", "n AS n2", "x AS x2")
+    joined = a.join(other, on=[("k", "key")], within="700 ms", how="left")
+    twice = a.groupBy(window("300 ms"), "k", "n").agg(F.sum("x").alias("x"))
+    process = running_total()
+    return {
+        "slide": a.groupBy(window("1 second", "400 ms"), "k").agg(F.sum("x"), F.first("n")),
+        "counted": a.union(b).groupBy(count_window(3), F.col("k").alias("who")).agg(F.last("x")),
+        "sessions": b.groupBy(session_window("500 ms"), "k").agg(F.count("*"), F.avg("x")),
+        "joined": joined,
+        "distinct": a.distinct("n", "k", window=window("1 second")),
+        "series": twice.groupBy(window("2 seconds"), "k").agg(F.max("x"), F.count("*")),
+        "below": joined.groupBy(window("1 second"), "k").count(),
+        "totals": a.groupBy("k").process(process, "k string, n bigint, total bigint", "bigint"),
+        "passed": b.filter("n > 1"),
+    }
+
+
+def without_state(a: Stream, b: Stream) -> Mapping[str, Stream]:
+    """Rows that come out of one tuple, and tuples of two streams with equal times."""
+    both = F.explode(F.expr("array(n, n + 1, n)")).alias("n")
+    many = a.transform(lambda df: df.select("k", both, "x"))
+    return {"united": many.union(b), "filtered": b.filter("n % 3 <> 1")}
+
+
+def built(spark: SparkSession, build: Build) -> Network:
+    network = Network("shards", spark=spark)
+    sources = [network.source(name, PLAIN) for name in SOURCES]
+    for name, stream in build(*sources).items():
+        stream.output(name)
+    return network
+
+
+def in_shards(
+    network: Network,
+    engine: Engine,
+    buckets: Sequence[Bucket],
+    groups: Sequence[int],
+    shards: int,
+    routing: Routing,
+) -> dict[str, pa.Table]:
+    """What the shards' merged streams are, computed as processes do it."""
+    routes = find_routes(network)
+    assert routes.refused is None
+    columns = {name: routes.columns.get(name, ANY) for name in network.sources}
+    plans = [ShardPlan("main", each + 1, shards, routing, columns) for each in range(shards)]
+    parts: dict[str, pa.Table] = {}
+    for plan in plans:
+        mine = [
+            Bucket(one.start, one.end, {n: plan.share.take(n, t) for n, t in one.tables.items()})
+            for one in buckets
+        ]
+        found = run(Version(engine), mine, groups)
+        parts |= {plan.serves(name): table for name, table in found.items()}
+    merge = Merge(
+        {name: table.schema for name, table in parts.items()},
+        {name: tuple(plan.serves(name) for plan in plans) for name in network.outputs},
+    )
+    edges = [buckets[0].start, *(one.end for one in buckets)]
+    return run(Version(MergeEngine(merge)), split(parts, edges))
+
+
+def check(network: Network, case: Case, shards: int, routing: Routing) -> None:
+    engine = Engine(network)
+    tables = {
+        name: tuples(engine, name, case.rows(plain_row, 60, salt=number))
+        for number, name in enumerate(network.sources)
+    }
+    whole = run(engine, split(tables, [case.start, case.boundary]))
+    cut = in_shards(network, engine, split(tables, case.edges), case.groups, shards, routing)
+    same_bytes(cut, whole, f"{shards} shards and one replica")
+    engine.close()
+
+
+@settings(SPARK)
+@given(case=cases(), shards=st.sampled_from([1, 2, 3, 7]))
+def test_any_number_of_shards_gives_the_same_bits(
+    case: Case, shards: int, spark: SparkSession
+) -> None:
+    check(built(spark, by_key), case, shards, Routing.KEY)
+
+
+@settings(SPARK)
+@given(case=cases(), shards=st.sampled_from([2, 5]))
+def test_fragments_without_state_may_be_divided_anyhow(
+    case: Case, shards: int, spark: SparkSession
+) -> None:
+    network = built(spark, without_state)
+    assert find_routes(network).stateless
+    check(network, case, shards, Routing.RANDOM)
+
+
+@pytest.mark.long
+@settings(SPARK)
+@given(nodes=networks(), case=cases(), shards=st.integers(1, 5))
+def test_random_networks_in_shards(
+    nodes: list[Node], case: Case, shards: int, spark: SparkSession
+) -> None:
+    """Whatever can be divided, and anything at all if one shard does the work."""
+    ends, needed = used(nodes)
+    network = Network("random", spark=spark)
+    names = [name for i, name in enumerate(SOURCES) if i in needed]
+    sources = {name: network.source(name, PLAIN) for name in names}
+    streams = [sources.get(name, next(iter(sources.values()))) for name in SOURCES]
+    for node in nodes:
+        streams.append(build(streams, node))
+    for end in ends:
+        streams[end].output(f"end_{end}")
+    routes = find_routes(network)
+    assume(routes.refused is None)
+    check(network, case, shards, Routing.RANDOM if routes.stateless else Routing.KEY)
+
+
+def test_columns_are_followed_back_to_the_inputs(spark: SparkSession) -> None:
+    assert find_routes(built(spark, by_key)).columns == {"a": ("k",), "b": ("k",)}
+
+    def both_keys(a: Stream, b: Stream) -> Mapping[str, Stream]:
+        keyed = a.groupBy(window("1 second"), "n", "k").count()
+        return {"keyed": keyed, "again": keyed.groupBy(window("2 seconds"), "k", "n").count()}
+
+    assert find_routes(built(spark, both_keys)).columns == {"a": ("n", "k")}
+
+
+def _different_keys(a: Stream, b: Stream) -> Mapping[str, Stream]:
+    first = a.groupBy(window("1 second"), "k", "n").count()
+    return {"second": first.groupBy(window("1 second"), "k").count(), "third": _by(a, "n")}
+
+
+def _by(stream: Stream, key: str) -> Stream:
+    return stream.groupBy(window("1 second"), key).count()
+
+
+def _after_outer_join(a: Stream, b: Stream) -> Mapping[str, Stream]:
+    other = b.selectExpr("k AS key", "n AS n2", "x AS x2")
+    joined = a.join(other, on=[("k", "key")], within="1 second", how="full")
+    return {"joined": joined.groupBy(window("1 second"), "key").count()}
+
+
+@pytest.mark.parametrize(
+    ("build", "reason"),
+    [
+        (lambda a, b: {"all": a.groupBy(count_window(10)).agg(F.sum("x"))}, "has no key"),
+        (
+            lambda a, b: {"e": _by(a.withColumn("u", F.upper("k")), "u")},
+            "u, are no plain columns of what the fragment reads, a,",
+        ),
+        (
+            lambda a, b: {
+                "e": a.groupBy(window("1 second"), F.upper("k").alias("u")).agg(F.count("*"))
+            },
+            "u, are no plain columns",
+        ),
+        (_different_keys, r"needs the tuples together by a\.n, but operators before it by a\.k"),
+        (
+            lambda a, b: {"e": _by(a.withColumn("y", F.col("n").cast("decimal(9,2)")), "y")},
+            "y, are no plain columns",
+        ),
+        (_after_outer_join, "key, are no plain columns"),
+        (
+            lambda a, b: {
+                "self": a.join(
+                    a.selectExpr("x AS y", "n AS m", "k AS q"), on=[("k", "q")], within="1 second"
+                ),
+                "other": a.join(
+                    a.selectExpr("x AS y", "n AS m", "k AS q"), on=[("n", "m")], within="1 second"
+                ),
+            },
+            "together",
+        ),
+    ],
+)
+def test_what_cannot_be_divided_is_refused_with_the_reason(
+    build: Build, reason: str, spark: SparkSession
+) -> None:
+    routes = find_routes(built(spark, build))
+    assert routes.refused is not None
+    assert re.search(reason, routes.refused), routes.refused
