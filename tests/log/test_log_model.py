@@ -123,7 +123,7 @@ class LogMachine(RuleBasedStateMachine):
 
 TestLogMachine = LogMachine.TestCase
 TestLogMachine.settings = settings(
-    max_examples=100,
+    max_examples=10 * int(os.environ.get("HOLDFAST_EXAMPLES", "3")),
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

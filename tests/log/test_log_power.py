@@ -64,13 +64,15 @@ NEVER = LogOptions(
 )
 
 
+@pytest.mark.parametrize("keeps", [(0.6,), pytest.param((0.0, 1.0), marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     ("workload", "options"),
     [(commit_everything, SMALL), (sync_now_and_then, NEVER)],
 )
 def test_a_power_cut_at_every_step(
-    memory_path: Path, workload: Workload, options: LogOptions
+    memory_path: Path, workload: Workload, options: LogOptions, keeps: tuple[float, ...]
 ) -> None:
+    """Of what was not synced, such a share is there."""
     known = Known(Model())
     files = PowerFiles(known.copy)
     log = StreamLog.open(memory_path / "log", SCHEMA, options=options, files=files)
@@ -78,8 +80,8 @@ def test_a_power_cut_at_every_step(
     log.close()
     rng = random.Random(workload.__name__)
     assert len(files.history) > 150
-    for keep in (0.0, 0.6, 1.0):
-        for disk, then in files.history:
+    for disk, then in files.history:
+        for keep in keeps:
             disk.after_a_cut(rng, keep, memory_path / "cut")
             check(memory_path / "cut", then, options)
 

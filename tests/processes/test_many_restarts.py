@@ -1,17 +1,22 @@
-"""Peers of a replica that restarts hundreds of times hold no more than they did at first."""
+"""Peers of those who restart hundreds of times hold no more than they did at first."""
 
 from __future__ import annotations
 
 import json
 import threading
+import time
+from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.client import Client
+from holdfast.producer import Producer
 from tests.processes.copies import COMMON, World
 
-RESTARTS = 200
+ROUNDS = 30  # each: a replica once, a client and a producer five times
 DEPLOYMENT = (
     COMMON
     + """
@@ -30,6 +35,19 @@ def held(world: World) -> tuple[int, int, int]:
     return sum(1 for _ in Path("/proc/self/fd").iterdir()), threading.active_count(), told
 
 
+def read_something(world: World) -> None:
+    """A second client, which comes again under its name."""
+    with closing(Client.of(world.deployment.path, "best", name="second")) as client:
+        deadline = time.monotonic() + 60.0
+        while client.read(0.05) is None:
+            assert time.monotonic() < deadline, world.story()
+
+
+def send_something(world: World) -> None:
+    with closing(Producer.of(world.deployment.path, "load", name="second")) as producer:
+        producer.send(pa.table({"k": [1], "v": [1.0]}))
+
+
 @pytest.mark.long
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
@@ -38,14 +56,17 @@ def test_hundreds_of_restarts_leave_nothing_behind(spark: SparkSession, tmp_path
     try:
         world.go_on()
         counts: list[tuple[int, int, int]] = []
-        for number in range(RESTARTS):
+        for number in range(ROUNDS):
             world.stop("main-2")
+            for _ in range(5):
+                read_something(world)
+                send_something(world)
             world.start("main-2")
-            if number % 20 == 19:
+            if number % 5 == 4:
                 world.go_on()
                 counts.append(held(world))
-        early, late = counts[1], counts[-1]
-        # Feeds open and close meanwhile; 160 restarts that left something would show.
+        early, late = counts[0], counts[-1]
+        # Feeds open and close meanwhile; 275 lives that left something would show.
         assert late[0] <= early[0] + 20, counts
         assert late[1] <= early[1] + 10, counts
         assert late[2] <= 1.5 * early[2], counts

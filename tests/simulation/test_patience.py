@@ -56,4 +56,6 @@ def test_with_alpha_by_hand_slow_jobs_are_late() -> None:
         made.run()
         (client,) = made.clients.values()
         delays.append(client.tentative_delay_us - made.skew_us)
+        if delays[-1] > X:
+            break
     assert max(delays) > X

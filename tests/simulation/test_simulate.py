@@ -12,13 +12,13 @@ from holdfast.simulation.mutations import MUTATIONS, Mutation
 from holdfast.simulation.run import Verdict, run, scenario_of
 from holdfast.simulation.shrink import shrink
 
-SEEDS = range(18, 23)
+SEEDS = range(18, 22)
 # A mistake, a seed that finds it soon, and how the command must end.
 PLANTED = [
     ("call a bucket stable when one input is", 0, Verdict.WRONG),
     ("never trim", 0, Verdict.WRONG),
     ("publish tuples before they are on disk", 0, Verdict.CRASH),
-    ("let the second replica never reconcile", 0, Verdict.STALL),
+    ("let the second replica never reconcile", 6, Verdict.STALL),
     ("blame the neighbour", 98, Verdict.WRONG),
     ("learn nothing from slow jobs", 61, Verdict.WRONG),
 ]
@@ -72,7 +72,7 @@ def test_there_are_enough_mutations_and_each_has_a_name_of_its_own() -> None:
 
 def test_a_failing_schedule_becomes_shorter() -> None:
     with planted("do not open a broken feed again").applied():
-        long = (one for one in map(scenario_of, range(7, 60)) if len(one.schedule.faults) > 4)
+        long = (one for one in map(scenario_of, range(60)) if len(one.schedule.faults) > 4)
         scenario = next(one for one in long if run(one).verdict)
         result = run(scenario)
         smallest, still = shrink(scenario, result, tries_max=4)
