@@ -171,7 +171,7 @@ def missing(
                     if stime < boundary - 2 * size_us:
                         break  # far enough, however late some tuples were
                     start = stime - stime % size_us
-                    if stime < boundary < start + size_us:
+                    if stime < boundary < start + size_us and plan.takes(key):
                         expected.add((output, start, key))
     return expected - newest.keys()
 

@@ -52,6 +52,19 @@ def _relay(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
+def _around(random: Random, layout: Layout) -> list[Fault]:
+    """The servers of a ring of shards are lost in turn, some before the last one is back."""
+    time = 5 * SECOND_US
+    faults = []
+    servers = list(dict.fromkeys(server for group in layout.groups for server in group))
+    for server in (servers * 2)[: random.randint(3, 8)]:
+        end = time + int(random.choice([0.5, 3, 10]) * random.uniform(0.5, 1.5) * SECOND_US)
+        kinds = [FaultKind.CRASH, FaultKind.CRASH, FaultKind.PAUSE, FaultKind.PARTITION]
+        faults.append(Fault(random.choice(kinds), time, end, (server,)))
+        time = end + int(random.uniform(-2, 5) * SECOND_US)
+    return faults
+
+
 def _overload(random: Random, layout: Layout) -> list[Fault]:
     """Copies that time themselves are slow in turn."""
     time = 5 * SECOND_US

@@ -12,9 +12,14 @@ doubled, late or misplaced input row changes some output row.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol, TypeAlias
 
+import pyarrow as pa
+
+from holdfast import slots
 from holdfast.core.effects import InputSlice, RunJob
 from holdfast.core.events import JobDone, OutputBlock
 
@@ -142,10 +147,51 @@ class Join:
 
 
 @dataclass(frozen=True)
+class Merge:
+    """Puts the streams of shards together again, in the order that each of them has."""
+
+    inputs: tuple[str, ...]
+    blocking: bool = False
+
+    def advance(
+        self, state: object, rows: list[Tagged], start: int, stop: int
+    ) -> tuple[object, list[Row], int]:
+        return None, sorted((stime, key, value) for stime, _, _, key, value in rows), stop
+
+
+@cache
+def slot_of(key: int) -> int:
+    """The slot of a key, as the product has it."""
+    return int(slots.slots_of([pa.chunked_array([[key]])], 1)[0])
+
+
+@dataclass(frozen=True)
 class Plan:
-    """The operators of a fragment, one per output."""
+    """The operators of a fragment, one per output.
+
+    shard  which shard it is, from 1, and of how many: it takes the rows of its slots only, and
+           gives rows of one time in the order of their columns, so that they can be merged.
+    """
 
     outputs: tuple[tuple[str, Operator], ...]
+    shard: tuple[int, int] | None = None
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The streams that are read."""
+        return tuple(dict.fromkeys(name for _, one in self.outputs for name in one.inputs))
+
+    def takes(self, key: int) -> bool:
+        """Whether rows of a key are for this shard."""
+        if self.shard is None or self.shard[1] == 1:
+            return True
+        first, end = slots.slot_range(*self.shard, slots.Routing.KEY)
+        return first <= slot_of(key) < end
+
+    def read(self, slices: Iterable[InputSlice]) -> list[Tagged]:
+        """The rows of some slices that are for it."""
+        rows = [row for piece in slices for row in read_slice(piece)]
+        return rows if self.shard is None else [row for row in rows if self.takes(row[3])]
 
     def advance(
         self, state: object, rows: list[Tagged], start: int, stop: int
@@ -159,6 +205,8 @@ class Plan:
         for (stream, operator), before in zip(self.outputs, states, strict=True):
             mine = [row for row in rows if row[1] in operator.inputs]
             operator_state, results[stream], oldest = operator.advance(before, mine, start, stop)
+            if self.shard is not None:
+                results[stream].sort()
             after.append(operator_state)
             marker = min(marker, oldest)
         return tuple(after), results, marker
@@ -177,7 +225,7 @@ def read_slice(piece: InputSlice) -> list[Tagged]:
 
 def run_job(plan: Plan, job: RunJob) -> JobDone:
     """Carry out a job at once; the simulator decides how long it took."""
-    rows = [row for piece in job.slices for row in read_slice(piece)]
+    rows = plan.read(job.slices)
     state, results, marker = plan.advance(job.state, rows, job.start, job.stop)
     emit_from = dict(job.emit_from)
     blocks = []

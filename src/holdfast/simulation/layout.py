@@ -10,12 +10,19 @@ from holdfast.simulation.networks import Fragment, NetworkSpec
 
 
 def place(spec: NetworkSpec, random: Random) -> dict[str, str]:
-    """A server for every process; partners never share one."""
+    """A server for every process; partners never share one.
+
+    Shards form a ring: the second replica of each is where the next one's first is.
+    """
     shared = random.random() < 0.5
     servers = {}
     for index, fragment in enumerate(spec.fragments):
         for number, address in enumerate(fragment.addresses):
             servers[address] = f"m{number}" if shared else f"m{index}{number}"
+            if fragment.plan.shard is not None and not shared:
+                shard, shards = fragment.plan.shard
+                at = (shard - 1 + number) % max(shards, len(fragment.addresses))
+                servers[address] = f"m{fragment.name.partition('.')[0]}{at}"
     servers |= {entry.address: f"e{index}" for index, entry in enumerate(spec.entries)}
     servers |= {client.address: f"c{index}" for index, client in enumerate(spec.clients)}
     return servers

@@ -2,7 +2,8 @@
 
 Those of standby are in ``standby_mutations``, those of what is kept in ``keeping_mutations``,
 those of what is read in ``stream_mutations``, those of joining in ``joining_mutations``, those of
-who takes part in ``membership_mutations``; ``MUTATIONS`` has them all.
+who takes part in ``membership_mutations``, those of shards in ``shard_mutations``; ``MUTATIONS``
+has them all.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from holdfast.core.versions import Begin, Line, Versions
 from holdfast.simulation import joining_mutations as joining_mutations
 from holdfast.simulation import keeping_mutations as keeping_mutations
 from holdfast.simulation import membership_mutations as membership_mutations
+from holdfast.simulation import shard_mutations as shard_mutations
 from holdfast.simulation import standby_mutations as standby_mutations
 from holdfast.simulation import stream_mutations as stream_mutations
 from holdfast.simulation import time_mutations as time_mutations

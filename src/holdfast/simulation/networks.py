@@ -44,6 +44,8 @@ class Fragment:
     standby: StandbySettings | None = None
     continuous: Continuous | None = None
     race: bool = False
+    # Of one that merges shards: what it must come to.
+    whole: Plan | None = None
 
     @property
     def protection(self) -> Protection:
@@ -60,9 +62,7 @@ class Fragment:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return tuple(
-            dict.fromkeys(name for _, operator in self.plan.outputs for name in operator.inputs)
-        )
+        return self.plan.inputs
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,7 @@ class NetworkSpec:
     def calm_us(self) -> int:
         """How long everything must be well for everyone to have reconciled, in turn."""
         levels = len({fragment.name[:2] for fragment in self.fragments})
+        levels += len({fragment.name[:2] for fragment in self.fragments if fragment.whole})
         return 20 * SECOND_US + 3 * self.timing.delay_us + levels * self.redo_us
 
     def replica_settings(self) -> dict[str, ReplicaSettings]:

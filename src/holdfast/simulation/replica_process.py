@@ -32,7 +32,7 @@ from holdfast.core.replica import Replica
 from holdfast.core.settings import Keeping, ReplicaSettings
 from holdfast.simulation import continuous as windows
 from holdfast.simulation.checkers.jobs import JobChecks
-from holdfast.simulation.executor import Plan, read_slice, run_job
+from holdfast.simulation.executor import Plan, run_job
 from holdfast.simulation.process import Process
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class ReplicaProcess(Process):
             return replace(done, marker=job.stop) if keeping is Keeping.STATE else done
         restored = None
         if isinstance(job.state, InLog):
-            rows = [row for piece in job.slices for row in read_slice(piece)]
+            rows = self.plan.read(job.slices)
             log = self.disk.windows(self.settings.outputs[0].stream)
             replayed = rows if job.line is Line.REBUILD else []
             # What one took to load: the same in the simulation for few and for many.

@@ -15,6 +15,7 @@ from holdfast.simulation.faults import Schedule
 from holdfast.simulation.layout import layout_of, place
 from holdfast.simulation.networks import NetworkSpec
 from holdfast.simulation.own_time import with_own_time
+from holdfast.simulation.shards import sharding
 from holdfast.simulation.world import World
 
 # In such a share of the runs every other source has producers with times of their own.
@@ -67,6 +68,7 @@ def shaped(seed: int, shape: str | None = None) -> Scenario | None:
     """The same with a schedule of one shape; None if the seed's network is none for it."""
     random = Random(seed)
     spec = networks.racing(Random(-1 - seed), networks.generate(random))
+    spec = sharding(Random(-3 - seed), spec)
     server_of = place(spec, random)
     layout = layout_of(spec, server_of)
     chosen = schedules.choose(random, layout, shape)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation import special_networks
-from holdfast.simulation.copy_shapes import _cut_short, _overload, _overtaken, _relay
+from holdfast.simulation.copy_shapes import _around, _cut_short, _overload, _overtaken, _relay
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Schedule
 from holdfast.simulation.networks import NetworkSpec
 
@@ -453,11 +453,13 @@ SHAPES: dict[Shape, float] = {
     _cut_short: 0.06,
     _steady: 0.015,
     # Only by their names: with a weight, every seed would stand for something else.
+    _around: 0.0,
     _departures: 0.0,
     _arrivals: 0.0,
 }
 # Shapes that bring their network.
 NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
+    _around: special_networks.ring,
     _deserted: special_networks.slow_redo,
     _cut_short: special_networks.two_copies,
     _steady: special_networks.long_windows,

@@ -15,7 +15,7 @@ from holdfast.core.settings import (
     StandbySettings,
     Timing,
 )
-from holdfast.simulation.executor import Operator, Plan, Window
+from holdfast.simulation.executor import Join, Operator, Plan, Union, Window
 from holdfast.simulation.networks import (
     Fragment,
     NetworkSpec,
@@ -24,6 +24,9 @@ from holdfast.simulation.networks import (
     generate_timing,
     long_operators,
 )
+from holdfast.simulation.shards import in_shards
+
+_STANDING_BY = (Protection.PASSIVE, Protection.HYBRID)
 
 
 def slow_redo(random: Random) -> NetworkSpec:
@@ -68,6 +71,30 @@ def two_copies(random: Random) -> NetworkSpec:
     windows = Window(("s0", "s1"), timing.bucket_us * random.choice([1, 3, 10]))
     job_us = int(timing.bucket_us * random.choice([0.1, 0.2, 0.35]))
     return _one_fragment(timing, job_us, (windows,), ("f00a", "f00b"), pair, continuous)
+
+
+def ring(random: Random) -> NetworkSpec:
+    """A fragment in shards, whose copies are all of one kind, and nothing else."""
+    timing = generate_timing(random)
+    inputs = ("s0", "s1")
+    operators: list[Operator] = [
+        Window(inputs, timing.bucket_us * random.choice([1, 3, 10]) + random.choice([0, 77])),
+        Join(inputs, timing.bucket_us * random.choice([1, 4])),
+        Union(inputs),
+    ]
+    protection = random.choice([Protection.NONE, Protection.ACTIVE, *_STANDING_BY])
+    pair = None
+    if protection in _STANDING_BY:
+        pair = StandbySettings(
+            ("f00a", "f00b"),
+            protection,
+            misses_until_awake=1 if protection is Protection.HYBRID else 3,
+            promote_after_us=random.choice([1, 3]) * SECOND_US,
+        )
+    copies = ("f00a",) if protection is Protection.NONE else ("f00a", "f00b")
+    job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35]))
+    spec = _one_fragment(timing, job_us, tuple(operators), copies, pair, None)
+    return in_shards(spec, {0: random.choice([2, 3, 4])})
 
 
 def long_windows(random: Random) -> NetworkSpec:

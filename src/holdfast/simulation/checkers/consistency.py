@@ -22,13 +22,15 @@ def oracle(world: World) -> dict[str, list[Row]]:
     told = max(one.boundary for one in world.clients.values())
     stop = max(world.clock.now + ahead_us, told) + 1
     for fragment in world.spec.fragments:
+        # Without shards, if there are any.
+        plan = fragment.whole or fragment.plan
         rows: list[Tagged] = [
             (stime, stream, number, key, value)
-            for stream in fragment.inputs
+            for stream in plan.inputs
             for number, (stime, key, value) in enumerate(streams[stream])
-            if stime < stop
+            if stime < stop and plan.takes(key)
         ]
-        _, results, _ = fragment.plan.advance(None, rows, 0, stop)
+        _, results, _ = plan.advance(None, rows, 0, stop)
         streams |= results
     return streams
 

@@ -1,0 +1,59 @@
+"""Deliberate bugs in how a fragment's work is divided among shards, and put together again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast import slots
+from holdfast.core.sunion import SUnion
+from holdfast.simulation import executor
+from holdfast.simulation.executor import Merge, Plan, Row, Tagged
+from holdfast.simulation.planting import mutation
+from holdfast.slots import SLOTS, Routing
+
+
+@mutation(slots, "slot_range", shape="around")
+def give_the_last_slots_to_nobody(original: Any) -> Any:
+    def broken(shard: int, shards: int, routing: Routing) -> tuple[int, int]:
+        width = SLOTS // shards - SLOTS // 8
+        return (shard - 1) * width, shard * width
+
+    return broken
+
+
+@mutation(slots, "slot_range", shape="around")
+def let_ranges_of_slots_overlap(original: Any) -> Any:
+    def broken(shard: int, shards: int, routing: Routing) -> tuple[int, int]:
+        first, end = original(shard, shards, routing)
+        return first, end + SLOTS // 4
+
+    return broken
+
+
+@mutation(Plan, "read", shape="around")
+def divide_by_something_else_than_the_key(original: Any) -> Any:
+    def broken(self: Plan, slices: Any) -> list[Tagged]:
+        rows = [row for piece in slices for row in executor.read_slice(piece)]
+        return [row for row in rows if self.shard is None or self.takes(row[4])]
+
+    return broken
+
+
+@mutation(Merge, "advance", shape="around")
+def merge_in_the_order_of_the_shards(original: Any) -> Any:
+    def broken(
+        self: Merge, state: object, rows: list[Tagged], start: int, stop: int
+    ) -> tuple[object, list[Row], int]:
+        return None, [(stime, key, value) for stime, _, _, key, value in rows], stop
+
+    return broken
+
+
+@mutation(SUnion, "stable_target", shape="around")
+def merge_up_to_the_shard_that_is_furthest(original: Any) -> Any:
+    def broken(self: SUnion) -> int:
+        if not all(name.count(".") == 2 for name in self.copies):
+            return int(original(self))
+        return self._floor(max(copy.boundary for copy in self.copies.values()))
+
+    return broken

@@ -1,0 +1,71 @@
+"""Fragments of simulated networks in shards, as a deployment makes them (``plans/sharding.py``)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from holdfast.core.settings import Protection, Reconcile
+from holdfast.simulation.executor import Merge, Plan
+from holdfast.simulation.networks import Fragment, NetworkSpec, build
+
+# Such a share of the networks has shards.
+_SHARE = 0.1
+
+
+def sharding(random: Random, spec: NetworkSpec) -> NetworkSpec:
+    """The same network; of some, a fragment or two are in shards."""
+    if random.random() >= _SHARE:
+        return spec
+    chosen = random.sample(range(len(spec.fragments)), min(len(spec.fragments), 2))
+    return in_shards(spec, dict.fromkeys(chosen, random.choice([2, 2, 3])))
+
+
+def in_shards(spec: NetworkSpec, shards: dict[int, int]) -> NetworkSpec:
+    """The same network with so many shards of these fragments."""
+    fragments: list[Fragment] = []
+    for number, fragment in enumerate(spec.fragments):
+        fragments += _parts(fragment, shards[number]) if number in shards else [fragment]
+    return build(
+        spec.timing,
+        tuple(one.stream for one in spec.entries),
+        tuple(fragments),
+        tuple(one.input.stream for one in spec.clients),
+        spec.job_us,
+        frozenset(one.stream for one in spec.entries if one.own_time),
+    )
+
+
+def _parts(fragment: Fragment, shards: int) -> list[Fragment]:
+    """The shards, and what merges them under the fragment's name."""
+    parts = []
+    for number in range(1, shards + 1):
+        name = f"{fragment.name}.{number}"
+        addresses = tuple(f"{name}{one[-1]}" for one in fragment.addresses)
+        outputs = tuple((f"{stream}.{number}", one) for stream, one in fragment.plan.outputs)
+        standby = fragment.standby
+        parts.append(
+            replace(
+                fragment,
+                name=name,
+                plan=Plan(outputs, (number, shards)),
+                addresses=addresses,
+                standby=standby and replace(standby, copies=(addresses[0], addresses[1])),
+            )
+        )
+    merged = tuple(
+        (stream, Merge(tuple(f"{stream}.{number}" for number in range(1, shards + 1))))
+        for stream, _ in fragment.plan.outputs
+    )
+    alone = fragment.protection is Protection.NONE
+    merging = replace(
+        fragment,
+        plan=Plan(merged),
+        addresses=fragment.addresses[:1] if alone else fragment.addresses,
+        reconcile=Reconcile.UNDO,
+        standby=None,
+        continuous=None,
+        race=False,
+        whole=replace(fragment.plan, shard=(1, 1)),
+    )
+    return [*parts, merging]

@@ -1,0 +1,64 @@
+"""Fragments in shards: the merged streams are those of one replica, whoever is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.simulation.mutations import MUTATIONS
+from holdfast.simulation.run import Scenario, Verdict, run, scenario_of, shaped
+
+
+def around(seed: int) -> Scenario:
+    scenario = shaped(seed, "around")
+    assert scenario is not None
+    return scenario
+
+
+@pytest.mark.parametrize("seed", [7, 12])
+def test_the_servers_of_a_ring_are_lost_in_turn(seed: int) -> None:
+    result = run(around(seed))
+    assert (result.verdict, result.reason) == (Verdict.FINE, "")
+    assert result.stable > 100
+    assert result.tentative > 0
+
+
+def test_the_second_copy_of_a_shard_is_where_the_next_one_is() -> None:
+    scenario = next(
+        one
+        for one in map(around, range(40))
+        if one.spec.fragments[0].standby and one.server_of["f00.1a"] != one.server_of["f00.2a"]
+    )
+    shards = len(scenario.spec.fragments) - 1
+    for number in range(1, shards + 1):
+        following = number % shards + 1
+        second, first = (
+            scenario.server_of[f"f00.{number}b"],
+            scenario.server_of[f"f00.{following}a"],
+        )
+        assert second == first
+
+
+def test_some_random_networks_have_shards() -> None:
+    found = [
+        one.name
+        for seed in range(60)
+        for one in scenario_of(seed).spec.fragments
+        if one.whole is not None
+    ]
+    assert len(found) > 3
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "give the last slots to nobody",
+        "let ranges of slots overlap",
+        "divide by something else than the key",
+        "merge in the order of the shards",
+        "merge up to the shard that is furthest",
+    ],
+)
+def test_mistakes_in_dividing_and_merging_are_found_soon(name: str) -> None:
+    (found,) = [one for one in MUTATIONS if one.name == name]
+    with found.applied():
+        assert any(run(around(seed)).verdict is not Verdict.FINE for seed in range(5))
