@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
-from holdfast.core import continuous, source_time
+from holdfast.core import continuous, election, register, source_time
 from holdfast.simulation.coverage import TABLES
 
 WHAT = {
@@ -30,9 +30,16 @@ WHAT = {
     "Client": "Does a client hold tentative tuples? (`core/client.py`)",
     "Lane": "Does a producer, or a source, hold the others up? (`core/source_time.py`)",
     "Checkpointer": "Which window states are written, and when? (`core/continuous.py`)",
+    "Election": "What one server of a cluster is in the present term. (`core/election.py`)",
+    "Register": "What is known of the newest desired state a server has. (`core/register.py`)",
 }
 # Machines that not every simulated network runs.
-MORE = {"Checkpointer": continuous.TABLE, "Lane": source_time.TABLE}
+MORE = {
+    "Checkpointer": continuous.TABLE,
+    "Lane": source_time.TABLE,
+    "Election": election.TABLE,
+    "Register": register.TABLE,
+}
 
 
 def diagram(table: Mapping[tuple[Enum, Enum], Enum]) -> str:

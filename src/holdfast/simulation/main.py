@@ -2,6 +2,7 @@
 
     holdfast simulate --seeds 1000            seeds 0 to 999; what broke, what was never visited
     holdfast simulate --seed 476 --trace      one seed, told as it happens
+    holdfast simulate --cluster --seeds 200   clusters of servers that elect a coordinator
 
 Exit codes: 0 all is well, 2 wrong usage, 3 the protocol crashed, 4 a promise was broken, 5 the
 system stalled though all was well again. Of several seeds, the first that failed decides.
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
+from holdfast.simulation.cluster_run import run_clusters
 from holdfast.simulation.coverage import Coverage
 from holdfast.simulation.run import Result, Scenario, Verdict, scenario_of
 from holdfast.simulation.run import run as run_scenario
@@ -59,8 +61,16 @@ def run(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="run this seed only")
     parser.add_argument("--trace", action="store_true", help="tell what happens in it")
     parser.add_argument("--no-shrink", action="store_true", help="do not look for a shorter story")
+    parser.add_argument(
+        "--cluster", action="store_true", help="servers that elect, in place of networks"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(argv)
+    if options.cluster:
+        first, count = options.first, options.seeds
+        if options.seed is not None:
+            first, count = options.seed, 1
+        return run_clusters(range(first, first + count), options.workers)
     if options.seed is not None:
         return _one(options.seed, options.trace, not options.no_shrink)
     return _many(range(options.first, options.first + options.seeds), options)
