@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.core.messages import Part
 from holdfast.core.settings import Protection, Reconcile
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.frames import SEQ, STIME, TMAX
@@ -112,12 +113,13 @@ def test_the_plan_has_the_shards_and_what_merges_them(tmp_path: Path) -> None:
     assert first.shard is not None
     assert second.shard is not None
     assert first.shard.routing is Routing.KEY
-    assert first.shard.share.columns == {"load": ("k",)}
-    assert (first.shard.share.first, first.shard.share.end) == (0, SLOTS // 2)
-    assert (second.shard.share.first, second.shard.share.end) == (SLOTS // 2, SLOTS)
+    assert first.shard.share.parts == {"load": Part(0, SLOTS // 2, ("k",))}
+    assert second.shard.share.parts == {"load": Part(SLOTS // 2, SLOTS, ("k",))}
     assert first.identity != second.identity
     assert merging.merges == {"out": ("out.1", "out.2")}
     assert topology.consumers["load"] == ("main.1-1", "main.2-1")
+    (read,) = topology.replica("main.2-1").inputs
+    assert read.part == Part(SLOTS // 2, SLOTS, ("k",))
     assert topology.consumers["out.2"] == ("main-1",)
     assert topology.producers["out"] == ("main-1",)
     assert topology.shaped_by["out"] == ("out.1", "out.2")
@@ -148,8 +150,12 @@ def test_one_shard_may_do_the_work_of_any_fragment(tmp_path: Path) -> None:
     write_plan(deployment, plan_with(Routes({}, "it has no key")))
     plan = read_plan(deployment)
     owned = [plan.fragments[f"main.{number}"].shard for number in (1, 2, 3)]
-    ranges = [(each.share.first, each.share.end) for each in owned if each is not None]
-    assert ranges == [(0, SLOTS), (SLOTS, SLOTS), (SLOTS, SLOTS)]
+    parts = [each.share.parts["load"] for each in owned if each is not None]
+    assert [(each.first, each.end) for each in parts] == [
+        (0, SLOTS),
+        (SLOTS, SLOTS),
+        (SLOTS, SLOTS),
+    ]
 
 
 # -- real nodes -----------------------------------------------------------------------------

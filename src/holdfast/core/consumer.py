@@ -48,6 +48,7 @@ class Consumer:
                 behind_us=timing.alpha_x_us,
                 reply_us=2 * interval_us,
                 stands=one.standing,
+                part=one.part,
             )
             for one in inputs
         }

@@ -85,18 +85,34 @@ class HeartbeatReply:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """The tuples of a stream that a shard takes: those of a range of slots, told by some columns.
+
+    What a slot is belongs to whoever looks into tuples (``slots``).
+    """
+
+    first: int
+    end: int
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribe:
     """Send me this stream: stable tuples from ``next_id``, tentative ones from a time on.
 
     ``tentative_boundary`` is how far in stream time the subscriber already has tentative
     tuples from anywhere. It is the form the tmax rule takes when results come in buckets:
     what another replica said about earlier times is not said again.
+
+    ``part`` is what the subscriber takes of the tuples; all of them without it. Frames are those of
+    the whole stream, with its ids and times; tuples of other slots may be left out of their blocks.
     """
 
     stream: str
     feed: int
     next_id: int
     tentative_boundary: int
+    part: Part | None = None
 
 
 class NotServed(Enum):

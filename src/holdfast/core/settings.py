@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from holdfast.core.messages import Part
 from holdfast.core.records import Membership
 
 SECOND_US = 1_000_000
@@ -205,11 +206,13 @@ class Input:
 
     standing  keep a feed open at every provider, also at those that are suspended, and take
               stable tuples from whoever brings them first.
+    part      what is taken of its tuples; None for all.
     """
 
     stream: str
     producers: tuple[str, ...]
     standing: bool = False
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)

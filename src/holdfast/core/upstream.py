@@ -56,6 +56,7 @@ from holdfast.core.frame import Kind
 from holdfast.core.machine import Machine, PeerError
 from holdfast.core.messages import (
     FeedFrames,
+    Part,
     StreamFrame,
     StreamReport,
     StreamState,
@@ -181,6 +182,7 @@ class Upstream(Machine[Following, Trigger]):
         behind_us: int,
         reply_us: int,
         stands: bool = False,
+        part: Part | None = None,
     ) -> None:
         super().__init__(f"{owner} upstream of {copy.stream}", Following.NOTHING)
         self.copy = copy
@@ -190,6 +192,7 @@ class Upstream(Machine[Following, Trigger]):
         self.standing: dict[str, Feed] = {}
         self.hopeless = False
         self._stands = stands
+        self._part = part
         self.ranks = Ranks()
         self._feed_ids = feed_ids
         self.reports: dict[str, StreamReport] = {}
@@ -352,7 +355,7 @@ class Upstream(Machine[Following, Trigger]):
     def _open(self, peer: str, now: int, effects: list[UpstreamEffect]) -> Feed:
         feed = Feed(peer, self._feed_ids.issue(now), now, self.copy.next_id)
         position = (self.copy.next_id, self.copy.tentative_boundary)
-        effects.append(Send(peer, Subscribe(self.copy.stream, feed.id, *position)))
+        effects.append(Send(peer, Subscribe(self.copy.stream, feed.id, *position, self._part)))
         return feed
 
     # -- the choice ---------------------------------------------------------------------

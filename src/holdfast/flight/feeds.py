@@ -18,7 +18,8 @@ import pyarrow.flight as flight
 
 from holdfast.blocks import Block
 from holdfast.core.frame import Header, Kind
-from holdfast.core.messages import FeedFrames, StreamFrame, SubscribeRefused
+from holdfast.core.messages import FeedFrames, Part, StreamFrame, SubscribeRefused
+from holdfast.flight.parts import cut, part_schema
 from holdfast.flight.wire import encode_header, encode_refusal
 
 QUEUE_BYTES = 64 << 20
@@ -42,13 +43,19 @@ class Feed:
         feed: int,
         schema: pa.Schema,
         arrival: Callable[[str, int], float],
+        part: Part | None = None,
     ) -> None:
-        """``arrival``: when so many bytes that are sent to somebody now will be there."""
+        """``arrival``: when so many bytes that are sent to somebody now will be there.
+
+        ``part``: what the subscriber takes of the tuples, all if it is None.
+        """
         self._arrival = arrival
+        self._part = part
+        self.schema = schema if part is None else part_schema(schema)
         self.consumer = consumer
         self.id = feed
         self._process = process
-        self._empty = pa.RecordBatch.from_pylist([], schema=schema)
+        self._empty = pa.RecordBatch.from_pylist([], schema=self.schema)
         self._messages: deque[tuple[FeedFrames, int, float]] = deque()
         self._bytes = 0
         # When the newest message arrives; none overtakes another.
@@ -108,7 +115,8 @@ class Feed:
                 return
             runs = list(_runs(message.frames))
             for index, run in enumerate(runs):
-                header, batch = _merged(run)
+                header = _header(run)
+                batch = _batch(run) if self._part is None else cut(run, self._part)
                 left = len(runs) - index - 1
                 metadata = encode_header(message.feed, message.seq, left, header, run[0].why)
                 yield self._empty if batch is None else batch, metadata
@@ -157,14 +165,21 @@ def _runs(frames: tuple[StreamFrame, ...]) -> Iterator[list[StreamFrame]]:
         yield run
 
 
-def _merged(run: list[StreamFrame]) -> tuple[Header, pa.RecordBatch | None]:
-    """One header and block for a run of frames."""
-    header = run[0].header
+def _batch(run: list[StreamFrame]) -> pa.RecordBatch | None:
+    """The tuples of a run of frames, as one block."""
     batches = [frame.block.batch() for frame in run if isinstance(frame.block, Block)]
     if len(run) == 1:
-        return header, batches[0] if batches else None
+        return batches[0] if batches else None
+    return pa.concat_batches(batches)
+
+
+def _header(run: list[StreamFrame]) -> Header:
+    """One header for a run of frames."""
+    header = run[0].header
+    if len(run) == 1:
+        return header
     headers = [frame.header for frame in run]
-    whole = Header(
+    return Header(
         header.kind,
         header.first_id,
         sum(each.count for each in headers),
@@ -172,7 +187,6 @@ def _merged(run: list[StreamFrame]) -> tuple[Header, pa.RecordBatch | None]:
         max(each.stime_max for each in headers),
         max(each.tmax for each in headers),
     )
-    return whole, pa.concat_batches(batches)
 
 
 class Feeds:
@@ -188,9 +202,9 @@ class Feeds:
         self._lock = threading.Lock()
         self._closed = False
 
-    def open(self, consumer: str, feed: int, schema: pa.Schema) -> Feed:
+    def open(self, consumer: str, feed: int, schema: pa.Schema, part: Part | None = None) -> Feed:
         """A new feed; one of the same id is replaced."""
-        made = Feed(self._process, consumer, feed, schema, self._arrival)
+        made = Feed(self._process, consumer, feed, schema, self._arrival, part)
         with self._lock:
             if self._closed:
                 raise flight.FlightUnavailableError(f"{self._process} is stopping")

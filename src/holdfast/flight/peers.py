@@ -40,6 +40,7 @@ from holdfast.core.pauses import pause_after
 from holdfast.core.pieces import ends_piece
 from holdfast.errors import HoldfastError
 from holdfast.flight.links import LinkCut, Links
+from holdfast.flight.parts import fits
 from holdfast.flight.refused import Refused, refusal_of
 from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
@@ -442,8 +443,8 @@ def _header_of(metadata: dict[str, Any], batch: pa.RecordBatch) -> Header:
     header = metadata.get("header")
     if not isinstance(header, Header) or not isinstance(metadata.get("left"), int):
         raise WireError(f"a frame without a header came: {metadata}")
-    rows = 0 if batch is None else batch.num_rows
-    if rows != (header.count if header.kind.is_data else 0):
+    if not fits(header, batch):
+        rows = 0 if batch is None else batch.num_rows
         raise WireError(f"a frame of {rows} tuples came as {header}")
     return header
 

@@ -42,6 +42,7 @@ from holdfast.flight.security import Security
 from holdfast.flight.wire import WireError, decode_message, encode_message
 from holdfast.intact import check_intact, check_size
 from holdfast.ports import check_free
+from holdfast.slots import wrong_part
 
 # How long the driver may take to answer a heartbeat; the asker has given up long before.
 ANSWER_SECONDS = 10.0
@@ -165,9 +166,12 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         if not isinstance(message, Subscribe):
             raise flight.FlightServerError(f"a ticket is a Subscribe message, got {message!r}")
         schema = self._schema(message.stream)
-        feed = self.feeds.open(sender, message.feed, schema)
+        wrong = None if message.part is None else wrong_part(message.part, schema)
+        if wrong is not None:
+            raise refused(f"{self._process.name} cannot divide {message.stream!r} so: {wrong}")
+        feed = self.feeds.open(sender, message.feed, schema, message.part)
         self._process.receive(sender, message)
-        return flight.GeneratorStream(schema, self._serve(context, sender, feed))
+        return flight.GeneratorStream(feed.schema, self._serve(context, sender, feed))
 
     def _serve(
         self, context: flight.ServerCallContext, sender: str, feed: Feed

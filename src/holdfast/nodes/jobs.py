@@ -28,6 +28,7 @@ from holdfast.core.effects import InputSlice, Line, ReadWindows, RunJob
 from holdfast.core.events import Event, JobDone, JobFailed, OutputBlock
 from holdfast.core.records import InLog, RecoveryRecord
 from holdfast.core.settings import Keeping
+from holdfast.flight.parts import is_part, without_positions
 from holdfast.frames import SEQ
 from holdfast.kept.continuous_state import KeptWindows
 from holdfast.slots import Share
@@ -179,9 +180,7 @@ class Jobs:
         started = time.monotonic()
         engine = self._open()
         state = self._state(engine, job.state)
-        tables = input_tables(job.slices, engine.input_schemas)
-        if self._share is not None:
-            tables = {name: self._share.take(name, each) for name, each in tables.items()}
+        tables = input_tables(job.slices, engine.input_schemas, self._share)
         self._on_begin()
         if self._windows is not None and job.line is Line.REBUILD:
             return self._windows.rebuild(job, tables)
@@ -230,37 +229,56 @@ class Jobs:
 
 
 def input_tables(
-    slices: Iterable[InputSlice], schemas: Mapping[str, pa.Schema]
+    slices: Iterable[InputSlice], schemas: Mapping[str, pa.Schema], share: Share | None = None
 ) -> dict[str, pa.Table]:
     """The slices of each input as one table in the engine's schema; a source's ids are its ``seq``.
 
-    A redo has thousands of slices, so for each of them as little is done as can be.
+    A shard's ``share`` is taken of what was not cut where it came from. A redo has thousands of
+    slices, so for each of them as little is done as can be.
     """
     batches: dict[str, list[pa.RecordBatch]] = {}
     ids: dict[str, list[npt.NDArray[np.int64]]] = {}
+    whole: set[str] = set()
     for piece in slices:
-        batch, its_ids = read_slice(piece)
+        batch, its_ids, is_cut = read_slice(piece)
         if batch.num_rows:
             batches.setdefault(piece.stream, []).append(batch)
             ids.setdefault(piece.stream, []).append(its_ids)
-    return {
+            if not is_cut:
+                whole.add(piece.stream)
+    tables = {
         stream: _one_table(batches[stream], np.concatenate(ids[stream]), schemas[stream])
         for stream in batches
     }
+    if share is None:
+        return tables
+    return {
+        stream: share.take(stream, table) if stream in whole else table
+        for stream, table in tables.items()
+    }
 
 
-def read_slice(piece: InputSlice) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
-    """The rows of a slice and their ids; copies only where rows are left out."""
+def read_slice(piece: InputSlice) -> tuple[pa.RecordBatch, npt.NDArray[np.int64], bool]:
+    """The rows of a slice and their ids, and whether rows of other shards were left out of it.
+
+    Copies only where rows are left out here.
+    """
     assert isinstance(piece.block, Block)
     batch, header = piece.block.batch(), piece.header
-    ids: npt.NDArray[np.int64] = np.arange(header.first_id, header.first_id + batch.num_rows)
+    is_cut = is_part(batch)
+    if is_cut:
+        batch, at = without_positions(batch)
+    else:
+        at = np.arange(batch.num_rows)
+    ids: npt.NDArray[np.int64] = at + header.first_id
     if piece.skip:
-        batch, ids = batch.slice(piece.skip), ids[piece.skip :]
+        skip = int(np.searchsorted(at, piece.skip))
+        batch, ids = batch.slice(skip), ids[skip:]
     if header.stime_min < piece.stime_from or header.stime_max >= piece.stime_to:
         stimes = micros(batch.column("stime"))
         wanted = (stimes >= piece.stime_from) & (stimes < piece.stime_to)
         batch, ids = batch.filter(pa.array(wanted)), ids[wanted]
-    return batch, ids
+    return batch, ids, is_cut
 
 
 def _one_table(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from holdfast.core.messages import Part
 from holdfast.identity import identity_of
 from holdfast.slots import Routing, Share, slot_range
 
@@ -55,7 +56,8 @@ class ShardPlan:
     @property
     def share(self) -> Share:
         """What it takes of its inputs."""
-        return Share(*slot_range(self.number, self.shards, self.routing), self.columns)
+        slots = slot_range(self.number, self.shards, self.routing)
+        return Share({stream: Part(*slots, names) for stream, names in self.columns.items()})
 
     def serves(self, stream: str) -> str:
         """The stream that has the shard's part of a stream of the fragment."""

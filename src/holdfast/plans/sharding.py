@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.deployment import Deployment, DeploymentError
 from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream, Routes, ShardPlan
-from holdfast.slots import ANY, SLOTS, Routing
+from holdfast.slots import ANY, SLOTS, Routing, slot_range
 
 
 def with_shards(
@@ -64,8 +64,8 @@ def _shard(deployment: Deployment, fragment: FragmentPlan, name: str) -> Fragmen
 
 
 def _described(shard: ShardPlan) -> list[str]:
-    share = shard.share
-    lines = [f"shard {shard.number} of {shard.shards}: slots {share.first} to {share.end}"]
+    first, end = slot_range(shard.number, shard.shards, shard.routing)
+    lines = [f"shard {shard.number} of {shard.shards}: slots {first} to {end}"]
     lines += [f"route {stream}: {', '.join(names)}" for stream, names in shard.columns.items()]
     return [*lines, f"slots: {SLOTS}"]
 

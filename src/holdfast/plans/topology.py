@@ -123,7 +123,12 @@ class Topology:
             process,
             # Replicas start at different producers, to spread the load.
             tuple(
-                Input(name, _rotated(self.producers[name], index), name in self.standing)
+                Input(
+                    name,
+                    _rotated(self.producers[name], index),
+                    name in self.standing,
+                    None if plan.shard is None else plan.shard.share.parts[name],
+                )
                 for name in plan.inputs
             ),
             tuple(
