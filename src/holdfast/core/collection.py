@@ -1,0 +1,208 @@
+"""Which replicas are worth what they cost: the useless ones are discarded.
+
+Theory of operation. Where replicas race, everybody who reads a stream gets it from every replica of
+the fragment before, and notes who is how early (``core.ranks``): a *stream replica* is one of these
+feeds, and its weight is 1 for each tuple it brought first, 1/2 for each it brought second, and so
+on. Applications have a utility of their own, 1 or what was given. From them it flows up: what a
+reader is worth is shared among the stream replicas of each of its inputs by their weights, and a
+fragment's replica is worth what the stream replicas that leave it are worth together.
+
+Collecting discards what is worth least, one after another, until what is left costs no more than θ:
+a stream replica, which costs rate × latency, or a replica of a fragment with all its streams. Of
+two that are worth the same the dearer one goes. Kept are
+
+    at least k_min replicas of every fragment, and of each input of each reader k_min streams, if
+    there are so many;
+    unless k_min is 1, the last replica of a fragment in each zone: what is likely to be cut off
+    must not take the last one of another side with it.
+
+A reader that loses its last stream because a fragment's replica goes gets another one instead, the
+cheapest of those that were discarded or never used. The unit is the fragment, where the papers on
+this have the operator: what is computed together lives together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A stream replica: one reader's feed from one replica, or from a source."""
+
+    stream: str
+    producer: str
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFacts:
+    """What is known of one: what it costs the network, and how early it was (``Ranks``)."""
+
+    cost: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class Running:
+    """What runs.
+
+    replicas      fragment -> its replicas.
+    zones         replica -> what it fails together with.
+    applications  readers that nobody reads, and what each is worth.
+    feeds         every feed that could be, used or not.
+    """
+
+    replicas: Mapping[str, Sequence[str]]
+    zones: Mapping[str, str]
+    applications: Mapping[str, float]
+    feeds: Mapping[Feed, FeedFacts]
+
+
+@dataclass
+class Collected:
+    """What is kept, and what was discarded, in this order."""
+
+    feeds: set[Feed]
+    replicas: dict[str, list[str]]
+    discarded: list[Feed | str] = field(default_factory=list)
+    revived: list[Feed] = field(default_factory=list)
+
+
+class Collection:
+    """Discards what is worth least."""
+
+    def __init__(self, running: Running, k_min: int) -> None:
+        if k_min < 1:
+            raise ValueError(f"k_min is at least 1, got {k_min}")
+        self._running = running
+        self._k_min = k_min
+        self._fragment_of = {
+            name: fragment for fragment, names in running.replicas.items() for name in names
+        }
+        self.kept = Collected(
+            set(running.feeds), {name: list(found) for name, found in running.replicas.items()}
+        )
+
+    @property
+    def cost(self) -> float:
+        """What the feeds that are kept cost together."""
+        return sum(self._running.feeds[feed].cost for feed in self.kept.feeds)
+
+    def collect(self, theta: float) -> Collected:
+        """Discard until it costs no more than θ, or nothing more may go."""
+        while self.cost > theta and self._discard_one():
+            pass
+        return self.kept
+
+    def _discard_one(self) -> bool:
+        feeds, replicas = self.utilities()
+        found: list[tuple[float, float, str, Feed | str]] = [
+            (feeds[feed], -self._running.feeds[feed].cost, str(feed), feed)
+            for feed in self._feeds_that_may_go()
+        ]
+        found += [
+            (replicas.get(name, 0.0), -self._cost_of(name), name, name)
+            for name in self._replicas_that_may_go()
+        ]
+        if not found:
+            return False
+        gone = min(found, key=lambda one: one[:3])[3]
+        if isinstance(gone, Feed):
+            self.kept.feeds.discard(gone)
+        else:
+            self._discard_replica(gone)
+        self.kept.discarded.append(gone)
+        return True
+
+    # -- utilities -----------------------------------------------------------------------
+
+    def utilities(self) -> tuple[dict[Feed, float], dict[str, float]]:
+        """What each feed and each replica that is kept is worth."""
+        inputs: dict[str, dict[str, list[Feed]]] = {}
+        for feed in self.kept.feeds:
+            inputs.setdefault(feed.consumer, {}).setdefault(feed.stream, []).append(feed)
+        worth: dict[Feed, float] = {}
+        replicas = dict(self._running.applications)
+        for reader in self._readers_first(inputs):
+            for feeds in inputs.get(reader, {}).values():
+                weights = [self._running.feeds[feed].weight for feed in feeds]
+                whole = sum(weights)
+                for feed, weight in zip(feeds, weights, strict=True):
+                    # Before anything has come, all are worth the same.
+                    share = weight / whole if whole else 1 / len(feeds)
+                    worth[feed] = share * replicas.get(reader, 0.0)
+                    replicas[feed.producer] = replicas.get(feed.producer, 0.0) + worth[feed]
+        return worth, replicas
+
+    def _readers_first(self, inputs: Mapping[str, Mapping[str, list[Feed]]]) -> list[str]:
+        """Everybody after all who read it: applications, then what feeds them, and so on."""
+        readers: dict[str, set[str]] = {}
+        for consumer, streams in inputs.items():
+            for feeds in streams.values():
+                for feed in feeds:
+                    readers.setdefault(feed.producer, set()).add(consumer)
+        order: list[str] = []
+        seen: set[str] = set()
+
+        def visit(name: str) -> None:
+            if name not in seen:
+                seen.add(name)
+                for reader in sorted(readers.get(name, ())):
+                    visit(reader)
+                order.append(name)
+
+        for name in sorted({*inputs, *readers}):
+            visit(name)
+        return order
+
+    # -- what may go ---------------------------------------------------------------------
+
+    def _feeds_that_may_go(self) -> Iterator[Feed]:
+        beside: dict[tuple[str, str], int] = {}
+        for feed in self.kept.feeds:
+            at = (feed.consumer, feed.stream)
+            beside[at] = beside.get(at, 0) + 1
+        for feed in self.kept.feeds:
+            if beside[feed.consumer, feed.stream] > self._k_min:
+                yield feed
+
+    def _replicas_that_may_go(self) -> Iterator[str]:
+        for names in self.kept.replicas.values():
+            if len(names) <= self._k_min:
+                continue
+            zones = [self._running.zones[name] for name in names]
+            for name, zone in zip(names, zones, strict=True):
+                if self._k_min == 1 or zones.count(zone) > 1:
+                    yield name
+
+    def _cost_of(self, replica: str) -> float:
+        return sum(
+            self._running.feeds[feed].cost
+            for feed in self.kept.feeds
+            if replica in (feed.producer, feed.consumer)
+        )
+
+    def _discard_replica(self, replica: str) -> None:
+        gone = {feed for feed in self.kept.feeds if replica in (feed.producer, feed.consumer)}
+        self.kept.feeds -= gone
+        self.kept.replicas[self._fragment_of[replica]].remove(replica)
+        for feed in gone:
+            if feed.producer == replica:
+                self._revive(feed.consumer, feed.stream)
+
+    def _revive(self, consumer: str, stream: str) -> None:
+        """Give a reader that has no stream left the cheapest there is."""
+        running = {name for names in self.kept.replicas.values() for name in names}
+        if any(feed.consumer == consumer and feed.stream == stream for feed in self.kept.feeds):
+            return
+        found = [
+            (facts.cost, str(feed), feed)
+            for feed, facts in self._running.feeds.items()
+            if feed.consumer == consumer and feed.stream == stream and feed.producer in running
+        ]
+        if found:
+            feed = min(found)[2]
+            self.kept.feeds.add(feed)
+            self.kept.revived.append(feed)
