@@ -1,8 +1,8 @@
 """The proven optimum of a placement: the same cost and the same rules as a mixed-integer programme.
 
 x[f, s] says whether fragment f has a replica on server s; z[e, s, t] whether stream e runs from s
-to t. Every replica of the producer feeds every one of the consumer, so the z of a stream that leave s
-are as many as the consumer has replicas if s has one of the producer, and none otherwise.
+to t. Every replica of the producer feeds every one of the consumer, so the z of a stream that leave
+s are as many as the consumer has replicas if s has one of the producer, and none otherwise.
 """
 
 from __future__ import annotations

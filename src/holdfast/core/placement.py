@@ -3,8 +3,8 @@
 Theory of operation. A query is a graph: sources and applications have a place, the fragments
 between them have none. A stream that flows at a rate over a link with a latency keeps rate ×
 latency of data in the network all the time; that is its *cost*, and the cost of a placement is the
-sum over all its streams. Every replica of a fragment is fed by every replica of the one before it, so a
-stream between fragments with k and m replicas counts k × m times.
+sum over all its streams. Every replica of a fragment is fed by every replica of the one before it,
+so a stream between fragments with k and m replicas counts k × m times.
 
 Replicas are placed in as many *phases* as there are to be replicas of each fragment; each phase
 adds one replica of every fragment (all first ones before any second one, so that a cluster that
