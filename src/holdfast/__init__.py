@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         remove_replica,
         retire_client,
     )
+    from holdfast.cluster.rolling import restart_rolling
     from holdfast.connect.callback_sink import call
     from holdfast.connect.console_sink import write_console
     from holdfast.connect.csv_source import read_csv
@@ -85,6 +86,7 @@ _HOMES = {
     "read_parquet": "connect.parquet_source",
     "read_socket": "connect.socket_source",
     "remove_replica": "cluster.members",
+    "restart_rolling": "cluster.rolling",
     "retire_client": "cluster.members",
     "run": "single.run",
     "session_window": "windows",
@@ -136,6 +138,7 @@ __all__ = [
     "read_parquet",
     "read_socket",
     "remove_replica",
+    "restart_rolling",
     "retire_client",
     "run",
     "session_window",

@@ -1,5 +1,5 @@
-"""The commands for deployments: up, status, top, explain, logs, down, web, client, replica,
-server, chaos."""
+"""The commands for deployments: up, status, top, explain, logs, restart, down, web, client,
+replica, server, chaos."""
 
 from __future__ import annotations
 
@@ -34,6 +34,16 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     logs.add_argument("process", nargs="?", help="one process; default: all")
     logs.add_argument("-n", type=int, default=20, metavar="LINES", help="last lines of each")
     logs.add_argument("--follow", action="store_true", help="go on as they write")
+    restart = _command(
+        commands, "restart", "restart processes one after the other while others go on", _restart
+    )
+    restart.add_argument("process", nargs="*", help="some of them; default: all")
+    restart.add_argument(
+        "--rolling", action="store_true", required=True, help="the next when the last is well"
+    )
+    restart.add_argument(
+        "--seconds", type=float, default=300.0, help="for each to be well again (default: 300)"
+    )
     _command(commands, "down", "stop a deployment", _down)
     add_web(_command(commands, "web", "a page on which to watch a deployment", None))
     add_members(commands)
@@ -103,6 +113,18 @@ def _log_lines(
         return RemoteServer(deployment, server).logs(process, offset, count)
     path = log_path(deployment, process)
     return last_lines(path, count) if offset is None else lines_after(path, offset)
+
+
+def _restart(options: argparse.Namespace) -> int:
+    from holdfast.cluster.rolling import restart_rolling
+
+    restart_rolling(
+        options.deployment,
+        options.process,
+        wait_s=options.seconds,
+        tell=lambda text: print(text, flush=True),
+    )
+    return 0
 
 
 def _down(options: argparse.Namespace) -> int:
