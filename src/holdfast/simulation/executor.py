@@ -17,9 +17,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol, TypeAlias
 
-import pyarrow as pa
-
-from holdfast import slots
 from holdfast.core.effects import InputSlice, RunJob
 from holdfast.core.events import JobDone, OutputBlock
 
@@ -162,6 +159,11 @@ class Merge:
 @cache
 def slot_of(key: int) -> int:
     """The slot of a key, as the product has it."""
+    # Arrow is loaded only where there are shards: who asks for help gets it at once.
+    import pyarrow as pa
+
+    from holdfast import slots
+
     return int(slots.slots_of([pa.chunked_array([[key]])], 1)[0])
 
 
@@ -185,6 +187,8 @@ class Plan:
         """Whether rows of a key are for this shard."""
         if self.shard is None or self.shard[1] == 1:
             return True
+        from holdfast import slots
+
         first, end = slots.slot_range(*self.shard, slots.Routing.KEY)
         return first <= slot_of(key) < end
 
