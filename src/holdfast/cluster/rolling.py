@@ -31,14 +31,14 @@ def restart_rolling(
     processes: Iterable[str] = (),
     *,
     wait_s: float = 300.0,
-    tell: Tell = lambda text: None,
+    tell: Tell | None = None,
 ) -> list[str]:
     """Restart processes, or all of them, one after the other; their names in that order.
 
-    ``wait_s`` is for each to be well again. One that is not ends the restart: those that follow
+    ``wait_s`` is for each to be well again, ``tell`` is told who is back. One that is not ends the restart: those that follow
     stay as they are, and ``SupervisorError`` says what it waits for.
     """
-    rolling = _Rolling(load_deployment(deployment), wait_s, tell)
+    rolling = _Rolling(load_deployment(deployment), wait_s, tell or (lambda text: None))
     return rolling.run(list(processes))
 
 
