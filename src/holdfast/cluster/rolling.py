@@ -35,8 +35,9 @@ def restart_rolling(
 ) -> list[str]:
     """Restart processes, or all of them, one after the other; their names in that order.
 
-    ``wait_s`` is for each to be well again, ``tell`` is told who is back. One that is not ends the restart: those that follow
-    stay as they are, and ``SupervisorError`` says what it waits for.
+    ``wait_s`` is for each to be well again, ``tell`` is told who is back. One that is not well in
+    time ends the restart: those that follow stay as they are, and ``SupervisorError`` says what it
+    waits for.
     """
     rolling = _Rolling(load_deployment(deployment), wait_s, tell or (lambda text: None))
     return rolling.run(list(processes))
