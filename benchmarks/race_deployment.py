@@ -2,6 +2,7 @@
 
     load readings  ──▶ loads      (their union)  ──▶ alerts (join on the server that was busy, or
     latency readings ─▶ latencies (their union)  ──▶         was far away)  ──▶ the operator
+                                   └──▶ slow (the long ones)  ──▶ a watcher, beside the operator
 
 Two places send readings of each kind. Three fragments have three replicas each, one at each of
 three sites; a site is one process with one Spark driver. Replicas with the same number are at
@@ -35,7 +36,7 @@ from holdfast.testing.deployed import supervised
 SITES = ("site-1", "site-2", "site-3")
 FRAGMENTS = ("loads", "latencies", "alerts")
 SOURCES = ("load_east", "load_west", "latency_east", "latency_west")
-READER = "operator"
+READER, WATCHER = "operator", "watcher"
 PLACES = len(SITES) + len(SOURCES) + 1
 SERVERS = 10
 TURN_SECONDS = 0.1
@@ -51,12 +52,13 @@ LATENCY = "origin bigint, server bigint, ms double, made bigint"
 
 def united(fragment, columns, *names):
     first, *others = [network.source(name, columns).fragment(fragment) for name in names]
-    return first.union(*others).fragment("alerts")
+    return first.union(*others)
 
 
-loads = united("loads", LOAD, "load_east", "load_west")
+loads = united("loads", LOAD, "load_east", "load_west").fragment("alerts")
 latencies = united("latencies", LATENCY, "latency_east", "latency_west")
-alerts = latencies.join(loads, on="server", within="{BUCKET_MS} ms")
+latencies.filter("ms > 50.0").output("slow")
+alerts = latencies.fragment("alerts").join(loads, on="server", within="{BUCKET_MS} ms")
 alerts = alerts.filter("ms > 50.0").selectExpr(
     "origin", "server", "ms", "load > 0.8 AS busy", "greatest(made, load_made) AS made"
 )
@@ -82,7 +84,7 @@ def usual_places(places: list[str]) -> dict[str, str]:
     found |= {
         f"entry-{name}": place for name, place in zip(SOURCES, rest[: len(SOURCES)], strict=True)
     }
-    return found | {READER: rest[-1]}
+    return found | dict.fromkeys((READER, WATCHER), rest[-1])
 
 
 def nearest_places(
@@ -120,6 +122,7 @@ def write_deployment(
             f"colocate = {at_sites}"
         )
     lines.append(f'[clients.{READER}]\noutput = "alerts"')
+    lines.append(f'[clients.{WATCHER}]\noutput = "slow"')
     (directory / "deployment.toml").write_text("\n".join(lines) + "\n")
     return load_deployment(directory / "deployment.toml")
 
@@ -267,6 +270,8 @@ class Running:
                 for other, there in places.items()
                 if other != node
             }
+            if node == WATCHER:
+                continue  # it looks at what does not depend on distances
             if node == READER:
                 for other, distance in ways.items():
                     self._client.links.set_distance(other, distance)

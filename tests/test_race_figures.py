@@ -60,13 +60,17 @@ def test_the_line_says_what_was_seen() -> None:
     active = Seen(
         (600, 1000), (390, 690), (900, 2000), [900, 1000, 800], [], 300, [0.6], True, 10, "alerts-1"
     )
+    race.missing, active.missing = (300.0, 1_000.0), (10_000.0, 20_000.0)
     figures = outcome(race, active, SUMS)
     assert figures["p50_over_active"] == 0.667
     assert figures["p99_slowed_over_active"] == 0.36
     assert (figures["gap_ms"], figures["gap_ms_active"]) == (20, 900)
     assert figures["traffic_over_active"] == 3.0
-    assert figures["unordered_over_active"] is None
+    assert figures["unordered_over_active"] == 0.05
     assert passes(figures)
+    race.all_stable = False
+    assert not passes(outcome(race, active, SUMS)), "what comes early is stable"
+    race.all_stable = True
     race.busy.append(0.9)
     assert not passes(outcome(race, active, SUMS)), "a busy machine does not count"
     summary = {
@@ -79,5 +83,5 @@ def test_the_line_says_what_was_seen() -> None:
     }
     page = page_of(summary, "make bench BENCH=race")
     assert "| p50 over active | 0.667 | at most 0.9 |" in page
-    assert "unordered_over_active` is not there" in page
+    assert "| p99 with an input missing over active | 0.05 | at most 0.2 |" in page
     draw(summary, Figure())

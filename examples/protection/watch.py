@@ -17,10 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import holdfast
-from holdfast import Boundary, Tuples, Undo
+from holdfast import ClientEvent, Tuples, Undo
 
 
-def told(events: Iterable[Tuples | Undo | Boundary]) -> Iterator[str]:
+def told(events: Iterable[ClientEvent]) -> Iterator[str]:
     """What to say for each event; a guess that proved right is not mentioned again."""
     guesses: dict[int, object] = {}
     for event in events:

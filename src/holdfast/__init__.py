@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from holdfast.single.reports import RunSummary
     from holdfast.single.run import run
     from holdfast.stream import Stream
-    from holdfast.stream_events import Boundary, Tuples, Undo, View
+    from holdfast.stream_events import Boundary, ClientEvent, Tuples, Undo, Unordered, View
     from holdfast.structured.data_source import DataSource
     from holdfast.windows import count_window, session_window, window
 
@@ -55,6 +55,7 @@ _HOMES = {
     "Aggregator": "aggregates",
     "Boundary": "stream_events",
     "Client": "client",
+    "ClientEvent": "stream_events",
     "DataSource": "structured.data_source",
     "HoldfastError": "errors",
     "InputError": "errors",
@@ -70,6 +71,7 @@ _HOMES = {
     "Stream": "stream",
     "Tuples": "stream_events",
     "Undo": "stream_events",
+    "Unordered": "stream_events",
     "View": "stream_events",
     "Why": "core.frame",
     "add_replica": "cluster.members",
@@ -107,6 +109,7 @@ __all__ = [
     "Aggregator",
     "Boundary",
     "Client",
+    "ClientEvent",
     "DataSource",
     "HoldfastError",
     "InputError",
@@ -122,6 +125,7 @@ __all__ = [
     "Stream",
     "Tuples",
     "Undo",
+    "Unordered",
     "View",
     "Why",
     "add_replica",

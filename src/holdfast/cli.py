@@ -154,7 +154,13 @@ def _describe(options: argparse.Namespace) -> int:
         from holdfast.cluster.planning import plan_of
         from holdfast.plans.topology import Topology
 
-        budget = ["", *Topology(deployment, plan_of(network)).budget()]
+        topology = Topology(deployment, plan_of(network))
+        budget = ["", *topology.budget()]
+        early = sorted(topology.early & set(network.outputs))
+        if early:
+            budget.append(
+                f"without an order (ordered=False) the moment it is there: {', '.join(early)}"
+            )
     print("\n".join([network.describe(), *budget]))
     if options.draw:
         network.draw(options.draw)

@@ -8,7 +8,11 @@ A client takes each stable tuple exactly once and in order, from whichever repli
 the moment, and is told of tentative tuples and of their corrections. It resumes where it
 stopped if it says where that was: ``next_id``. Producers keep what the clients that the
 deployment names have not acknowledged; a client acknowledges what it has committed.
-"""
+
+A client that needs no order (``ordered=False``) gets each stable tuple once, the moment somebody
+has it, as ``Unordered``, and nothing tentative, where the output has such results: those of
+fragments that race, if no operator between the sources and the output needs more than one tuple at
+a time. Other outputs it gets in order."""
 
 from __future__ import annotations
 
@@ -24,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.blocks import Block
+from holdfast.chosen import chosen
 from holdfast.core import client as core
 from holdfast.core.effects import (
     DeliverBoundary,
@@ -43,6 +48,7 @@ from holdfast.core.messages import (
     SubscribeRefused,
 )
 from holdfast.core.settings import Input, Timing
+from holdfast.core.unordered import make_client
 from holdfast.errors import HoldfastError, Removed
 from holdfast.flight.links import Links
 from holdfast.flight.peers import Peers
@@ -55,6 +61,7 @@ from holdfast.stream_events import Boundary as Boundary
 from holdfast.stream_events import ClientEvent as ClientEvent
 from holdfast.stream_events import Tuples as Tuples
 from holdfast.stream_events import Undo as Undo
+from holdfast.stream_events import Unordered as Unordered
 from holdfast.stream_events import View as View
 
 # A client that does not take its events stops reading beyond these.
@@ -86,6 +93,7 @@ class Client:
         standing: bool = False,
         links: Links | None = None,
         role: Role = Role.READ,
+        ordered: bool = True,
     ) -> None:
         """
         stream       the output to read.
@@ -96,20 +104,25 @@ class Client:
         standing     keep a feed open at every producer: for outputs of hybrid fragments.
         links        links to the producers, cut or long; whole and short if not given.
         role         what this is to the producers: a reader, or a node of the deployment.
+        ordered      False: in no order, each stable tuple the moment it is there; only for outputs
+                     that have such results. What an earlier life had beyond ``next_id`` comes
+                     again.
         """
         self.stream = stream
         self.name = name
         self.next_id = next_id
         self._committed = next_id
         self._auto_commit = auto_commit
-        self._events: queue.SimpleQueue[ClientEvent | None] = queue.SimpleQueue()
+        # Each event with the id that stable tuples in order have reached by then.
+        self._events: queue.SimpleQueue[tuple[ClientEvent | None, int]] = queue.SimpleQueue()
+        self._reached = next_id
         self._queued_bytes = 0
         self._failure: BaseException | None = None
         self._closed = threading.Event()
-        settings = core.ClientSettings(
-            name, Input(stream, tuple(producers), standing), next_id, timing or Timing()
-        )
-        self._driver = core.Client(settings)
+        read = Input(stream, tuple(producers), standing, early=not ordered)
+        settings = core.ClientSettings(name, read, next_id, timing or Timing())
+        self._driver = make_client(settings)
+        self._ordered = ordered
         self._loop = Loop(name, self._driver, self._carry_out, self._fail)
         self._peers = Peers(
             name,
@@ -132,8 +145,13 @@ class Client:
         name: str = "client",
         next_id: int = 0,
         auto_commit: bool = True,
+        ordered: bool = True,
     ) -> Client:
-        """A client of a deployment that was started on this machine."""
+        """A client of a deployment that was started on this machine.
+
+        ``ordered=False``: each stable tuple the moment it is there, where the output has such
+        results; other outputs come in order all the same.
+        """
         from holdfast.plans.topology import reach
 
         found = reach(deployment)
@@ -150,6 +168,7 @@ class Client:
             auto_commit=auto_commit,
             standing=stream in found.topology.standing,
             links=Links(distances=found.deployment.distances.of(name)),
+            ordered=ordered or stream not in found.topology.early,
         )
 
     # -- reading ------------------------------------------------------------------------
@@ -161,17 +180,16 @@ class Client:
         if self._failure is not None and self._events.empty():
             raise self._failure
         try:
-            event = self._events.get(timeout=timeout_s)
+            event, reached = self._events.get(timeout=timeout_s)
         except queue.Empty:
             return None
         if event is None:
             if self._failure is not None:
                 raise self._failure
             return None
-        if isinstance(event, Tuples):
+        if isinstance(event, Tuples | Unordered):
             self._queued_bytes -= event.table.nbytes
-            if event.stable:
-                self.next_id = event.first_id + event.table.num_rows
+        self.next_id = reached
         return event
 
     def __iter__(self) -> Iterator[ClientEvent]:
@@ -209,7 +227,7 @@ class Client:
         self._closed.set()
         self._peers.close()
         self._loop.stop()
-        self._events.put(None)
+        self._put(None)
 
     def __enter__(self) -> Client:
         return self
@@ -237,9 +255,9 @@ class Client:
             case DeliverTuples():
                 self._tuples(effect)
             case DeliverUndo(_, _, below_stime):
-                self._events.put(Undo(below_stime))
+                self._put(Undo(below_stime))
             case DeliverBoundary(_, boundary):
-                self._events.put(Boundary(boundary))
+                self._put(Boundary(boundary))
 
     def _committed_only(self, request: HeartbeatRequest) -> HeartbeatRequest:
         """What was delivered is not safe until the application says so."""
@@ -248,17 +266,25 @@ class Client:
 
     def _tuples(self, effect: DeliverTuples) -> None:
         assert isinstance(effect.block, Block)
-        table = pa.Table.from_batches([effect.block.batch()]).slice(effect.skip)
+        header = effect.header
+        batch = chosen(effect.block.batch().slice(effect.skip), effect.choice)
+        table = pa.Table.from_batches([batch])
         if SEQ.name in table.column_names:  # of the network; to an application the id is the place
             table = table.drop_columns([SEQ.name])
-        stable = effect.header.kind is Kind.STABLE
-        if not stable and effect.header.stime_min < effect.stime_from:
+        stable = header.kind is Kind.STABLE
+        if not stable and header.stime_min < effect.stime_from:
             stimes = table["stime"].cast(pa.int64()).to_numpy()
             table = table.filter(pa.array(stimes >= effect.stime_from))
+        if stable:
+            self._reached = header.next_id
         if table.num_rows:
             self._queued_bytes += table.nbytes
-            first_id = effect.header.first_id + effect.skip
-            self._events.put(Tuples(stable, first_id, table, effect.why))
+            first_id = header.first_id + effect.skip
+            tuples = Tuples(stable, first_id, table, effect.why)
+            self._put(tuples if self._ordered else Unordered(table))
+
+    def _put(self, event: ClientEvent | None) -> None:
+        self._events.put((event, self._reached))
 
     def _post(self, event: Event) -> None:
         if isinstance(event, MessageArrived) and isinstance(event.message, SubscribeRefused):
@@ -280,7 +306,7 @@ class Client:
     def _fail(self, error: BaseException) -> None:
         if self._failure is None:
             self._failure = error
-            self._events.put(None)
+            self._put(None)
 
     def _may_read(self) -> bool:
         return self._events.qsize() < _QUEUE_EVENTS and self._queued_bytes < _QUEUE_BYTES

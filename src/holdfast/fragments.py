@@ -16,12 +16,13 @@ from graphlib import CycleError, TopologicalSorter
 
 import pyarrow as pa
 
+from holdfast.core.provenance import Trail
 from holdfast.description import describe_query
 from holdfast.errors import NetworkError
 from holdfast.frames import SEQ
 from holdfast.network import Network
-from holdfast.operators import Operator, SourceOperator, upstream
-from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream, ShardPlan
+from holdfast.operators import Operator, SourceOperator, StatelessOperator, upstream
+from holdfast.plans.fragment_plans import MOST_WAYS, FragmentPlan, FragmentStream, ShardPlan
 from holdfast.routes import find_routes
 from holdfast.spark.engine import input_schema
 from holdfast.stream import Stream
@@ -68,6 +69,22 @@ def fragment_network(network: Network, fragment: str, shard: ShardPlan | None = 
     part = _FragmentNetwork(network, shard.fragment)
     part._outputs = {shard.serves(name): stream for name, stream in part._outputs.items()}
     return part
+
+
+def ways_to(operator: Operator) -> tuple[tuple[str, Trail], ...] | None:
+    """How tuples of the inputs get to a stream; None if an operator before it is not stateless."""
+    if isinstance(operator, SourceOperator):
+        return ((operator.name, Trail()),)
+    found: list[tuple[str, Trail]] = []
+    for branch, each in enumerate(operator.inputs):
+        above = ways_to(each) if isinstance(operator, StatelessOperator) else None
+        if above is None:
+            return None
+        bits = operator.branch_bits if isinstance(operator, StatelessOperator) else 0
+        found += [(name, trail.then(Trail(bits, branch if bits else 0))) for name, trail in above]
+        if len(found) > MOST_WAYS:
+            return None
+    return tuple(found)
 
 
 def _stream_name(operator: Operator) -> str:
@@ -152,7 +169,8 @@ def _plan(network: Network, fragment: str) -> FragmentPlan:
     for name, stream in part.outputs.items():
         above = upstream([stream.operator])
         reached = frozenset(each.name for each in above if isinstance(each, SourceOperator))
-        outputs.append(FragmentStream(name, stream_schema_of(stream.operator), reached))
+        schema, ways = stream_schema_of(stream.operator), ways_to(stream.operator) or ()
+        outputs.append(FragmentStream(name, schema, reached, ways))
     inputs = {name: stream_schema_of(read[name]) for name in part.sources}
     blocking = any(
         getattr(getattr(each, "stateful", None), "blocks", False) for each in part.operators

@@ -43,9 +43,13 @@ class SourceOperator(Operator):
 
 @dataclass(frozen=True, eq=False)
 class StatelessOperator(Operator):
-    """Any function of DataFrames that looks at one tuple at a time."""
+    """Any function of DataFrames that looks at one tuple at a time.
+
+    branch_bits  of a union: how many bits below ``seq`` say by which input a tuple came.
+    """
 
     apply: Callable[[Sequence[DataFrame]], DataFrame]
+    branch_bits: int = 0
 
 
 @dataclass(frozen=True, eq=False)

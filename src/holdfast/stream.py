@@ -116,7 +116,10 @@ class Stream:
                 result = result.unionByName(branch)
             return result
 
-        return self._new_stateless("union", f"union of {len(streams)}", streams, unite)
+        made = self._new_stateless("union", f"union of {len(streams)}", streams, unite)
+        assert isinstance(made.operator, StatelessOperator)
+        operator = dataclasses.replace(made.operator, branch_bits=bits)
+        return Stream(self.network, operator, made.template)
 
     def distinct(self, *columns: str, window: Window | None = None) -> Stream:
         """The first tuple of every combination of these columns (all, if none is named) in

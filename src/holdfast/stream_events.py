@@ -27,6 +27,16 @@ class Tuples:
 
 
 @dataclass(frozen=True)
+class Unordered:
+    """Stable tuples in no particular order, each once: for a client that needs none.
+
+    They have ids, but theirs need not be known yet.
+    """
+
+    table: pa.Table
+
+
+@dataclass(frozen=True)
 class Undo:
     """Tentative tuples older than ``below_stime`` are taken back; stable ones follow."""
 
@@ -40,11 +50,11 @@ class Boundary:
     stime: int
 
 
-ClientEvent: TypeAlias = Tuples | Undo | Boundary
+ClientEvent: TypeAlias = Tuples | Unordered | Undo | Boundary
 
 
 class View:
-    """A stream as it stands: every stable tuple, and tentative ones laid after them.
+    """A stream as it stands: every stable tuple as it came, and tentative ones laid after them.
 
     ``stable_until`` is the tuple time up to which it is complete and final.
     """
@@ -58,7 +68,7 @@ class View:
     def apply(self, event: ClientEvent) -> None:
         """Take the next event of a client."""
         match event:
-            case Tuples(True, _, table):
+            case Tuples(True, _, table) | Unordered(table):
                 self._stable.append(table)
             case Tuples(False, _, table, why):
                 self._tentative.append((table, why))

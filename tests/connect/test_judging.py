@@ -89,7 +89,7 @@ def results(found: Inlet, operator: Operator) -> list[Row]:
             for stime in part.table["stime"].cast(pa.int64()).to_pylist()
         ]
         assert min(stimes, default=start) >= start
-        tagged = [(stime, "load", 0, stime % 4, stime) for stime in sorted(stimes)]
+        tagged = [(stime, "load", 0, stime % 4, stime, 0) for stime in sorted(stimes)]
         state, emitted, _ = operator.advance(state, tagged, start, stop)
         made += emitted
         start = stop

@@ -19,7 +19,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.provider import Provider
 from holdfast.core.serving import ServedStream
-from tests.core.frames_for_tests import boundary, kinds, mark, stable, tentative
+from tests.core.frames_for_tests import boundary, data, kinds, mark, stable, tentative
 
 
 def make() -> ServedStream:
@@ -117,3 +117,32 @@ def test_heartbeats_report_acknowledge_and_clean_up() -> None:
     (refused,) = provider.handle("c", Subscribe("other", 9, 0, 0), 4)
     assert refused == Send("c", SubscribeRefused(9, NotServed.UNKNOWN, "other"))
     provider.validate()
+
+
+def early(*stimes: int) -> StreamFrame:
+    return data(Kind.EARLY, 0, *stimes)
+
+
+def test_early_frames_go_to_those_who_asked_and_are_kept_until_the_order_is_there() -> None:
+    stream = make()
+    stream.subscribe("c", Subscribe("s", 1, 0, 0))
+    assert not stream.wants_early
+    stream.subscribe("d", Subscribe("s", 2, 0, 0, early=True))
+    assert stream.wants_early
+    (send,) = stream.publish_early(early(10, 40))
+    assert send == Send("d", FeedFrames(2, 1, (early(10, 40),)))
+    stream.publish_early(early(50))
+    # Whoever comes later gets what is not in order yet; only if it asks.
+    again = frames(stream.subscribe("d", Subscribe("s", 3, 0, 0, early=True)))
+    assert kinds(again) == ["BOUNDARY", "EARLY", "EARLY"]
+    assert kinds(frames(stream.subscribe("c", Subscribe("s", 4, 0, 0)))) == ["BOUNDARY"]
+    stream.publish((stable(0, 10, 40), boundary(2, 45)))
+    assert [one.header.stime_max for one in stream.early] == [50]
+    # What comes out when the order has passed it is sent, and not kept.
+    assert len(stream.publish_early(early(20))) == 2
+    assert len(stream.early) == 1
+    stream.unsubscribe("d", 2)
+    stream.unsubscribe("d", 3)
+    assert not stream.wants_early
+    stream.publish((boundary(2, 60),))
+    assert not stream.early

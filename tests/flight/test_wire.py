@@ -33,6 +33,7 @@ from holdfast.core.messages import (
     SubscribeRefused,
     Unsubscribe,
 )
+from holdfast.core.provenance import Claim, Trail
 from holdfast.core.records import Membership
 from holdfast.flight.wire import (
     WireError,
@@ -107,6 +108,15 @@ def test_why_a_frame_is_tentative_comes_along() -> None:
     header = Header(Kind.TENTATIVE, 7, 2, 10, 20, 20)
     for why in (Why((Missing("load", 5), Missing("weather", 6)), 0.25), Why((), None)):
         assert decode_metadata(encode_header(1, 0, 0, header, why))["why"] == why
+
+
+def test_what_early_results_claim_comes_along() -> None:
+    header = Header(Kind.EARLY, 0, 2, 10, 20, 20)
+    claims = (Claim(Trail(2, 1), 4711, 5011, 20), Claim(Trail(), 0, 1, 10))
+    assert decode_metadata(encode_header(1, 0, 0, header, None, claims))["claims"] == claims
+    for wrong in ("[[1, 0, 5]]", "7", '[["a", 0, 1, 2, 3]]'):
+        with pytest.raises(WireError, match="not a frame"):
+            decode_metadata(f'{{"claims": {wrong}}}'.encode())
 
 
 def test_a_why_that_cannot_be_is_refused() -> None:

@@ -18,7 +18,7 @@ OPERATORS: dict[str, Operator] = {
 
 def rows(draw: list[tuple[int, bool, int]]) -> list[Tagged]:
     return [
-        (stime, "x" if left else "y", number, key, number)
+        (stime, "x" if left else "y", number, key, number, number)
         for number, (stime, left, key) in enumerate(draw)
     ]
 

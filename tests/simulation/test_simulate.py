@@ -52,7 +52,16 @@ def test_planted_mistakes_are_found_and_the_exit_code_tells_which_kind(
     assert f"seed {one}: {verdict.name.lower()}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["never notice a lost subscription", "keep the torn end of a log"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "never notice a lost subscription",
+        "keep the torn end of a log",
+        "let pass in order what came early",
+        "claim results that were not computed",
+        "let early results wait for the order",
+    ],
+)
 def test_mistakes_that_one_shape_of_schedules_shows_are_found_within_few_runs(name: str) -> None:
     found = planted(name)
     with found.applied():

@@ -49,6 +49,7 @@ class Consumer:
                 reply_us=2 * interval_us,
                 stands=one.standing,
                 part=one.part,
+                early=one.early,
             )
             for one in inputs
         }

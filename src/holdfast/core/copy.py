@@ -70,6 +70,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.progress import Work
 from holdfast.core.provider import Provider
+from holdfast.core.racing import make_replica
 from holdfast.core.records import Checkpoint, Found, LoggedStream, RecoveryRecord
 from holdfast.core.replica import Replica
 from holdfast.core.settings import Keeping, ReplicaSettings
@@ -286,7 +287,7 @@ class Copy:
             self.incarnation,
             self.bounds,
         )
-        self.replica = Replica(self.settings, record, begin)
+        self.replica = make_replica(self.settings, record, begin)
         for served in self.served.values():
             effects += served.wake()
         self._drive(Started(), now, effects)

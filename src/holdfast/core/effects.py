@@ -13,6 +13,7 @@ from typing import TypeAlias
 from holdfast.core.continuous import CheckWindows, LookAtWindows
 from holdfast.core.frame import Header, Why
 from holdfast.core.messages import Message, StreamFrame
+from holdfast.core.provenance import Choice, Claim, Trail
 from holdfast.core.records import Checkpoint, ConsumersRecord, RecoveryRecord
 
 
@@ -71,6 +72,30 @@ class RunJob:
     slices: tuple[InputSlice, ...]
     emit_from: tuple[tuple[str, int], ...]
     note: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyPiece:
+    """Tuples of one input that go out before their bucket is complete (early_lane.py).
+
+    choice  which tuples of the slice; None for all.
+    claims  what they are all of. If there are none, the tuples are looked at: each is claimed
+    trails  for itself, by the one of these trails that it came by.
+    """
+
+    slice: InputSlice
+    choice: Choice | None
+    claims: tuple[Claim, ...]
+    trails: tuple[Trail, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunEarly:
+    """Compute what follows from these tuples, each for itself; comes back as EarlyDone or
+    EarlyFailed. It is done beside the other jobs, and no state changes."""
+
+    job: int
+    pieces: tuple[EarlyPiece, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +190,8 @@ class RefuseBatch:
 class DeliverTuples:
     """Give the application rows of a block: from ``skip`` on, of stime ``stime_from`` on.
 
-    The header's kind says whether they are stable or tentative; ``why``, why they are that.
+    The header's kind says whether they are stable, tentative or early, which is stable without a
+    place yet; ``why``, why they are tentative. ``choice``: only some of them.
     """
 
     stream: str
@@ -174,6 +200,7 @@ class DeliverTuples:
     skip: int
     stime_from: int
     why: Why | None = None
+    choice: Choice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +280,7 @@ Effect: TypeAlias = (
     Send
     | SetTimer
     | RunJob
+    | RunEarly
     | ReadWindows
     | CancelJob
     | DropState

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from holdfast.core.continuous import Checked, Looked, Restored, RoundFailed, StateReached
 from holdfast.core.frame import Kind
 from holdfast.core.messages import Message
+from holdfast.core.provenance import Claim
 from holdfast.core.records import LoggedStream as LoggedStream
 from holdfast.core.records import Membership as Membership
 from holdfast.core.records import RecoveryRecord as RecoveryRecord
@@ -130,6 +131,23 @@ class JobFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlyDone:
+    """What came of RunEarly; ``found`` has, for each piece without claims, those of its tuples."""
+
+    job: int
+    outputs: tuple[OutputBlock, ...]
+    found: tuple[tuple[Claim, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyFailed:
+    """RunEarly came to nothing; the tuples still come out with their buckets."""
+
+    job: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Appended:
     """An append, and its record if it had one, is on disk and synced."""
 
@@ -243,6 +261,8 @@ Event: TypeAlias = (
     | TimerFired
     | JobDone
     | JobFailed
+    | EarlyDone
+    | EarlyFailed
     | WindowsRead
     | WindowsTimed
     | Appended

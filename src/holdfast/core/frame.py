@@ -8,7 +8,9 @@ Tuple ids are positions in the stream. Stable tuples are numbered 0, 1, 2, ... a
 replica of a fragment; tentative tuples continue the count after the last stable one; an UNDO
 names the first id that is taken back, and the tuples after it take the undone ids again. An id
 together with the kind STABLE therefore names a tuple for ever; with TENTATIVE only until the
-next UNDO.
+next UNDO. The tuples of an EARLY frame have no id yet: they are stable, and will be appended under
+one each when the order has come so far; until then they are known by where they come from
+(provenance.py).
 
 Times are microseconds since the epoch.
 """
@@ -18,12 +20,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from holdfast.core.provenance import Claim
+
 
 class Kind(IntEnum):
     """The kinds of frames; the numbers are part of the log and wire formats."""
 
     STABLE = 1
-    TENTATIVE = 2  # the kinds up to here carry tuples
+    TENTATIVE = 2
     BOUNDARY = 3
     UNDO = 4
     REC_DONE = 5
@@ -31,11 +35,12 @@ class Kind(IntEnum):
     WINDOW_CHECK = 7
     TENTATIVE_BOUNDARY = 8
     SKIP = 9  # in logs only
+    EARLY = 10  # never in logs
 
     @property
     def is_data(self) -> bool:
         """Whether frames of this kind carry tuples of the stream."""
-        return self <= Kind.TENTATIVE
+        return self <= Kind.TENTATIVE or self is Kind.EARLY
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,7 @@ class Header:
     first_id   data: the id of the first tuple. BOUNDARY, REC_DONE: the id the next tuple
                will have. UNDO: the id of the first tuple taken back, so that everything
                below it stays. SKIP: the id the log goes on with; everyone who ever needs the
-               tuples between has them.
+               tuples between has them. EARLY: 0.
     count      how many tuples (or, for WINDOW_* frames, window states) the block holds.
     stime_min  data: the smallest tuple time. BOUNDARY: no later tuple is older than this.
                TENTATIVE_BOUNDARY: the replica has processed what it had of everything older;
@@ -107,9 +112,11 @@ class Why:
 class StreamFrame:
     """A frame whose tuples are opaque: ``block`` is whatever the runtime keeps them in.
 
-    why  of frames of the kinds TENTATIVE and TENTATIVE_BOUNDARY: what they lack.
+    why     of frames of the kinds TENTATIVE and TENTATIVE_BOUNDARY: what they lack.
+    claims  of EARLY frames: what they are all the results of.
     """
 
     header: Header
     block: object = None
     why: Why | None = None
+    claims: tuple[Claim, ...] = ()

@@ -102,7 +102,8 @@ class Subscribe:
 
     ``tentative_boundary`` is how far in stream time the subscriber already has tentative
     tuples from anywhere. It is the form the tmax rule takes when results come in buckets:
-    what another replica said about earlier times is not said again.
+    what another replica said about earlier times is not said again. ``early``: also results
+    whose place in the stream is not known yet, if the stream has such.
 
     ``part`` is what the subscriber takes of the tuples; all of them without it. Frames are those of
     the whole stream, with its ids and times; tuples of other slots may be left out of their blocks.
@@ -113,6 +114,7 @@ class Subscribe:
     next_id: int
     tentative_boundary: int
     part: Part | None = None
+    early: bool = False
 
 
 class NotServed(Enum):

@@ -53,6 +53,7 @@ from holdfast.core.messages import (
     PostponeRelease,
     PostponeReply,
     PostponeRequest,
+    StreamFrame,
     StreamState,
     Subscribe,
     Unsubscribe,
@@ -104,8 +105,7 @@ class Replica:
             self.consumer.acks = {name: begin.acks.get(name, 0) for name in self.copies}
         self.windows = WindowRounds.of(settings, record.boundary)
         self._began = self._newest = (record, begin.state)
-        self._pauses = False
-        self._open = begin.open
+        self._pauses, self._open = False, begin.open
         self._reached_by = {one.stream: one.reached_by for one in settings.outputs}
         self.soutputs: dict[str, SOutput] = {}
         served = {}
@@ -222,7 +222,7 @@ class Replica:
                 case TakeFrames(stream, frames, feed):
                     changed = True
                     try:
-                        self.sunion.handle(sunion.FramesArrived(stream, frames), now)
+                        self._take(stream, frames, now)
                     except GapFound:
                         broken.add(feed)
                 case JudgeSource(stream, hopeless):
@@ -231,6 +231,9 @@ class Replica:
         for feed in broken:
             self._consume(FeedLost(feed), now, effects)
         return changed
+
+    def _take(self, stream: str, frames: tuple[StreamFrame, ...], now: int) -> None:
+        self.sunion.handle(sunion.FramesArrived(stream, frames), now)
 
     def _job_done(self, done: JobDone, now: int, effects: list[Effect]) -> None:
         running = self.versions.running
@@ -473,16 +476,16 @@ class Replica:
             return StreamState.UP_FAILURE if failed else StreamState.STABILIZATION
         return output.reported_state()
 
+    def _deadlines(self) -> tuple[int, ...]:
+        return (self.manager.deadline, self.appender.retry_at, self._look_at)
+
     def _set_timer(self, now: int, effects: list[Effect]) -> None:
-        at = self.consumer.next_due
         self._look_at = FAR_FUTURE
         if self.versions.job is None:
             self._look_at = self.sunion.next_deadline()
             if now < self._retry_job_at:
                 self._look_at = self._retry_job_at
-        for one in (self.manager.deadline, self.appender.retry_at, self._look_at):
-            if now < one < at:
-                at = one
+        at = min((self.consumer.next_due, *(one for one in self._deadlines() if one > now)))
         if at != self._timer_at and at > now:
             self._timer_at = at
             effects.append(SetTimer(at))

@@ -21,8 +21,12 @@ What is older than the first id here an entry point has trimmed, and nobody has 
 have begun there, because it joined (``core.joining``): it has the tuples *not here*, and whoever
 needs them goes elsewhere. Heartbeats tell the first id, so that nobody need ask in vain.
 
-When tentative frames exceed their limit the oldest go first. Stable frames never go except by
-acknowledgement.
+Results whose place is not known yet (early_lane.py) go out as *early* frames, to those who asked
+for such. They are neither logged nor acknowledged: they are kept until the boundary has passed
+them, for whoever subscribes meanwhile, and are in the stable frames then.
+
+When tentative or early frames exceed their limit the oldest go first. Stable frames never go except
+by acknowledgement.
 """
 
 from __future__ import annotations
@@ -67,9 +71,11 @@ class ServedStream:
         self.tentative_boundary = 0
         self.stable: list[StreamFrame] = []
         self.tentative: deque[StreamFrame] = deque(maxlen=tentative_frames_max)
+        self.early: deque[StreamFrame] = deque(maxlen=tentative_frames_max)
         self.acknowledgements = Acknowledgements(stream, consumers, first_id)
         # What went out on each feed, by consumer: a heartbeat looks at its sender's only.
         self._sent: dict[str, dict[int, int]] = {}
+        self._early_feeds: set[tuple[str, int]] = set()
         for frame in frames:
             self._keep(frame)
 
@@ -95,8 +101,29 @@ class ServedStream:
                 effects.append(Send(consumer, FeedFrames(feed, sent, frames)))
         return effects
 
+    @property
+    def wants_early(self) -> bool:
+        """Whether somebody asked for results whose place is not known yet."""
+        gone = [one for one in self._early_feeds if one[1] not in self._sent.get(one[0], ())]
+        self._early_feeds.difference_update(gone)
+        return bool(self._early_feeds)
+
+    def publish_early(self, frame: StreamFrame) -> list[Effect]:
+        """Send a frame to those who asked for such, and keep it for those who will."""
+        if frame.header.stime_max >= self.boundary:
+            self.early.append(frame)
+        effects: list[Effect] = []
+        for consumer, feed in sorted(self._early_feeds):
+            sent = self._sent.get(consumer, {}).get(feed)
+            if sent is not None:
+                self._sent[consumer][feed] = sent + 1
+                effects.append(Send(consumer, FeedFrames(feed, sent, (frame,))))
+        return effects
+
     def subscribe(self, consumer: str, request: Subscribe) -> list[Effect]:
         """Send what the subscriber lacks, and everything new from now on."""
+        if request.early:
+            self._early_feeds.add((consumer, request.feed))
         if self.suspended:
             self._sent.setdefault(consumer, {})[request.feed] = 0
             return []
@@ -205,8 +232,9 @@ class ServedStream:
             self.next_id = header.next_id
         elif header.kind is Kind.BOUNDARY:
             self.boundary = header.stime_min
-            while self.tentative and self.tentative[0].header.stime_max < self.boundary:
-                self.tentative.popleft()
+            for kept in (self.tentative, self.early):
+                while kept and kept[0].header.stime_max < self.boundary:
+                    kept.popleft()
         elif header.kind in KEPT_AS_TENTATIVE:
             self.tentative.append(frame)
             if header.kind is Kind.TENTATIVE_BOUNDARY:
@@ -222,6 +250,8 @@ class ServedStream:
         frames.append(StreamFrame(Header(Kind.BOUNDARY, self.next_id, 0, stime, stime, stime)))
         since = max(self.boundary, request.tentative_boundary)
         frames += [kept for kept in self.tentative if kept.header.stime_max >= since]
+        if request.early:
+            frames += self.early
         return tuple(frames)
 
     def validate(self) -> None:

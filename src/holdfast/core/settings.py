@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from holdfast.core.messages import Part
+from holdfast.core.provenance import Trail
 from holdfast.core.records import Membership
 
 SECOND_US = 1_000_000
@@ -207,12 +208,16 @@ class Input:
     standing  keep a feed open at every provider, also at those that are suspended, and take
               stable tuples from whoever brings them first.
     part      what is taken of its tuples; None for all.
+    early     take results also before their place in the order is known (early_lane.py).
+    trails    by which its early tuples may have come, for whoever hands them on.
     """
 
     stream: str
     producers: tuple[str, ...]
     standing: bool = False
     part: Part | None = None
+    early: bool = False
+    trails: tuple[Trail, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +226,14 @@ class Output:
 
     reached_by  the inputs whose tuples can shape it: only they can make it tentative.
     consumers   everyone who must acknowledge a tuple before it may be trimmed.
+    ways        (input, trail): how tuples get here that pass no operator which must see others
+                with them. Where there are any, all tuples do, and go out early, too.
     """
 
     stream: str
     reached_by: frozenset[str]
     consumers: tuple[str, ...]
+    ways: tuple[tuple[str, Trail], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +268,10 @@ class ReplicaSettings:
             if not output.reached_by <= names:
                 unknown = sorted(output.reached_by - names)
                 raise ValueError(f"{self.address}: {output.stream} depends on unknown {unknown}")
+            if not {name for name, _ in output.ways} <= output.reached_by:
+                raise ValueError(
+                    f"{self.address}: {output.stream} is not reached so: {output.ways}"
+                )
 
     def among(self, membership: Membership) -> ReplicaSettings:
         """The same among those who take part now."""

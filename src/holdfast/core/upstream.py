@@ -29,7 +29,7 @@ heartbeats: tentative tuples, an UNDO, a REC_DONE.
 
 Where the producer is a hybrid or a racing fragment the consumer keeps a *standing* feed at every
 other replica too. From a standing feed only stable tuples and boundaries are taken: they are the
-same whoever brings them, so each is taken from whoever is first.
+same whoever brings them, so each is taken from whoever is first. Early ones are stable, too.
 
 - A copy that is suspended sends nothing. When it wakes, its tuples are here before any heartbeat
   has told of it, and before the lost copy is given up.
@@ -93,7 +93,7 @@ _B = Following.LIVE_AND_CORRECTIONS
 
 _RECOVERING = StreamState.RECOVERING
 _OF_USE = (StreamState.STABLE, StreamState.UP_FAILURE, StreamState.STABILIZATION)
-FROM_STANDING = (Kind.STABLE, Kind.BOUNDARY)
+FROM_STANDING = (Kind.STABLE, Kind.BOUNDARY, Kind.EARLY)
 # However slow subscriptions are, one that is not served is tried again after so many replies.
 _LONGEST_REPLIES = 8
 
@@ -183,6 +183,7 @@ class Upstream(Machine[Following, Trigger]):
         reply_us: int,
         stands: bool = False,
         part: Part | None = None,
+        early: bool = False,
     ) -> None:
         super().__init__(f"{owner} upstream of {copy.stream}", Following.NOTHING)
         self.copy = copy
@@ -191,8 +192,7 @@ class Upstream(Machine[Following, Trigger]):
         self.corrections: Feed | None = None
         self.standing: dict[str, Feed] = {}
         self.hopeless = False
-        self._stands = stands
-        self._part = part
+        self._stands, self._part, self._early = stands, part, early
         self.ranks = Ranks()
         self._feed_ids = feed_ids
         self.reports: dict[str, StreamReport] = {}
@@ -355,7 +355,8 @@ class Upstream(Machine[Following, Trigger]):
     def _open(self, peer: str, now: int, effects: list[UpstreamEffect]) -> Feed:
         feed = Feed(peer, self._feed_ids.issue(now), now, self.copy.next_id)
         position = (self.copy.next_id, self.copy.tentative_boundary)
-        effects.append(Send(peer, Subscribe(self.copy.stream, feed.id, *position, self._part)))
+        wanted = (*position, self._part, self._early)
+        effects.append(Send(peer, Subscribe(self.copy.stream, feed.id, *wanted)))
         return feed
 
     # -- the choice ---------------------------------------------------------------------

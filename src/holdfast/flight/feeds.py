@@ -118,7 +118,8 @@ class Feed:
                 header = _header(run)
                 batch = _batch(run) if self._part is None else cut(run, self._part)
                 left = len(runs) - index - 1
-                metadata = encode_header(message.feed, message.seq, left, header, run[0].why)
+                told = (run[0].why, run[0].claims)
+                metadata = encode_header(message.feed, message.seq, left, header, *told)
                 yield self._empty if batch is None else batch, metadata
 
     def _next(self, context: flight.ServerCallContext) -> FeedFrames | None:

@@ -420,7 +420,9 @@ class _Reading:
             if block is not None:
                 size += block.nbytes
                 self._peer.took(block)
-            frames.append(StreamFrame(header, block, metadata.get("why")))
+            frames.append(
+                StreamFrame(header, block, metadata.get("why"), metadata.get("claims", ()))
+            )
             messages += left == 0
             if ends_piece(header, left, size, _PIECE_BYTES):
                 self._peer.post_frames(FeedFrames(self._request.feed, seq, tuple(frames)))

@@ -10,6 +10,11 @@ without rows. What is tentative has a ``why``, too:
 
     {"missing": [["load", 1700000000]], "share": 0.5}
 
+and what comes early ``claims``: bits and suffix of a trail, the first id at the source and the one
+after the last, and the newest time of those (``core.provenance``):
+
+    [[1, 0, 4711, 5011, 1700000000]]
+
 ``{"refused": why, "detail": "..."}`` in its place ends a feed that was not granted.
 
 ``PROTOCOL`` is sent with every call. It changes when the meaning of anything here changes; a
@@ -24,6 +29,7 @@ import msgspec
 
 from holdfast.core.frame import Header, Kind, Missing, Why
 from holdfast.core.messages import CheckpointShipped, FeedFrames, Message, SubscribeRefused
+from holdfast.core.provenance import Claim, Trail
 from holdfast.core.records import Membership
 from holdfast.errors import HoldfastError
 
@@ -75,7 +81,14 @@ def decode_membership(found: Json) -> Membership:
     return msgspec.convert(found, Membership)
 
 
-def encode_header(feed: int, seq: int, left: int, header: Header, why: Why | None = None) -> bytes:
+def encode_header(
+    feed: int,
+    seq: int,
+    left: int,
+    header: Header,
+    why: Why | None = None,
+    claims: tuple[Claim, ...] = (),
+) -> bytes:
     """The metadata of one frame of a feed."""
     listed = [
         int(header.kind),
@@ -89,6 +102,11 @@ def encode_header(feed: int, seq: int, left: int, header: Header, why: Why | Non
     if why is not None:
         missing = [[one.stream, one.since] for one in why.missing]
         found["why"] = {"missing": missing, "share": why.share}
+    if claims:
+        found["claims"] = [
+            [one.trail.bits, one.trail.suffix, one.first_id, one.next_id, one.stime_max]
+            for one in claims
+        ]
     return msgspec.json.encode(found)
 
 
@@ -97,13 +115,17 @@ def _why(found: Json) -> Why:
     return Why(tuple(missing), None if found["share"] is None else float(found["share"]))
 
 
+def _claim(bits: int, suffix: int, first_id: int, next_id: int, stime_max: int) -> Claim:
+    return Claim(Trail(bits, suffix), first_id, next_id, stime_max)
+
+
 def encode_refusal(refusal: SubscribeRefused) -> bytes:
     """The metadata that ends a feed that was not granted."""
     return msgspec.json.encode({"refused": refusal.why.value, "detail": refusal.detail})
 
 
 def decode_metadata(data: bytes) -> Json:
-    """The metadata of one frame; ``header`` becomes a Header, ``why`` a Why."""
+    """The metadata of one frame; ``header`` becomes a Header, ``why`` a Why, and so on."""
     try:
         found: Json = msgspec.json.decode(data)
         if "header" in found:
@@ -111,6 +133,8 @@ def decode_metadata(data: bytes) -> Json:
             found["header"] = Header(Kind(kind), *(int(each) for each in rest))
         if "why" in found:
             found["why"] = _why(found["why"])
+        if "claims" in found:
+            found["claims"] = tuple(_claim(*map(int, each)) for each in found["claims"])
         return found
     except NOT_DECODED as error:
         raise WireError(f"not a frame of protocol {PROTOCOL}: {error!r}") from None

@@ -41,6 +41,7 @@ from holdfast.spark.warming import warm_up
 
 _Order = RunJob | Callable[[], None] | None
 MakeWindows = Callable[[Engine], KeptWindows]
+Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,7 @@ def input_tables(
             if not is_cut:
                 whole.add(piece.stream)
     tables = {
-        stream: _one_table(batches[stream], np.concatenate(ids[stream]), schemas[stream])
+        stream: one_table(batches[stream], np.concatenate(ids[stream]), schemas[stream])
         for stream in batches
     }
     if share is None:
@@ -281,9 +282,10 @@ def read_slice(piece: InputSlice) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]
     return batch, ids, is_cut
 
 
-def _one_table(
+def one_table(
     batches: list[pa.RecordBatch], ids: npt.NDArray[np.int64], schema: pa.Schema
 ) -> pa.Table:
+    """Batches of one input as a table in the engine's schema; ``ids`` are the seqs of a source."""
     columns = []
     for field in schema:
         at = batches[0].schema.get_field_index(field.name)

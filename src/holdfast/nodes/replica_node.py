@@ -39,6 +39,7 @@ from holdfast.core.effects import (
     KeepConsumers,
     ReadWindows,
     RefuseBatch,
+    RunEarly,
     RunJob,
     Send,
     SetTimer,
@@ -49,6 +50,7 @@ from holdfast.core.effects import (
 )
 from holdfast.core.events import (
     CheckpointFailed,
+    EarlyFailed,
     Event,
     JobDone,
     JobFailed,
@@ -72,6 +74,7 @@ from holdfast.kept.stream_store import StreamStore
 from holdfast.log import Durability, LogOptions
 from holdfast.loop import Driver
 from holdfast.network import Network
+from holdfast.nodes.early_jobs import EarlyJobs
 from holdfast.nodes.jobs import JobReport, Jobs
 from holdfast.nodes.left_out import LeftOut
 from holdfast.nodes.load import LoadWatch
@@ -158,6 +161,8 @@ class ReplicaNode(Node):
             self.left_out.take,
             None if plan.shard is None else plan.shard.share,
         )
+        early = [one.stream for one in settings.outputs if one.ways]
+        self.early = EarlyJobs(self.workshop, early, self._post, self._queued.take)
         self.shipper = None if partner is None else self._make_shipper(partner)
         # To those that join; one is made when it is asked for.
         self._lent: dict[str, Shipper] = {}
@@ -271,6 +276,7 @@ class ReplicaNode(Node):
             if isinstance(held, tuple):
                 self.workshop.state(held)
         self.jobs.start()
+        self.early.start()
         if self.shipper is not None:
             self.shipper.start()
         super().start()
@@ -295,6 +301,7 @@ class ReplicaNode(Node):
             if shipper is not None:
                 shipper.close()
         self.jobs.close()
+        self.early.close()
         self.workshop.close()
 
     def _warm_later(self) -> None:
@@ -363,6 +370,8 @@ class ReplicaNode(Node):
         match event:
             case JobFailed(_, reason):
                 self.journal.write("job failed", level="error", reason=reason)
+            case EarlyFailed(_, reason):
+                self.journal.write("early job failed", level="warning", reason=reason)
             case CheckpointFailed(_, reason):
                 self.journal.write("checkpoint not held", level="error", reason=reason)
             case JobDone(_, _, _, outputs) if self._partner is not None:
@@ -394,6 +403,8 @@ class ReplicaNode(Node):
         match effect:
             case RunJob():
                 self.jobs.submit(effect)
+            case RunEarly():
+                self.early.submit(effect)
             case ReadWindows():
                 self.jobs.read_windows(effect)
             case CancelJob(job):

@@ -8,17 +8,26 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from holdfast.core.messages import Part
+from holdfast.core.provenance import Trail
 from holdfast.identity import identity_of
 from holdfast.slots import Routing, Share, slot_range
+
+# A stream that is united with itself again and again has ways without number.
+MOST_WAYS = 64
 
 
 @dataclass(frozen=True)
 class FragmentStream:
-    """A stream a fragment serves."""
+    """A stream a fragment serves.
+
+    ways  (input, trail): how tuples get here, if all pass only operators that look at one tuple
+          at a time (``core.provenance``); none if some do not.
+    """
 
     stream: str
     schema: pa.Schema
     reached_by: frozenset[str]
+    ways: tuple[tuple[str, Trail], ...] = ()
 
 
 @dataclass(frozen=True)

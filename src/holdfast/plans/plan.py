@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.code_digest import is_library
+from holdfast.core.provenance import Trail
 from holdfast.deployment import Deployment, DeploymentError
 from holdfast.deployment_file import plain_name
 from holdfast.durable import make_private, write_whole
@@ -28,7 +29,7 @@ from holdfast.plans.operator_plans import OperatorPlan
 from holdfast.plans.sharding import shards_of, with_shards
 from holdfast.slots import Routing
 
-FORMAT = 4
+FORMAT = 5
 # The exit code of planning when there is state of another query; the last line says so, as JSON.
 REFUSED = 3
 # The same when the network cannot be deployed as the file says.
@@ -128,6 +129,7 @@ def write_plan(deployment: Deployment, plan: Plan) -> None:
                         "stream": output.stream,
                         "schema": _hex(output.schema),
                         "reached_by": sorted(output.reached_by),
+                        "ways": [[name, way.bits, way.suffix] for name, way in output.ways],
                     }
                     for output in each.outputs
                 ],
@@ -167,7 +169,13 @@ def read_plan(deployment: Deployment) -> Plan:
                 {stream: _schema(text) for stream, text in each["inputs"].items()},
                 tuple(
                     FragmentStream(
-                        output["stream"], _schema(output["schema"]), frozenset(output["reached_by"])
+                        output["stream"],
+                        _schema(output["schema"]),
+                        frozenset(output["reached_by"]),
+                        tuple(
+                            (name, Trail(bits, suffix))
+                            for name, bits, suffix in output.get("ways", ())
+                        ),
                     )
                     for output in each["outputs"]
                 ),

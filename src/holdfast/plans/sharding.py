@@ -54,8 +54,9 @@ def _shard(deployment: Deployment, fragment: FragmentPlan, name: str) -> Fragmen
     routing = _routing(deployment, fragment, fragment.routes, given.routing)
     columns = {stream: fragment.routes.columns.get(stream, ANY) for stream in fragment.inputs}
     shard = ShardPlan(fragment.name, given.number, given.shards, routing, columns)
+    # A shard has not all results of any tuples, and can claim none.
     outputs = tuple(
-        replace(output, stream=shard.serves(output.stream)) for output in fragment.outputs
+        replace(output, stream=shard.serves(output.stream), ways=()) for output in fragment.outputs
     )
     described = (*fragment.description, *_described(shard))
     return replace(

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 
 from holdfast.core.client import ClientSettings
 from holdfast.core.entry import EntrySettings
+from holdfast.core.provenance import Trail
 from holdfast.core.settings import (
     Bound,
     Input,
     Output,
+    Protection,
     ReplicaSettings,
     StandbySettings,
     Timing,
@@ -20,7 +22,7 @@ from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.flight.security import Security
 from holdfast.plans.addresses import Book
 from holdfast.plans.budget import check_budget, divide, end_to_end_us, told
-from holdfast.plans.fragment_plans import FragmentPlan
+from holdfast.plans.fragment_plans import MOST_WAYS, FragmentPlan
 from holdfast.plans.plan import Plan, deployed, read_plan
 from holdfast.plans.source_times import (
     boundary_interval_us,
@@ -58,6 +60,8 @@ class Topology:
             if deployment.fragments[name].standing
             for output in fragment.outputs
         }
+        # By which trails the tuples come of sources, and of streams with early results.
+        self._trails = self._find_trails()
         self.consumers: dict[str, tuple[str, ...]] = dict.fromkeys(self.producers, ())
         for name, fragment in plan.fragments.items():
             for stream in fragment.inputs:
@@ -65,6 +69,29 @@ class Topology:
         # Also those that were retired: that nobody is left is not that there never was anybody.
         for client in deployment.clients.values():
             self.consumers[client.output] += (client.name,)
+
+    @property
+    def early(self) -> set[str]:
+        """The streams whose results can be had before their order is known."""
+        return set(self._trails) - set(self._deployment.sources)
+
+    def _find_trails(self) -> dict[str, tuple[Trail, ...]]:
+        """Between the sources and such a stream all fragments race, and no operator needs more
+        than one tuple."""
+        found: dict[str, tuple[Trail, ...]] = dict.fromkeys(self._deployment.sources, (Trail(),))
+        for name in self._plan.in_order:
+            if self._deployment.fragments[name].protection is not Protection.RACE:
+                continue
+            for output in self._plan.fragments[name].outputs:
+                trails = [
+                    trail.then(branch)
+                    for stream, branch in output.ways
+                    for trail in found.get(stream, ())
+                ]
+                known = all(stream in found for stream, _ in output.ways)
+                if output.ways and known and len(trails) <= MOST_WAYS:
+                    found[output.stream] = tuple(trails)
+        return found
 
     def _replicas_of(self, fragment: str) -> tuple[str, ...]:
         """The replicas of a fragment that take part."""
@@ -113,6 +140,13 @@ class Topology:
         turned = spec.processes[index + 1 :] + spec.processes[:index]
         partners = tuple(name for name in turned if name not in self._deployment.gone)
         timing = self.fragment_timing(fragment)
+        # What is read early because it goes out early.
+        handed_on = self.early & {
+            name
+            for output in plan.outputs
+            if output.stream in self.early
+            for name, _ in output.ways
+        }
         if spec.standby is not None:
             # The other copy sleeps, and cannot be asked to go on while this one reconciles.
             partners = ()
@@ -128,11 +162,18 @@ class Topology:
                     _rotated(self.producers[name], index),
                     name in self.standing,
                     None if plan.shard is None else plan.shard.share.parts[name],
+                    name in handed_on,
+                    self._trails[name] if name in handed_on else (),
                 )
                 for name in plan.inputs
             ),
             tuple(
-                Output(output.stream, output.reached_by, self.consumers[output.stream])
+                Output(
+                    output.stream,
+                    output.reached_by,
+                    self.consumers[output.stream],
+                    output.ways if output.stream in self.early else (),
+                )
                 for output in plan.outputs
             ),
             partners,

@@ -11,6 +11,7 @@ from holdfast.core.effects import (
     DeliverTuples,
     DeliverUndo,
 )
+from holdfast.core.unordered import make_client
 from holdfast.simulation.executor import Row
 from holdfast.simulation.process import Process
 
@@ -33,6 +34,10 @@ class ClientProcess(Process):
         # The longest time from a tuple's making until it came tentatively.
         self.tentative_delay_us = 0
         self.boundary = 0
+        # Without an order: what came, each row once, and how much of it before its place was known.
+        self.unordered = settings.input.early
+        self.seen: set[Row] = set()
+        self.early_count = 0
         self.orders |= {
             DeliverTuples: self._tuples,
             DeliverUndo: self._undo,
@@ -40,11 +45,16 @@ class ClientProcess(Process):
         }
 
     @property
+    def stream(self) -> str:
+        """The stream it reads."""
+        return self.settings.input.stream
+
+    @property
     def consumer(self) -> Consumer:
         return self.driver.consumer
 
     def make_driver(self) -> None:
-        self.driver = Client(self.settings)
+        self.driver = make_client(self.settings)
 
     def _undo(self, undo: DeliverUndo) -> None:
         self.tentative = [row for row in self.tentative if row[0] >= undo.below_stime]
@@ -55,7 +65,14 @@ class ClientProcess(Process):
     def _tuples(self, effect: DeliverTuples) -> None:
         block: tuple[Row, ...] = effect.block  # type: ignore[assignment]
         rows = [row for row in block[effect.skip :] if row[0] >= effect.stime_from]
-        if effect.header.kind is effect.header.kind.STABLE:
+        if self.unordered:
+            choice = effect.choice
+            rows = [row for row in rows if choice is None or choice.takes(row[3])]
+            self.world.early.came(self, effect.header, rows)
+            self.stable += rows
+            self.seen.update(rows)
+            self.early_count += len(rows) * (effect.header.kind is effect.header.kind.EARLY)
+        elif effect.header.kind is effect.header.kind.STABLE:
             first_id = effect.header.first_id + effect.skip
             self.world.client_checks.stable(self, first_id, rows)
             self.stable += rows

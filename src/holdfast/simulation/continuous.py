@@ -167,7 +167,7 @@ def missing(
         if isinstance(operator, Window | Distinct):
             size_us = operator.size_us
             for stream in operator.inputs:
-                for stime, key, _ in reversed(streams.get(stream, ())):
+                for stime, key, *_ in reversed(streams.get(stream, ())):
                     if stime < boundary - 2 * size_us:
                         break  # far enough, however late some tuples were
                     start = stime - stime % size_us
@@ -190,7 +190,7 @@ def _window_states(
     stream: str, operator: Window, newest: Newest, rows: list[Tagged], boundary: int
 ) -> object:
     found = _open_then(stream, operator.size_us, newest, boundary)
-    for stime, _, _, key, value in rows:
+    for stime, _, _, key, value, _ in rows:
         place = (stime - stime % operator.size_us, key)
         if place[0] + operator.size_us <= boundary:
             continue

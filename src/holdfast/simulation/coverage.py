@@ -12,6 +12,7 @@ from holdfast.core import (
     client,
     consistency,
     detector,
+    early_lane,
     entry,
     joining,
     soutput,
@@ -35,6 +36,7 @@ TABLES: dict[str, Mapping[tuple[Enum, Enum], Enum]] = {
     "SweepingCheckpointer": sweeping.TABLE,
     "EntryPoint": entry.TABLE,
     "Joining": joining.TABLE,
+    "EarlyLane": early_lane.TABLE,
     "Client": client.TABLE,
 }
 
@@ -47,7 +49,7 @@ class Coverage:
 
     def collect(self, machines: Iterable[Machine[Any, Any]]) -> None:
         for machine in machines:
-            kind = type(machine).__name__
+            kind = type(machine).__name__.removeprefix("Unordered")
             for (state, trigger), count in machine.visits.items():
                 self.visits[kind, state, trigger] += count
 

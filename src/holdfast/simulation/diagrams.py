@@ -27,6 +27,7 @@ WHAT = {
     "SweepingCheckpointer": "When a primary sends a checkpoint. (`core/sweeping.py`)",
     "EntryPoint": "What the entry point's log is doing. (`core/entry.py`)",
     "Joining": "How a replica that has nothing takes its place. (`core/joining.py`)",
+    "EarlyLane": "Are results computed before their order is known? (`core/early_lane.py`)",
     "Client": "Does a client hold tentative tuples? (`core/client.py`)",
     "Lane": "Does a producer, or a source, hold the others up? (`core/source_time.py`)",
     "Checkpointer": "Which window states are written, and when? (`core/continuous.py`)",

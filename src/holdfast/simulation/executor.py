@@ -4,9 +4,10 @@ advance(state, rows, start, stop) -> (state', results): states are immutable, an
 exactly the results with start <= stime < stop in a total order, and advancing over several
 buckets at once gives the same results as one at a time. It lives here and nowhere else.
 
-A row is (stime, key, value). Rows come in the order of stime, stream and id. Every operator
-mixes what it reads into the values it writes in an order-sensitive way, so that a lost,
-doubled, late or misplaced input row changes some output row.
+A row is (stime, key, value), and behind operators also its seq (``core.provenance``), which only
+unions hand on. Rows come in the order of stime, stream and id. Every operator mixes what it reads
+into the values it writes in an order-sensitive way, so that a lost, doubled, late or misplaced
+input row changes some output row.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol, TypeAlias
 
-from holdfast.core.effects import InputSlice, RunJob
-from holdfast.core.events import JobDone, OutputBlock
+from holdfast.core.effects import InputSlice, RunEarly, RunJob
+from holdfast.core.events import EarlyDone, JobDone, OutputBlock
+from holdfast.core.provenance import Claim, Trail
+from holdfast.core.stream_copy import FAR_FUTURE
 
-Row: TypeAlias = tuple[int, int, int]
-Tagged: TypeAlias = tuple[int, str, int, int, int]  # stime, stream, id, key, value
+Row: TypeAlias = tuple[int, ...]
+Tagged: TypeAlias = tuple[int, str, int, int, int, int]  # stime, stream, id, key, value, seq
 MODULUS = (1 << 61) - 1
 
 
@@ -53,12 +56,19 @@ class Union:
     dropped_key: int = -1
     blocking: bool = False
 
+    @property
+    def ways(self) -> tuple[tuple[str, Trail], ...]:
+        """By which trail the rows of each input come out."""
+        bits = max(1, (len(self.inputs) - 1).bit_length())
+        return tuple((name, Trail(bits, branch)) for branch, name in enumerate(self.inputs))
+
     def advance(
         self, state: object, rows: list[Tagged], start: int, stop: int
     ) -> tuple[object, list[Row], int]:
-        results = [
-            (stime, key, mix(len(stream), value))
-            for stime, stream, _, key, value in rows
+        ways = dict(self.ways)
+        results: list[Row] = [
+            (stime, key, mix(len(stream), value), ways[stream].seq(seq))
+            for stime, stream, _, key, value, seq in rows
             if key != self.dropped_key
         ]
         return None, results, stop
@@ -77,17 +87,17 @@ class Window:
     ) -> tuple[object, list[Row], int]:
         # (window start, key) -> (accumulated, oldest stime)
         windows: dict[tuple[int, int], tuple[int, int]] = dict(state or ())  # type: ignore[call-overload]
-        for stime, _, _, key, value in rows:
+        for stime, _, _, key, value, _ in rows:
             place = (stime - stime % self.size_us, key)
             accumulated, oldest = windows.get(place, (0, stime))
             windows[place] = (mix(accumulated, value), min(oldest, stime))
-        results = []
+        results: list[Row] = []
         for place in sorted(windows):
             end = place[0] + self.size_us
             if end <= stop:
                 accumulated, _ = windows.pop(place)
                 if end - 1 >= start:
-                    results.append((end - 1, place[1], accumulated))
+                    results.append((end - 1, place[1], accumulated, 0))
         marker = min((oldest for _, oldest in windows.values()), default=stop)
         return tuple(windows.items()), results, min(marker, stop)
 
@@ -105,13 +115,13 @@ class Distinct:
     ) -> tuple[object, list[Row], int]:
         # (window start, key) -> (value, stime) of the first
         windows: dict[tuple[int, int], tuple[int, int]] = dict(state or ())  # type: ignore[call-overload]
-        results = []
-        for stime, _, _, key, value in rows:
+        results: list[Row] = []
+        for stime, _, _, key, value, _ in rows:
             place = (stime - stime % self.size_us, key)
             if place not in windows:
                 windows[place] = (value, stime)
                 if stime >= start:
-                    results.append((stime, key, value))
+                    results.append((stime, key, value, 0))
         windows = {place: kept for place, kept in windows.items() if place[0] + self.size_us > stop}
         marker = min((oldest for _, oldest in windows.values()), default=stop)
         return tuple(windows.items()), results, min(marker, stop)
@@ -129,14 +139,14 @@ class Join:
         self, state: object, rows: list[Tagged], start: int, stop: int
     ) -> tuple[object, list[Row], int]:
         kept: deque[Tagged] = deque(state or ())  # type: ignore[call-overload]
-        results = []
+        results: list[Row] = []
         for row in rows:
-            stime, stream, _, key, value = row
+            stime, stream, _, key, value, _ = row
             while kept and stime - kept[0][0] > self.within_us:
                 kept.popleft()
             for other in kept:
                 if other[3] == key and other[1] != stream:
-                    results.append((stime, key, mix(other[4], value)))
+                    results.append((stime, key, mix(other[4], value), 0))
             kept.append(row)
         while kept and kept[0][0] <= stop - self.within_us:
             kept.popleft()
@@ -153,7 +163,7 @@ class Merge:
     def advance(
         self, state: object, rows: list[Tagged], start: int, stop: int
     ) -> tuple[object, list[Row], int]:
-        return None, sorted((stime, key, value) for stime, _, _, key, value in rows), stop
+        return None, sorted((stime, key, value, seq) for stime, _, _, key, value, seq in rows), stop
 
 
 @cache
@@ -216,15 +226,52 @@ class Plan:
         return tuple(after), results, marker
 
 
+def tagged(stream: str, tuple_id: int, row: Row) -> Tagged:
+    """A row with its stream and id; a source's ids are its seqs."""
+    stime, key, value, *seq = row
+    return (stime, stream, tuple_id, key, value, seq[0] if seq else tuple_id)
+
+
 def read_slice(piece: InputSlice) -> list[Tagged]:
     """The rows of a slice, each with its stream and id."""
     block: tuple[Row, ...] = piece.block  # type: ignore[assignment]
     first_id = piece.header.first_id
     return [
-        (stime, piece.stream, first_id + index, key, value)
-        for index, (stime, key, value) in enumerate(block)
-        if index >= piece.skip and piece.stime_from <= stime < piece.stime_to
+        tagged(piece.stream, first_id + index, row)
+        for index, row in enumerate(block)
+        if index >= piece.skip and piece.stime_from <= row[0] < piece.stime_to
     ]
+
+
+def run_early(plan: Plan, order: RunEarly) -> EarlyDone:
+    """Carry out an early job at once: every row by itself, no state."""
+    rows: list[Tagged] = []
+    found = []
+    for piece in order.pieces:
+        choice = piece.choice
+        mine = [row for row in read_slice(piece.slice) if choice is None or choice.takes(row[5])]
+        rows += mine
+        if not piece.claims:
+            found.append(
+                points([row[5] for row in mine], piece.trails, piece.slice.header.stime_max)
+            )
+    unions = tuple((name, one) for name, one in plan.outputs if isinstance(one, Union))
+    _, results, _ = Plan(unions).advance(None, rows, 0, FAR_FUTURE)
+    blocks = tuple(
+        OutputBlock(name, len(made), 0, made[0][0], made[-1][0], made[-1][0], tuple(made))
+        for name, made in results.items()
+        if made
+    )
+    return EarlyDone(order.job, blocks, tuple(found))
+
+
+def points(seqs: list[int], trails: tuple[Trail, ...], stime_max: int) -> tuple[Claim, ...]:
+    """What single tuples, and nothing between them, can be claimed as."""
+    found = []
+    for trail in trails:
+        ids = sorted({one for seq in seqs if (one := trail.id_of(seq)) is not None})
+        found += [Claim(trail, one, one + 1, stime_max) for one in ids]
+    return tuple(found)
 
 
 def run_job(plan: Plan, job: RunJob) -> JobDone:

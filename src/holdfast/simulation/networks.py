@@ -11,6 +11,7 @@ from random import Random
 
 from holdfast.core.client import ClientSettings
 from holdfast.core.entry import EntrySettings
+from holdfast.core.provenance import Trail
 from holdfast.core.settings import (
     SECOND_US,
     Checkpointing,
@@ -83,6 +84,21 @@ class NetworkSpec:
         return {stream for one in self.fragments if one.standing for stream, _ in one.plan.outputs}
 
     @property
+    def trails(self) -> dict[str, tuple[Trail, ...]]:
+        """The streams with early results, and the sources, by which trails their tuples come."""
+        found: dict[str, tuple[Trail, ...]] = {one.stream: (Trail(),) for one in self.entries}
+        for fragment in self.fragments:
+            races = fragment.race and fragment.plan.shard is None
+            for stream, operator in fragment.plan.outputs if races else ():
+                if isinstance(operator, Union) and all(one in found for one in operator.inputs):
+                    found[stream] = tuple(
+                        trail.then(branch)
+                        for name, branch in operator.ways
+                        for trail in found[name]
+                    )
+        return found
+
+    @property
     def producers(self) -> dict[str, tuple[str, ...]]:
         """Who provides each stream."""
         found: dict[str, tuple[str, ...]] = {one.stream: (one.address,) for one in self.entries}
@@ -112,20 +128,38 @@ class NetworkSpec:
     def replica_settings(self) -> dict[str, ReplicaSettings]:
         """The settings of every replica, by address."""
         producers, consumers, standing = self.producers, self._consumers(), self.standing
+        trails, sources = self.trails, {one.stream for one in self.entries}
         settings = {}
         for fragment in self.fragments:
             inputs = fragment.inputs
+            ways = {
+                stream: operator.ways
+                for stream, operator in fragment.plan.outputs
+                if stream in trails and isinstance(operator, Union)
+            }
+            hands_on = {name for listed in ways.values() for name, _ in listed} - sources
             for index, address in enumerate(fragment.addresses):
                 turned = fragment.addresses[index:] + fragment.addresses[:index]
                 settings[address] = ReplicaSettings(
                     address,
                     # Replicas start at different producers, to spread the load.
                     tuple(
-                        Input(name, rotate(producers[name], index), name in standing)
+                        Input(
+                            name,
+                            rotate(producers[name], index),
+                            name in standing,
+                            early=name in hands_on,
+                            trails=trails[name] if name in hands_on else (),
+                        )
                         for name in inputs
                     ),
                     tuple(
-                        Output(stream, frozenset(operator.inputs), consumers[stream])
+                        Output(
+                            stream,
+                            frozenset(operator.inputs),
+                            consumers[stream],
+                            ways.get(stream, ()),
+                        )
                         for stream, operator in fragment.plan.outputs
                     ),
                     turned[1:] if fragment.standby is None else (),
@@ -159,8 +193,12 @@ def build(
     client_streams: tuple[str, ...],
     job_us: int = 20_000,
     own_time: frozenset[str] = frozenset(),
+    unordered: tuple[str, ...] = (),
 ) -> NetworkSpec:
-    """Connect sources (s0, s1, ...), fragments and one client per watched stream."""
+    """Connect sources (s0, s1, ...), fragments and one client per watched stream.
+
+    ``unordered``: the streams that a client without an order reads besides.
+    """
     bare = NetworkSpec(timing, (), fragments, (), job_us)
     producers = bare.producers | {name: (f"entry{name[1:]}",) for name in sources}
     clients = tuple(
@@ -170,6 +208,12 @@ def build(
             timing=timing,
         )
         for index, stream in enumerate(client_streams)
+    )
+    clients += tuple(
+        ClientSettings(
+            f"unordered{index}", Input(stream, producers[stream], True, early=True), timing=timing
+        )
+        for index, stream in enumerate(unordered)
     )
     unconnected = NetworkSpec(
         timing,
@@ -241,11 +285,12 @@ def generate(random: Random) -> NetworkSpec:
 
 
 def racing(random: Random, spec: NetworkSpec) -> NetworkSpec:
-    """The same network, some of whose fragments race."""
+    """The same network, some of whose fragments race; some clients of those need no order."""
     fragments = tuple(
         replace(one, race=one.protection is Protection.ACTIVE and random.random() < 0.3)
         for one in spec.fragments
     )
+    early = [stream for stream in replace(spec, fragments=fragments).trails if stream[0] == "f"]
     return build(
         spec.timing,
         tuple(one.stream for one in spec.entries),
@@ -253,6 +298,7 @@ def racing(random: Random, spec: NetworkSpec) -> NetworkSpec:
         tuple(one.input.stream for one in spec.clients),
         spec.job_us,
         frozenset(one.stream for one in spec.entries if one.own_time),
+        tuple(stream for stream in early if random.random() < 0.5),
     )
 
 

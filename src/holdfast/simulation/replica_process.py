@@ -16,11 +16,14 @@ from holdfast.core.effects import (
     DropState,
     Line,
     ReadWindows,
+    RunEarly,
     RunJob,
     StopRunning,
     TrimLog,
 )
 from holdfast.core.events import (
+    EarlyDone,
+    EarlyFailed,
     JobDone,
     JobFailed,
     WindowBlock,
@@ -32,7 +35,7 @@ from holdfast.core.replica import Replica
 from holdfast.core.settings import Keeping, ReplicaSettings
 from holdfast.simulation import continuous as windows
 from holdfast.simulation.checkers.jobs import JobChecks
-from holdfast.simulation.executor import Plan, run_job
+from holdfast.simulation.executor import Plan, run_early, run_job
 from holdfast.simulation.process import Process
 
 if TYPE_CHECKING:
@@ -51,11 +54,12 @@ class ReplicaProcess(Process):
         self._job_us = job_us
         self._job_checks = JobChecks(self, plan)
         self.hung = 0
-        self._held_back: list[tuple[int, JobDone | JobFailed]] = []
+        self._held_back: list[tuple[int, JobDone | JobFailed | EarlyDone | EarlyFailed]] = []
         # A passive copy has no engine until its first job has started one.
         self.starting_until = 0
         self.orders |= {
             RunJob: self._run,
+            RunEarly: self._run_early,
             ReadWindows: self._read_windows,
             # Its result will come, and be dropped.
             CancelJob: lambda order: self._job_checks.cancelled(order.job),
@@ -116,6 +120,21 @@ class ReplicaProcess(Process):
             return
         done = self._result(job)
         self.world.clock.after(duration, self._job_ended, self.life, done)
+
+    def _run_early(self, order: RunEarly) -> None:
+        """Beside the other jobs, and as quick as they are."""
+        random = self.world.random
+        duration = int(self._job_us * (0.5 + random.random())) * (1 + 9 * self.slow)
+        ended: EarlyDone | EarlyFailed = run_early(self.plan, order)
+        if random.random() < self.world.job_failure_rate:
+            ended = EarlyFailed(order.job, "executor lost")
+        self.world.clock.after(duration, self._early_ended, self.life, ended)
+
+    def _early_ended(self, life: int, ended: EarlyDone | EarlyFailed) -> None:
+        if life == self.life and self.hung:
+            self._held_back.append((life, ended))
+        else:
+            self.receive_in_life(life, ended)
 
     def _result(self, job: RunJob) -> JobDone:
         keeping = self.settings.keeping
@@ -181,4 +200,7 @@ class ReplicaProcess(Process):
         self.disturbed_at = self.world.clock.now
         held_back, self._held_back = self._held_back, []
         for life, ended in held_back:
-            self._job_ended(life, ended)
+            if isinstance(ended, EarlyDone | EarlyFailed):
+                self._early_ended(life, ended)
+            else:
+                self._job_ended(life, ended)

@@ -435,6 +435,28 @@ def _steady(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
+def _missing_input(random: Random, layout: Layout) -> list[Fault]:
+    """Entry points are away in turn, for long, while replicas are lost and connections break."""
+    time = 5 * SECOND_US
+    faults = []
+    for _ in range(random.randint(2, 3)):
+        end = time + int(random.uniform(6, 20) * SECOND_US)
+        faults.append(Fault(FaultKind.PARTITION, time, end, (random.choice(layout.entries),)))
+        for _ in range(random.randint(0, 3)):
+            start = time + int(random.random() * (end - time))
+            until = start + int(random.choice([0.3, 2, 5]) * random.uniform(0.5, 1.5) * SECOND_US)
+            if random.random() < 0.5:
+                kinds = [FaultKind.CRASH, FaultKind.CRASH, FaultKind.PAUSE, FaultKind.SLOW]
+                hit = random.choice(random.choice(layout.groups))
+                faults.append(Fault(random.choice(kinds), start, until, (hit,)))
+            else:
+                kinds = [FaultKind.CUT, FaultKind.LOSE_CONNECTION, FaultKind.SLOW_LINK]
+                link = random.choice(layout.links)
+                faults.append(Fault(random.choice(kinds), start, until, link))
+        time = max(one.end for one in faults) + int(random.uniform(1, 6) * SECOND_US)
+    return faults
+
+
 Shape: TypeAlias = Callable[[Random, Layout], list[Fault]]
 SHAPES: dict[Shape, float] = {
     _bursts: 0.28,
@@ -456,6 +478,7 @@ SHAPES: dict[Shape, float] = {
     _around: 0.0,
     _departures: 0.0,
     _arrivals: 0.0,
+    _missing_input: 0.0,
 }
 # Shapes that bring their network.
 NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
@@ -463,6 +486,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _deserted: special_networks.slow_redo,
     _cut_short: special_networks.two_copies,
     _steady: special_networks.long_windows,
+    _missing_input: special_networks.racing_unions,
 }
 # Shapes that need a pair of copies of a certain kind.
 SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3, _relay: 0.25}

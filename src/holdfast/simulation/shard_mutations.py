@@ -44,7 +44,7 @@ def merge_in_the_order_of_the_shards(original: Any) -> Any:
     def broken(
         self: Merge, state: object, rows: list[Tagged], start: int, stop: int
     ) -> tuple[object, list[Row], int]:
-        return None, [(stime, key, value) for stime, _, _, key, value in rows], stop
+        return None, [(stime, key, value, seq) for stime, _, _, key, value, seq in rows], stop
 
     return broken
 

@@ -26,13 +26,19 @@ def in_shards(spec: NetworkSpec, shards: dict[int, int]) -> NetworkSpec:
     fragments: list[Fragment] = []
     for number, fragment in enumerate(spec.fragments):
         fragments += _parts(fragment, shards[number]) if number in shards else [fragment]
+    early = replace(spec, fragments=tuple(fragments)).trails
     return build(
         spec.timing,
         tuple(one.stream for one in spec.entries),
         tuple(fragments),
-        tuple(one.input.stream for one in spec.clients),
+        tuple(one.input.stream for one in spec.clients if not one.input.early),
         spec.job_us,
         frozenset(one.stream for one in spec.entries if one.own_time),
+        tuple(
+            one.input.stream
+            for one in spec.clients
+            if one.input.early and one.input.stream in early
+        ),
     )
 
 

@@ -106,6 +106,44 @@ def long_windows(random: Random) -> NetworkSpec:
     return _one_fragment(timing, job_us, operators, ("f00a",), None, continuous)
 
 
+def racing_unions(random: Random) -> NetworkSpec:
+    """Unions that race, one behind the other, with clients that need no order, and windows beside.
+
+    What reaches the second one comes by two trails at least, and by some of them twice.
+    """
+    timing = generate_timing(random)
+    sources = ("s0", "s1", "s2")[: random.choice([2, 3, 3])]
+    policies = [Policy.PROCESS, Policy.PROCESS, Policy.DELAY, Policy.SUSPEND]
+
+    def racing(name: str, *outputs: tuple[str, Operator]) -> Fragment:
+        copies = tuple(f"{name}{letter}" for letter in "abc"[: random.choice([2, 2, 3])])
+        while_failed, while_stabilizing = random.choice(policies), random.choice(policies)
+        keeps = random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO])
+        return Fragment(
+            name, Plan(outputs), copies, while_failed, while_stabilizing, keeps, race=True
+        )
+
+    def union(*inputs: str) -> Union:
+        return Union(inputs, random.choice([-1, 0, 1]))
+
+    read = random.choice([("f00.0", sources[-1]), ("f00.0", "f00.1"), ("f00.1", "f00.0", "s1")])
+    made = (("f00.0", union(*sources[:2])), ("f00.1", union(sources[0])))
+    first = racing("f00", *(one for one in made if one[0] in read))
+    windows = Window(("f00.0",), timing.bucket_us * random.choice([1, 3]))
+    second = racing("f10", ("f10.0", union(*read)), ("f10.1", windows))
+    job_us = int(timing.bucket_us * random.choice([0.1, 0.35]))
+    used = {*first.inputs, *second.inputs}
+    return build(
+        timing,
+        tuple(name for name in sources if name in used),
+        (first, second),
+        ("f10.0", "f10.1"),
+        job_us,
+        frozenset(name for name in sources if name in used and random.random() < 0.2),
+        ("f00.0", "f10.0"),
+    )
+
+
 def _one_fragment(
     timing: Timing,
     job_us: int,

@@ -39,6 +39,7 @@ from holdfast.simulation.checkers import (
 from holdfast.simulation.checkers.availability import Availability
 from holdfast.simulation.checkers.client import ClientChecks
 from holdfast.simulation.checkers.convergence import Truth
+from holdfast.simulation.checkers.early import Early
 from holdfast.simulation.checkers.joining import JoinChecks
 from holdfast.simulation.checkers.kept import KeptChecks
 from holdfast.simulation.checkers.race import Race
@@ -124,6 +125,7 @@ class World:
         self.availability = Availability(self)
         self.stable_tree = StableTree(self)
         self.race = Race(self)
+        self.early = Early(self)
 
     def _build(self) -> None:
         spec = self.spec
@@ -226,6 +228,7 @@ class World:
             sources.sample(self)
             self.stable_tree.sample()
             self.race.sample()
+            self.early.sample()
         self.clock.after(self._sample_us, self._sample)
 
     def _deliver(self, source: str, target: str, message: Message) -> None:

@@ -14,13 +14,14 @@ advance it twice and it is a fork.
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -170,6 +171,14 @@ class Engine:
     def activate(self) -> None:
         """Make its session that of this thread."""
         activate(self._spark)
+
+    def part(self, outputs: Iterable[str]) -> Engine:
+        """An engine of its own for some of the outputs, with the inputs that they need."""
+        network, whole = copy.copy(self._network), self._network
+        network._outputs = {name: whole.outputs[name] for name in outputs}
+        used = {operator.name for operator in network.operators}
+        network._sources = {name: one for name, one in whole.sources.items() if name in used}
+        return Engine(network, self._directory.parent, self._on_columns, self._on_error)
 
     def close(self) -> None:
         """Delete the engine's files; its states are gone with them."""

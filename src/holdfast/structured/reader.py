@@ -27,7 +27,7 @@ from holdfast.deployment import load_deployment
 from holdfast.errors import HoldfastError, InputError
 from holdfast.frames import SEQ, STIME, SYSTEM_COLUMNS
 from holdfast.plans.plan import read_plan
-from holdfast.stream_events import Boundary, ClientEvent, Tuples, Undo
+from holdfast.stream_events import Boundary, ClientEvent, Tuples, Undo, Unordered
 
 # How long a read waits for a first event, and for a next one.
 _FIRST_SECONDS, _NEXT_SECONDS = 0.2, 0.02
@@ -164,8 +164,8 @@ class OutputReader(SimpleDataSourceStreamReader):
                 return changes.tentative(event.table.select(["stime", *self._own.names]), event.why)
             case Undo(below_stime) if changes is not None:
                 return changes.undo(below_stime)
-            case Tuples() | Undo() | Boundary():
-                return None
+            case Tuples() | Unordered() | Undo() | Boundary():
+                return None  # it reads in order
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark sends readers to its workers: a connection does not go with them."""

@@ -142,7 +142,8 @@ class Availability:
         return [
             (client, source, since, depth)
             for client in self._world.clients.values()
-            if client.running
+            # One without an order takes nothing tentative; early.py says what it gets.
+            if client.running and not client.unordered
             for source, (since, depth) in self._paths_to(
                 client.address, client.driver.stream, known
             ).items()

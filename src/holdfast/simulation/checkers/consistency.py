@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.simulation.checkers import Violation
-from holdfast.simulation.executor import Row, Tagged
+from holdfast.simulation.checkers import Violation, early
+from holdfast.simulation.executor import Row, Tagged, tagged
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
@@ -25,10 +25,10 @@ def oracle(world: World) -> dict[str, list[Row]]:
         # Without shards, if there are any.
         plan = fragment.whole or fragment.plan
         rows: list[Tagged] = [
-            (stime, stream, number, key, value)
+            tagged(stream, number, row)
             for stream in plan.inputs
-            for number, (stime, key, value) in enumerate(streams[stream])
-            if stime < stop and plan.takes(key)
+            for number, row in enumerate(streams[stream])
+            if row[0] < stop and plan.takes(row[1])
         ]
         _, results, _ = plan.advance(None, rows, 0, stop)
         streams |= results
@@ -39,6 +39,9 @@ def check(world: World) -> None:
     streams = oracle(world)
     for client in world.clients.values():
         stream = client.driver.stream
+        if client.unordered:
+            early.check_all(client, streams[stream])
+            continue
         expected = [row for row in streams[stream] if row[0] < client.boundary]
         got = [row for row in client.stable if row[0] < client.boundary]
         if got != expected:

@@ -25,7 +25,7 @@ _TICK_US = SECOND_US
 def check(world: World) -> None:
     for entry in world.entries.values():
         stream = entry.settings.stream
-        taken = [(key, value) for _, key, value in world.truth.rows.get(stream, [])]
+        taken = [(key, value) for _, key, value, *_ in world.truth.rows.get(stream, [])]
         made = entry.source.made[: len(taken)]
         if taken != made:
             differs = (

@@ -1,0 +1,67 @@
+"""Which tuples of a record batch rest on which of a source, by columns (``core.provenance``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from holdfast.core.provenance import Choice, Claim, Trail
+
+Int64s = npt.NDArray[np.int64]
+
+
+def seqs_of(batch: pa.RecordBatch) -> Int64s:
+    """The column ``seq``."""
+    found: Int64s = batch.column("seq").to_numpy(zero_copy_only=False)
+    return found
+
+
+def mask_of(seqs: Int64s, choice: Choice) -> npt.NDArray[np.bool_]:
+    """Of each tuple, whether it is chosen."""
+    named = np.zeros(len(seqs), dtype=np.bool_)
+    by_trail: dict[Trail, list[Claim]] = {}
+    for claim in choice.claims:
+        by_trail.setdefault(claim.trail, []).append(claim)
+    for trail, claims in by_trail.items():
+        claims.sort(key=lambda claim: claim.first_id)
+        firsts = np.array([claim.first_id for claim in claims], dtype=np.int64)
+        ends = np.array([claim.next_id for claim in claims], dtype=np.int64)
+        mine, ids = _by_trail(seqs, trail)
+        # The last interval that begins at or before an id, if it reaches so far.
+        at = np.searchsorted(firsts, ids, side="right") - 1
+        named |= mine & (at >= 0) & (ids < ends[at])
+    return named if choice.inside else ~named
+
+
+def chosen(batch: pa.RecordBatch, choice: Choice | None) -> pa.RecordBatch:
+    """The tuples that are chosen; no copy if all are."""
+    if choice is None or not batch.num_rows:
+        return batch
+    mask = mask_of(seqs_of(batch), choice)
+    return batch if mask.all() else batch.filter(pa.array(mask))
+
+
+def claims_of(seqs: Int64s, trails: Iterable[Trail], stime_max: int) -> tuple[Claim, ...]:
+    """What single tuples, and nothing between them, can be claimed as."""
+    found: list[Claim] = []
+    for trail in trails:
+        mine, ids = _by_trail(seqs, trail)
+        own = np.unique(ids[mine])
+        if not len(own):
+            continue
+        breaks = np.flatnonzero(np.diff(own) > 1) + 1
+        firsts = own[np.concatenate([[0], breaks])]
+        lasts = own[np.concatenate([breaks - 1, [len(own) - 1]])]
+        found += [
+            Claim(trail, first, last + 1, stime_max)
+            for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)
+        ]
+    return tuple(found)
+
+
+def _by_trail(seqs: Int64s, trail: Trail) -> tuple[npt.NDArray[np.bool_], Int64s]:
+    """Whether each tuple came by a trail, and its id at the source if it did."""
+    return (seqs & ((1 << trail.bits) - 1)) == trail.suffix, seqs >> trail.bits

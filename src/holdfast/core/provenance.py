@@ -1,0 +1,78 @@
+"""Where a tuple comes from: what names a result before its place in the stream is known.
+
+A tuple of a source has its id as ``seq``. Operators that look at one tuple at a time hand ``seq``
+on; a union makes room for a few bits below it and writes there which of its inputs a tuple came by.
+So behind any number of such operators, fragments between them or not, ``seq`` is still the id at
+the source, and below it a *trail*: by which of the ways that lead here the tuple came. The trails
+of a stream are a prefix code, as the branches of a tree are: each ``seq`` has one.
+
+Trail and id are dense numbers. Whoever sends results before their order is known says which tuples
+of the source they are all the results of: a *claim*. It holds also for those of which a filter left
+nothing, and is what makes a set of results a few intervals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.core.machine import PeerError
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """Tuples whose ``seq`` ends in ``suffix``, which has ``bits``; before it is the source's id."""
+
+    bits: int = 0
+    suffix: int = 0
+
+    def then(self, branch: Trail) -> Trail:
+        """The trail of tuples that came by this one, and then by a branch."""
+        return Trail(self.bits + branch.bits, self.suffix << branch.bits | branch.suffix)
+
+    def seq(self, tuple_id: int) -> int:
+        """What a tuple of a source has as ``seq`` at the end of the trail."""
+        return tuple_id << self.bits | self.suffix
+
+    def id_of(self, seq: int) -> int | None:
+        """The id at the source; None if the tuple came by another trail."""
+        return seq >> self.bits if seq & ((1 << self.bits) - 1) == self.suffix else None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """All results, by a trail, of a source's tuples from ``first_id`` up to ``next_id``.
+
+    stime_max  none of those tuples, and so none of their results, is newer.
+    """
+
+    trail: Trail
+    first_id: int
+    next_id: int
+    stime_max: int
+
+    def check(self, sender: str) -> None:
+        """PeerError if nobody can mean it."""
+        trail = self.trail
+        in_bits = 0 <= trail.bits < 63 and 0 <= trail.suffix < 1 << trail.bits
+        if not in_bits or not 0 <= self.first_id < self.next_id:
+            raise PeerError(f"{sender} cannot have the results of {self}")
+
+    def then(self, branch: Trail) -> Claim:
+        """The same of what became of these results behind a branch."""
+        return Claim(self.trail.then(branch), self.first_id, self.next_id, self.stime_max)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Some tuples of a block: those that rest on what ``claims`` name, or those that do not."""
+
+    claims: tuple[Claim, ...]
+    inside: bool
+
+    def takes(self, seq: int) -> bool:
+        """Whether a tuple is one of them; whoever has columns asks for all at once."""
+        for claim in self.claims:
+            tuple_id = claim.trail.id_of(seq)
+            if tuple_id is not None and claim.first_id <= tuple_id < claim.next_id:
+                return self.inside
+        return not self.inside

@@ -1,0 +1,91 @@
+"""The driver of a replica whose results also go out before their order is known.
+
+It is a replica (replica.py) with an early lane (early_lane.py) beside it:
+
+    frames ─▶ Replica ─▶ buckets, jobs, logs, in order ─▶ Provider
+         └──▶ EarlyLane ─▶ jobs of single tuples ─▶ early frames ─▶ Provider
+
+The lane takes what the replica takes, and changes nothing there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.core.beginning import Beginning
+from holdfast.core.consistency import NodeState
+from holdfast.core.early_lane import EarlyLane, FramesTaken, LaneEvent, LookAtPieces, PublishEarly
+from holdfast.core.effects import Effect
+from holdfast.core.events import EarlyDone, EarlyFailed, Event, RecoveryRecord
+from holdfast.core.machine import Machine
+from holdfast.core.messages import StreamFrame
+from holdfast.core.replica import Replica
+from holdfast.core.settings import ReplicaSettings
+from holdfast.core.stream_copy import FAR_FUTURE
+
+
+class RacingReplica(Replica):
+    """One running copy of a fragment some of whose outputs have early results."""
+
+    def __init__(
+        self,
+        settings: ReplicaSettings,
+        record: RecoveryRecord | None = None,
+        begin: Beginning | None = None,
+    ) -> None:
+        super().__init__(settings, record, begin)
+        self.lane = EarlyLane(settings, self.copies)
+
+    def machines(self) -> Iterator[Machine[Any, Any]]:
+        yield from super().machines()
+        yield self.lane
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        if isinstance(event, EarlyDone | EarlyFailed):
+            self._hear(event, now, effects)
+        else:
+            effects = super().handle(event, now)
+        if self.lane.due != FAR_FUTURE and self.state is not NodeState.RECOVERING:
+            self._hear(LookAtPieces(self._complete(), self._is_wanted), now, effects)
+        self._set_timer(now, effects)
+        return effects
+
+    def _complete(self) -> int:
+        """Up to where tuples are about to come out in order, or have come out."""
+        if self.state is not NodeState.STABLE:
+            return self.versions.stable_position
+        return self.sunion.redo_stop(self.sunion.stable_target())
+
+    def _hear(self, event: LaneEvent, now: int, effects: list[Effect]) -> None:
+        for effect in self.lane.handle(event, now):
+            if isinstance(effect, PublishEarly):
+                effects += self.provider.streams[effect.stream].publish_early(effect.frame)
+            else:
+                effects.append(effect)
+
+    @property
+    def _is_wanted(self) -> bool:
+        return any(self.provider.streams[name].wants_early for name in self.lane.outputs)
+
+    def _take(self, stream: str, frames: tuple[StreamFrame, ...], now: int) -> None:
+        try:
+            super()._take(stream, frames, now)
+        finally:
+            # What came before a gap was taken.
+            self.lane.handle(FramesTaken(stream, frames), now)
+
+    def _deadlines(self) -> tuple[int, ...]:
+        begins = self.lane.due if self._is_wanted else FAR_FUTURE
+        return (*super()._deadlines(), begins)
+
+    def validate(self) -> None:
+        super().validate()
+        self.lane.validate()
+
+
+def make_replica(settings: ReplicaSettings, record: RecoveryRecord, begin: Beginning) -> Replica:
+    """A replica, with an early lane if it has results for one."""
+    races = any(one.ways for one in settings.outputs)
+    return (RacingReplica if races else Replica)(settings, record, begin)

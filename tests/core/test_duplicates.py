@@ -1,0 +1,114 @@
+"""Of what replicas send in any order each result passes once; memory is that of the holes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core.duplicates import DuplicateFilter, Intervals
+from holdfast.core.provenance import Claim, Trail
+
+RANGES = st.tuples(st.integers(0, 30), st.integers(1, 8)).map(lambda at: (at[0], at[0] + at[1]))
+TRAILS = (Trail(1, 0), Trail(2, 1), Trail(2, 3))
+
+
+def claim(trail: Trail, first: int, end: int) -> Claim:
+    """Of tuples whose time is their id."""
+    return Claim(trail, first, end, end - 1)
+
+
+@given(st.lists(RANGES, max_size=30), RANGES, st.integers(0, 40))
+def test_intervals_are_a_set(
+    ranges: list[tuple[int, int]], asked: tuple[int, int], at: int
+) -> None:
+    intervals, model = Intervals(), set[int]()
+    for first, end in ranges:
+        intervals.add(first, end, end - 1)
+        model |= set(range(first, end))
+    listed = list(intervals)
+    assert {one for first, end, _ in listed for one in range(first, end)} == model
+    assert all(end < first for (_, end, _), (first, _, _) in pairwise(listed))
+    assert all(newest == end - 1 for _, end, newest in listed)
+    missing = [one for first, end in intervals.missing(*asked) for one in range(first, end)]
+    assert missing == [one for one in range(*asked) if one not in model]
+    intervals.forget_before(at)
+    assert list(intervals) == [one for one in listed if one[2] >= at]
+
+
+STEPS = st.lists(
+    st.one_of(
+        # An early frame of some replica, of any cut.
+        st.lists(st.tuples(st.sampled_from(TRAILS), RANGES), min_size=1, max_size=3),
+        # The stream in order goes on by some times.
+        st.integers(1, 6),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_each_result_passes_once_early_or_in_order(
+    steps: list[list[tuple[Trail, tuple[int, int]]] | int],
+) -> None:
+    """A tuple's time is its id here, and each trail has a result of every second one."""
+    filters = DuplicateFilter()
+    passed: set[int] = set()
+    cut = 0
+    for step in steps:
+        if isinstance(step, int):
+            choice = filters.left()
+            due = {
+                trail.seq(one)
+                for trail in TRAILS
+                for one in range(cut, cut + step)
+                if one % 2 == trail.suffix % 2
+            }
+            fresh = {seq for seq in due if choice is None or choice.takes(seq)}
+            # What is not chosen has passed, and nothing else has.
+            assert due - fresh == due & passed
+            cut += step
+        else:
+            claims = filters.take(claim(trail, *ids) for trail, ids in step)
+            named = [
+                (one.trail, each) for one in claims for each in range(one.first_id, one.next_id)
+            ]
+            assert len(set(named)) == len(named)
+            fresh = {
+                trail.seq(one) for trail, one in named if one >= cut and one % 2 == trail.suffix % 2
+            }
+        assert not fresh & passed
+        passed |= fresh
+        filters.forget_before(cut)
+        assert all(one.stime_max >= cut for one in filters.passed)
+    for trail in TRAILS:
+        assert {trail.seq(one) for one in range(cut) if one % 2 == trail.suffix % 2} <= passed
+
+
+def test_a_replica_far_behind_costs_nothing() -> None:
+    filters, trail = DuplicateFilter(), Trail(1, 1)
+    for at in range(0, 100_000, 10):
+        # Two that are well send every other piece first; the order stands still for long.
+        for first in (at, max(0, at - 10)):
+            filters.take([claim(trail, first, first + 10)])
+        assert filters.size == 1
+    assert filters.take([claim(trail, 10, 50_000)]) == ()
+    filters.forget_before(99_999)
+    assert filters.size == 1
+    filters.forget_before(100_000)
+    assert filters.size == 0
+    assert filters.left() is None
+
+
+def test_holes_are_what_is_remembered() -> None:
+    filters, trail = DuplicateFilter(), Trail()
+    for first in range(0, 100, 2):
+        new = claim(trail, first, first + 1)
+        assert filters.take([new]) == (new,)
+    assert filters.size == 50
+    rest = filters.take([claim(trail, 0, 100)])
+    assert [(one.first_id, one.next_id) for one in rest] == [
+        (odd, odd + 1) for odd in range(1, 100, 2)
+    ]
+    assert filters.size == 1

@@ -1,0 +1,42 @@
+"""A tuple is known by its id at the source and the trail it came by."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.machine import PeerError
+from holdfast.core.provenance import Choice, Claim, Trail
+
+
+def test_routes_follow_on_each_other() -> None:
+    # The second of three, then the first of two.
+    trail = Trail().then(Trail(2, 1)).then(Trail(1, 0))
+    assert trail == Trail(3, 0b010)
+    assert trail.seq(5) == 0b101_010
+    assert trail.id_of(0b101_010) == 5
+    assert trail.id_of(0b101_011) is None
+    claim = Claim(Trail(2, 1), 3, 9, 77)
+    assert claim.then(Trail(1, 0)) == Claim(trail, 3, 9, 77)
+
+
+def test_a_choice_takes_what_is_named_or_the_rest() -> None:
+    claims = (Claim(Trail(1, 0), 2, 4, 0), Claim(Trail(1, 1), 0, 1, 0))
+    named = [4, 6, 1]
+    assert [seq for seq in range(8) if Choice(claims, inside=True).takes(seq)] == sorted(named)
+    rest = [seq for seq in range(8) if Choice(claims, inside=False).takes(seq)]
+    assert rest == [seq for seq in range(8) if seq not in named]
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        Claim(Trail(64, 0), 0, 1, 0),
+        Claim(Trail(1, 2), 0, 1, 0),
+        Claim(Trail(-1, 0), 0, 1, 0),
+        Claim(Trail(), 3, 3, 0),
+        Claim(Trail(), -1, 3, 0),
+    ],
+)
+def test_claims_that_cannot_be_are_refused(claim: Claim) -> None:
+    with pytest.raises(PeerError, match="cannot have the results"):
+        claim.check("somebody")

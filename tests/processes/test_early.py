@@ -1,0 +1,230 @@
+"""Results that need no order, from real nodes over Flight: they wait for no missing input."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import SparkSession
+
+from holdfast.client import Boundary, Client, Tuples, Undo, Unordered, View
+from holdfast.cluster.networks import load_network
+from holdfast.cluster.planning import plan_of
+from holdfast.cluster.process_main import ProcessHost
+from holdfast.deployment import load_deployment
+from holdfast.nodes.replica_node import ReplicaNode
+from holdfast.plans.addresses import Addresses
+from holdfast.plans.plan import write_plan
+from holdfast.producer import Producer
+from holdfast.testing.undisturbed import logged_tuples, undisturbed
+
+# A tuple becomes one, two or none, by one of three trails.
+NETWORK = """
+from pyspark.sql import functions as F
+from holdfast import Network
+
+network = Network("early", bucket="200 ms")
+left = network.source("left", "k bigint, v double")
+right = network.source("right", "k bigint, v double")
+both = left.union(right).filter("v < 0.8").fragment("far")
+again = both.union(both.withColumn("v", "-v").filter("k > 0"))
+again.select(F.explode(F.array("k", F.col("k") + 10)).alias("k"), "v").output("again")
+"""
+DEPLOYMENT = """
+network = "network.py"
+chaos = true
+[timing]
+delay = "2 seconds"
+heartbeat = "100 ms"
+[sources.left]
+keep = true
+[sources.right]
+keep = true
+[fragments.main]
+protection = "race"
+[fragments.far]
+protection = "race"
+[clients.reader]
+output = "again"
+[clients.other]
+output = "again"
+"""
+COPIES = ("main-1", "main-2", "far-1", "far-2")
+SOURCES = ("left", "right")
+
+
+class Reader:
+    """What a client without an order was told."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.tables: list[pa.Table] = []
+        self.boundary = 0
+
+    def read(self) -> None:
+        event = self.client.read(0.02)
+        match event:
+            case Unordered(table):
+                self.tables.append(table)
+            case Boundary(stime):
+                self.boundary = stime
+            case Tuples() | Undo():
+                raise AssertionError(f"{event} came to a client without an order")
+
+    @property
+    def table(self) -> pa.Table:
+        return pa.concat_tables(self.tables)
+
+    def newest(self) -> int:
+        """The newest tuple time that came."""
+        return max((pc.max(one["stime"]).value for one in self.tables), default=0)
+
+
+class World:
+    """Two entry points, two fragments of two replicas each, clients with and without order."""
+
+    def __init__(self, spark: SparkSession, directory: Path) -> None:
+        (directory / "network.py").write_text(NETWORK)
+        (directory / "deployment.toml").write_text(DEPLOYMENT)
+        self.deployment = load_deployment(directory / "deployment.toml")
+        self.network = load_network(self.deployment.network, "local[2]", {})
+        write_plan(self.deployment, plan_of(self.network))
+        addresses = Addresses.choose(self.deployment)
+        self.failures: list[BaseException] = []
+        self.copies: dict[str, ReplicaNode] = {}
+        self.entries = [self._host(f"entry-{name}")._entry(f"entry-{name}") for name in SOURCES]
+        for entry in self.entries:
+            entry.start()
+        for name in COPIES:
+            self.start(name)
+        security = self.deployment.security.read()
+        book = addresses.book(security)
+        self.producers = {
+            name: Producer(name, book[f"entry-{name}"], name="test", security=security)
+            for name in SOURCES
+        }
+        path = self.deployment.path
+        self.reader = Reader(Client.of(path, "again", name="reader", ordered=False))
+        self.ordered = Client.of(path, "again", name="other")
+        self.view = View()
+        self._stopping = threading.Event()
+        self._sender = threading.Thread(target=self._send, daemon=True)
+        self._sender.start()
+
+    def _host(self, process: str) -> ProcessHost:
+        host = ProcessHost(self.deployment, process)
+        host.fatal = self.failures.append  # type: ignore[method-assign,assignment]
+        return host
+
+    def start(self, name: str) -> None:
+        (node,) = self._host(name)._replicas([name])
+        assert isinstance(node, ReplicaNode)
+        self.copies[name] = node
+        node.start()
+
+    def stop(self, name: str) -> None:
+        self.copies.pop(name).stop()
+
+    def _send(self) -> None:
+        random = np.random.default_rng(5)
+        while not self._stopping.wait(0.02):
+            for producer in self.producers.values():
+                if producer.pending < 30:
+                    rows = {"k": random.integers(0, 3, 5), "v": random.random(5)}
+                    producer.send(pa.table(rows))
+
+    def read(self, until: Callable[[], bool], seconds: float = 90.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not until():
+            assert time.monotonic() < deadline, [one.status() for one in self.copies.values()]
+            assert not self.failures
+            self.reader.read()
+            event = self.ordered.read(0.02)
+            if event is not None:
+                self.view.apply(event)
+
+    def go_on(self) -> None:
+        """Results of tuples that are made from now on come, in whatever order."""
+        now = int(time.time() * 1e6)
+        self.read(lambda: self.reader.newest() > now + 300_000)
+
+    def cut(self, source: str) -> None:
+        for name in ("main-1", "main-2"):
+            self.copies[name].links.cut(f"entry-{source}")
+
+    def heal(self, source: str) -> None:
+        for name in ("main-1", "main-2"):
+            self.copies[name].links.heal(f"entry-{source}")
+
+    def finish(self) -> None:
+        """Stop sending; both clients have what an undisturbed run gives, one of them in order."""
+        self._stopping.set()
+        self._sender.join()
+        for producer in self.producers.values():
+            producer.close(30.0)
+        newest = int(time.time() * 1e6)
+        self.read(lambda: min(self.view.stable_until, self.reader.boundary) > newest)
+        logs = self.deployment.data / "processes"
+        sources = {
+            name: logged_tuples(logs / f"entry-{name}" / "streams" / name) for name in SOURCES
+        }
+        expected = undisturbed(self.network, sources, self.view.stable_until)["again"]
+        assert self.view.stable is not None
+        assert self.view.stable.combine_chunks().equals(expected.combine_chunks())
+        assert in_columns(self.reader.table).equals(in_columns(expected))
+        assert not self.failures
+
+    def close(self) -> None:
+        self._stopping.set()
+        self.reader.client.close()
+        self.ordered.close()
+        for name in list(self.copies):
+            self.stop(name)
+        for entry in self.entries:
+            entry.stop()
+
+
+def in_columns(table: pa.Table) -> pa.Table:
+    """The same tuples, sorted by all their columns."""
+    return table.sort_by([(name, "ascending") for name in table.column_names]).combine_chunks()
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
+    made = World(spark, tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def stable(world: World) -> bool:
+    return all(one.status()["state"] == "stable" for one in world.copies.values())
+
+
+@pytest.mark.thorough
+def test_who_needs_no_order_waits_for_no_input_that_is_missing(world: World) -> None:
+    world.read(lambda: stable(world) and world.reader.newest() > 0)
+    world.cut("right")
+    # Nothing that the other input says from now on comes, and so nothing in order.
+    gone = int(time.time() * 1e6)
+    world.read(lambda: not stable(world))
+    world.go_on()
+    world.go_on()
+    # One replica of each fragment is lost meanwhile, and comes back.
+    world.stop("main-1")
+    world.stop("far-2")
+    world.go_on()
+    world.start("main-1")
+    world.start("far-2")
+    world.go_on()
+    assert world.reader.boundary <= gone
+    world.heal("right")
+    world.read(lambda: stable(world))
+    world.finish()

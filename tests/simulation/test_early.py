@@ -1,0 +1,20 @@
+"""Clients without an order, in a simulated world whose inputs are missing in turn."""
+
+from __future__ import annotations
+
+from random import Random
+
+from holdfast.simulation.run import shaped
+from holdfast.simulation.world import World
+
+
+def test_results_come_early_while_an_input_is_missing() -> None:
+    scenario = shaped(2, "missing_input")
+    assert scenario is not None
+    world = World(scenario.spec, scenario.schedule, Random(2), scenario.server_of)
+    world.run()
+    unordered = [client for client in world.clients.values() if client.unordered]
+    assert len(unordered) == 2
+    for client in unordered:
+        assert client.early_count > len(client.stable) / 2
+        assert not client.tentative
