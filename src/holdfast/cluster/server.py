@@ -12,6 +12,8 @@ Whoever may operate it may have Python code run here: a network is code, and it 
 server needs a token or certificates even on loopback. With ``--networks DIR`` no code is taken:
 what is sent must be one of the files in DIR, byte for byte (trusted.py).
 
+With ``--seeds`` servers form a cluster, which takes submissions and places them (member.py).
+
 What a server runs goes on when the machine that started the deployment is gone, and starts
 again when the server itself does; ``holdfast down`` ends it.
 """
@@ -33,12 +35,14 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from holdfast.cluster.children import Children, last_lines, lines_after, log_path
+from holdfast.cluster.desired import Desired, Submission, staged
 from holdfast.cluster.disturbances import start_disturbance
+from holdfast.cluster.member import ClusterOptions, Member
 from holdfast.cluster.starting import check_certificates
 from holdfast.cluster.trusted import Trusted
 from holdfast.cluster.usage import signal_jvm, with_usage
 from holdfast.core.messages import Message
-from holdfast.deployment import Deployment, SecuritySpec, load_deployment
+from holdfast.deployment import Deployment, SecuritySpec, load_deployment, read_tables
 from holdfast.deployment_file import DeploymentReader
 from holdfast.durable import make_private, write_whole
 from holdfast.errors import HoldfastError
@@ -52,6 +56,8 @@ from holdfast.plans.addresses import free_ports
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _START_AGAIN_SECONDS = 1.0
+# Beside a deployment that was submitted to the cluster.
+_SUBMITTED = "submitted"
 _SIGNALS = {each.name: each for each in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)}
 
 
@@ -68,8 +74,12 @@ class Server:
         data: Path,
         security: SecuritySpec,
         networks: Path | None = None,
+        cluster: ClusterOptions | None = None,
     ) -> None:
-        """``networks``: run only the network files in this directory."""
+        """
+        networks  run only the network files in this directory.
+        cluster   take part in a cluster.
+        """
         self.journal = Journal("server")
         self._data = data.resolve()
         self._security = security
@@ -90,6 +100,10 @@ class Server:
         for warning in check_certificates(security):
             self.journal.write("certificate", level="warning", problem=warning)
         make_private(self._data)
+        # The submissions that were last seen to, so that nothing is done twice.
+        self._seen_to: dict[str, Submission] = {}
+        self._cannot: dict[str, str] = {}
+        self._member = None if cluster is None else self._take_part(f"{host}:{port}", cluster)
         self._listener = Listener(
             lambda port: StreamServer(
                 self, host, port, secrets, self._controls(), on_refused=self.journal.refused_call
@@ -103,15 +117,33 @@ class Server:
     def port(self) -> int:
         return self._listener.port
 
+    def _take_part(self, address: str, cluster: ClusterOptions) -> Member:
+        return Member(
+            address,
+            cluster.name,
+            cluster.zone,
+            cluster.seeds,
+            self._data,
+            self._security,
+            self._see_to,
+            self.journal,
+            cluster.timing,
+            cluster.replace_after_s,
+        )
+
     def run(self) -> None:
         """Start what was hosted before; look after everything until told to stop."""
         self._start_hosted()
+        if self._member is not None:
+            self._member.start()
         self.journal.write("listening", port=self.port, data=str(self._data))
         while not self._stopping.wait(0.05):
             if self._waiting and time.monotonic() >= self._again:
                 self._start_hosted()
             for children in list(self._hosted.values()):
                 children.watch()
+        if self._member is not None:
+            self._member.close()
         self._listener.close()
         for children in self._hosted.values():
             children.stop()
@@ -152,6 +184,8 @@ class Server:
             "disturb": self._disturb,
             "stop": self._stop,
         }
+        if self._member is not None:
+            controls |= self._member.controls()
         return {name: _answering(control) for name, control in controls.items()}
 
     def _ports(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -236,6 +270,46 @@ class Server:
         self.journal.write("stopped", deployment=name)
         return {}
 
+    # -- what a cluster submits -----------------------------------------------------------
+
+    def _see_to(self, desired: Desired) -> dict[str, str]:
+        """Run this server's part of what is submitted, and nothing else of it; what went wrong."""
+        problems: dict[str, str] = {}
+        for name, submission in desired.submissions.items():
+            try:
+                self._run_part(name, submission)
+            except (HoldfastError, OSError, KeyError, ValueError, TypeError) as error:
+                problems[name] = str(error)
+                self.journal.write("cannot run", level="error", submission=name, problem=str(error))
+        for mark in self._data.glob(f"*/{_SUBMITTED}"):
+            name = mark.parent.name
+            if name not in desired.submissions:
+                self._stop({"deployment": name})
+                self._seen_to.pop(name, None)
+                mark.unlink(missing_ok=True)
+        return problems
+
+    def _run_part(self, name: str, submission: Submission) -> None:
+        if self._seen_to.get(name) == submission and (
+            name in self._hosted or not (self._data / name / _SUBMITTED).exists()
+        ):
+            return
+        assert self._member is not None
+        staging = self._data / "cluster" / "applied" / _checked_name({"deployment": name})
+        deployment = staged(staging, submission, self._security.table())
+        processes = list(deployment.hosted_by(self._member.name))
+        if processes:
+            make_private(self._data / name)
+            write_whole(self._data / name / _SUBMITTED, b"")
+            # With the replicas that were added since.
+            tables = read_tables(deployment.path)
+            self._deploy({**submission.options(name, processes), "tables": tables})
+        elif (self._data / name / _SUBMITTED).exists():
+            # All that ran here has been replaced; it has ended by itself, or ends now.
+            self._stop({"deployment": name})
+            (self._data / name / _SUBMITTED).unlink(missing_ok=True)
+        self._seen_to[name] = submission
+
     def _signal(self, options: dict[str, Any]) -> dict[str, Any]:
         number = _SIGNALS[str(options["signal"])]
         children, process = self._to_disturb(options), str(options["process"])
@@ -312,7 +386,7 @@ def _answering(control: Control) -> Control:
 
 def _checked_name(options: dict[str, Any]) -> str:
     name = str(options["deployment"])
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or name == "cluster":
         raise HoldfastError(f"a deployment on servers needs a plain name, got {name!r}")
     return name
 
@@ -320,7 +394,7 @@ def _checked_name(options: dict[str, Any]) -> str:
 def _checked_path(text: object) -> str:
     """A path below the deployment's directory that is none of the server's own."""
     path = PurePosixPath(str(text))
-    own = path.parts[:1] in (("data",), ("deployment.json",), ("hosted.json",))
+    own = path.parts[:1] in (("data",), ("deployment.json",), ("hosted.json",), (_SUBMITTED,))
     if path.is_absolute() or ".." in path.parts or not path.parts or own:
         raise HoldfastError(f"the file {str(text)!r} has no place on a server; rename it")
     return str(path)

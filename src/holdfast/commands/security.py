@@ -28,6 +28,9 @@ def add_security(commands: argparse._SubParsersAction[Any]) -> None:
     init = kinds.add_parser("init", help="certificates for its machines", description=_INIT)
     init.add_argument("deployment", metavar="DEPLOYMENT.toml")
     init.add_argument("--renew", action="store_true", help="make all of them anew")
+    init.add_argument(
+        "--cluster", action="store_true", help="its servers form a cluster: they operate each other"
+    )
     init.set_defaults(command=_init)
     issue = kinds.add_parser("issue", help="a certificate for one name", description=_ISSUE)
     issue.set_defaults(command=_issue)
@@ -65,7 +68,7 @@ def _init(options: argparse.Namespace) -> int:
     authority = Authority.at(base, deployment.name)
     for machine in (HERE, *deployment.servers):
         # Who starts the deployment operates the others.
-        role = Role.OPERATE if machine == HERE else Role.REPLICATE
+        role = Role.OPERATE if machine == HERE or options.cluster else Role.REPLICATE
         place, hosts = base / machine, hosts_of(deployment, machine)
         found = issued(place)
         if found is not None and not options.renew and fits(found, authority, hosts):

@@ -5,10 +5,15 @@ from __future__ import annotations
 import argparse
 import signal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.cluster.member import ClusterOptions
 
 _ABOUT = """Runs processes of deployments that were started on other machines. Whoever may operate
 them (a token or a certificate of that role) may have Python code run here; see --networks."""
+_CLUSTER = """Servers that know one another form a cluster: they elect a coordinator, take what is
+submitted (holdfast submit) and place it. Each must be allowed to operate the others."""
 
 
 def add_server(commands: argparse._SubParsersAction[Any]) -> None:
@@ -28,6 +33,20 @@ def add_server(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--authority", type=Path, metavar="FILE", help="PEM, whom to trust")
     parser.add_argument(
         "--networks", type=Path, metavar="DIR", help="take no code: run only the networks in DIR"
+    )
+    cluster = parser.add_argument_group("cluster", _CLUSTER)
+    cluster.add_argument(
+        "--seeds", metavar="HOST:PORT,...", help="the servers that vote; the same list at each"
+    )
+    cluster.add_argument("--name", help="what deployments call it; needed with --seeds")
+    cluster.add_argument(
+        "--zone", default="", help="what is likely to fail together; no fragment has two there"
+    )
+    cluster.add_argument(
+        "--replace-after",
+        default="30 seconds",
+        metavar="TIME",
+        help="replace the replicas of a server that is silent for so long (default: 30 seconds)",
     )
     parser.set_defaults(command=_server)
 
@@ -56,8 +75,32 @@ def _server(options: argparse.Namespace) -> int:
     if options.security is not None:
         security = SecuritySpec.at(options.security)
     adopt_logging("server")
-    server = Server(host, int(port), options.data, security, options.networks)
+    cluster = _cluster_options(options, host)
+    server = Server(host, int(port), options.data, security, options.networks, cluster)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.request_stop())
     server.run()
     return 0
+
+
+def _cluster_options(options: argparse.Namespace, host: str) -> ClusterOptions | None:
+    from holdfast.cluster.member import ClusterOptions, check_name
+    from holdfast.errors import InputError
+    from holdfast.times import microseconds
+
+    if options.seeds is None:
+        if options.name is not None or options.zone:
+            raise InputError("--name and --zone are for clusters: give --seeds, too")
+        return None
+    if not options.name:
+        raise InputError("a server of a cluster needs a --name, which deployments call it by")
+    check_name(options.name)
+    seeds = tuple(sorted({each.strip() for each in options.seeds.split(",") if each.strip()}))
+    for seed in seeds:
+        name, _, port = seed.rpartition(":")
+        if not name or not port.isdigit():
+            raise InputError(f"--seeds is host:port,host:port,...; got {seed!r}")
+    if host in ("0.0.0.0", "::"):
+        raise InputError("--listen is the address that the other servers of the cluster call")
+    after_s = microseconds(options.replace_after) / 1e6
+    return ClusterOptions(options.name, seeds, options.zone, after_s)

@@ -69,7 +69,7 @@ def show_status(options: argparse.Namespace) -> int:
     found, running = reports(deployment), supervisor_pid(deployment)
     if options.json:
         print(json.dumps(_plain(deployment, found, running), default=str))
-        return 0 if running else 1
+        return 0 if running or _is_submitted(deployment) else 1
     notes: dict[str, str] = {}
     rows = [_row(each, notes if sys.stdout.isatty() else None) for each in found]
     print("\n".join(_lines(rows)))
@@ -77,8 +77,17 @@ def show_status(options: argparse.Namespace) -> int:
         print(f"{name}: {note}")
     for line in _budget(deployment, found):
         print(line)
+    if _is_submitted(deployment):
+        print("looked after by the cluster it was submitted to")
+        return 0
     print(f"supervised by process {running}" if running else "not supervised: run holdfast up")
     return 0 if running else 1
+
+
+def _is_submitted(deployment: Deployment) -> bool:
+    """Whether all of it runs on servers and nobody has ever started it here."""
+    started_here = (deployment.data / "supervisor.pid").exists()
+    return not started_here and not deployment.hosted_by(None)
 
 
 def _budget(deployment: Deployment, found: Sequence[NodeReport]) -> list[str]:

@@ -120,15 +120,17 @@ class Placement:
             self._neighbours.setdefault(flow.consumer, []).append((flow.producer, flow.rate, True))
             self._neighbours.setdefault(flow.producer, []).append((flow.consumer, flow.rate, False))
 
-    def place(self, replicas: int) -> Placed:
+    def place(self, replicas: int | Mapping[str, int]) -> Placed:
         """Give every fragment so many replicas, if there are servers for them."""
-        for phase in range(1, replicas + 1):
-            self._phase(phase)
+        if isinstance(replicas, int):
+            replicas = dict.fromkeys(self._query.fragments, replicas)
+        for phase in range(1, max(replicas.values(), default=0) + 1):
+            self._phase({name: min(phase, count) for name, count in replicas.items()})
         self._improve({name: self._movable(name) for name in self._query.fragments})
         lacking = {
-            name: replicas - len(found)
+            name: replicas[name] - len(found)
             for name, found in self.places.items()
-            if len(found) < replicas
+            if len(found) < replicas[name]
         }
         places = {name: tuple(found) for name, found in self.places.items()}
         return Placed(places, self.cost(), lacking)
@@ -138,14 +140,14 @@ class Placement:
 
     # -- a phase -------------------------------------------------------------------------
 
-    def _phase(self, phase: int) -> None:
+    def _phase(self, wanted: Mapping[str, int]) -> None:
         before = {name: list(found) for name, found in self.places.items()}
         best: tuple[int, float, Places] | None = None
         orders = (self._query.fragments, tuple(reversed(self._query.fragments)))
         for order in orders:
             self.places = {name: list(found) for name, found in before.items()}
             for name in order:
-                self._add(name, phase)
+                self._add(name, wanted[name])
             added = {
                 name: range(len(before[name]), len(found)) for name, found in self.places.items()
             }
@@ -157,8 +159,8 @@ class Placement:
         assert best is not None
         self.places = best[2]
 
-    def _add(self, fragment: str, phase: int) -> None:
-        if len(self.places[fragment]) >= phase:
+    def _add(self, fragment: str, wanted: int) -> None:
+        if len(self.places[fragment]) >= wanted:
             return
         found = self._ranked(fragment, self.places[fragment])
         if found:

@@ -1,0 +1,380 @@
+"""What a coordinator does: it takes submissions, places them, and replaces what is lost.
+
+Everything it decides is a new version of the register, made of the newest one; nothing is done
+before a majority has it on disk, and then every server does its own part (``member.py``). It asks
+servers for free ports and nodes for their state, which changes nothing. So a coordinator that is
+deposed in the middle leaves either all of a decision or nothing.
+
+A replica whose server is silent for ``replace_after_s`` is replaced: another one is placed where
+that costs least and joins (``core/joining.py``); when it says itself that it is stable, the lost
+one is removed. If the lost server comes back first both stay. What only one disk has, entry points
+and fragments without another replica, waits for its server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cluster.desired import Desired, Submission, staged
+from holdfast.cluster.placing import (
+    NotPlaced,
+    check_places,
+    choose_places,
+    explain_places,
+    query_of,
+    wanted_replicas,
+)
+from holdfast.cluster.seat_loop import NotTaken
+from holdfast.cluster.status import node_status
+from holdfast.core.records import Membership
+from holdfast.deployment import (
+    Deployment,
+    FragmentSpec,
+    add_replica_to,
+    load_deployment,
+    read_tables,
+)
+from holdfast.deployment_file import DeploymentReader
+from holdfast.errors import HoldfastError
+from holdfast.nodes.journal import Journal
+from holdfast.plans.addresses import Addresses, Ports
+from holdfast.plans.membership_file import change_membership
+from holdfast.plans.plan import read_plan
+from holdfast.plans.topology import Topology
+
+if TYPE_CHECKING:
+    from holdfast.cluster.member import Member
+
+_LOOK_SECONDS = 1.0
+_PORTS_SECONDS = 10.0
+
+
+class Coordinating:
+    """Decides, while its server coordinates."""
+
+    def __init__(
+        self,
+        member: Member,
+        directory: Path,
+        security: dict[str, Any],
+        replace_after_s: float,
+        journal: Journal,
+    ) -> None:
+        self._member = member
+        self._directory = directory
+        self._security = security
+        self._replace_after_s = replace_after_s
+        self._journal = journal
+        # One decision at a time: each rests on the one before.
+        self._lock = threading.Lock()
+        # What waits, by submission, for those who look.
+        self.notes: dict[str, str] = {}
+        self._said: dict[str, str] = {}
+
+    # -- submitting ----------------------------------------------------------------------
+
+    def submit(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Place a deployment and have the cluster run it; where its replicas are."""
+        name = str(options["name"])
+        sent = Submission(
+            dict(options["tables"]),
+            str(options["network"]),
+            dict(options["files"]),
+            str(options["plan"]),
+        )
+        with self._lock:
+            version, desired = self._member.newest
+            before = desired.submissions.get(name)
+            if before is not None:
+                submission = self._same(name, before, sent)
+            else:
+                submission = self._placed(name, sent, desired)
+                version = self._member.offer(desired.with_submission(name, submission), version)
+        self._journal.write("submitted", submission=name, placed=submission.placed)
+        return {"version": list(version), "submission": vars(submission)}
+
+    def _same(self, name: str, before: Submission, sent: Submission) -> Submission:
+        """Submitting again what is there already changes nothing; something else is refused."""
+        if (before.files, before.network) != (sent.files, sent.network) or not _fits(
+            sent.tables, before.tables
+        ):
+            raise NotPlaced(
+                f"{name} is submitted already, and is another one: withdraw it first (holdfast "
+                f"withdraw), or give this one another name"
+            )
+        return before
+
+    def _placed(self, name: str, sent: Submission, desired: Desired) -> Submission:
+        names = desired.names()
+        tables = {**sent.tables, "name": name}
+        tables["servers"] = {each: {"listen": address} for each, address in names.items()}
+        check_places(tables, names)
+        wanted, fixed = _wanted(tables)
+        # To be read at all, what is to be placed is said to be somewhere.
+        anywhere = min(names)
+        guessed = {each: fixed.get(each) or [anywhere] * count for each, count in wanted.items()}
+        deployment = self._staged(name, replace(sent, tables=_with_places(tables, guessed)))
+        plan = read_plan(deployment)
+        query = query_of(deployment, plan)
+        placed = choose_places(query, self._member.there(), wanted, fixed)
+        places = {each: list(found) for each, found in placed.places.items()}
+        submission = replace(sent, tables=_with_places(tables, places), placed=places)
+        deployment = self._staged(name, submission)
+        Topology(deployment, plan)
+        Addresses.choose(deployment, self._ports_of(deployment))
+        return submission.changed(deployment)
+
+    def _staged(self, name: str, submission: Submission) -> Deployment:
+        directory = self._directory / name
+        if not submission.addresses:
+            (directory / "data" / "addresses.json").unlink(missing_ok=True)
+        return staged(directory, submission, self._security)
+
+    def _ports_of(self, deployment: Deployment) -> Callable[[str, list[str], list[str]], Ports]:
+        def ask(server: str, nodes: list[str], processes: list[str]) -> Ports:
+            endpoint = deployment.servers[server]
+            asked = {"host": endpoint.host, "nodes": nodes, "metrics": processes}
+            address = f"{endpoint.host}:{endpoint.port}"
+            try:
+                found: Ports = self._member.ask(address, "ports", asked, _PORTS_SECONDS)
+            except Exception as error:
+                raise NotPlaced(f"server {server} has no ports to give: {error}") from None
+            return found
+
+        return ask
+
+    def withdraw(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Have the cluster run a submission no longer."""
+        name = str(options["name"])
+        with self._lock:
+            version, desired = self._member.newest
+            if name not in desired.submissions:
+                known = ", ".join(sorted(desired.submissions)) or "nothing"
+                raise NotPlaced(f"{name!r} is not submitted; submitted are: {known}")
+            version = self._member.offer(desired.without_submission(name), version)
+        self._journal.write("withdrawn", submission=name)
+        return {"version": list(version)}
+
+    def explain(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Why the replicas of a submission are where they are; any server can tell."""
+        name = str(options["name"])
+        submission = self._member.desired.submissions.get(name)
+        if submission is None:
+            known = ", ".join(sorted(self._member.desired.submissions)) or "nothing"
+            raise NotPlaced(f"{name!r} is not submitted; submitted are: {known}")
+        directory = self._directory.parent / "explained" / name
+        deployment = staged(directory, submission, self._security)
+        query = query_of(deployment, read_plan(deployment))
+        choices = explain_places(query, self._member.there(), _places(deployment))
+        return {
+            "choices": [
+                {
+                    "fragment": each.fragment,
+                    "server": each.server,
+                    "cost": each.cost,
+                    "runner_up": each.runner_up,
+                    "ruled_out": dict(each.ruled_out),
+                }
+                for each in choices
+            ]
+        }
+
+    # -- looking after it ----------------------------------------------------------------
+
+    def run(self) -> None:
+        while not self._member.stopping.wait(_LOOK_SECONDS):
+            if not self._member.is_coordinating:
+                self.notes = {}
+                continue
+            # Whatever it is, it is tried again; somebody else may coordinate by then.
+            try:
+                self._take_in()
+                for name in list(self._member.newest[1].submissions):
+                    self._look_after(name)
+            except (HoldfastError, OSError, KeyError, ValueError) as error:
+                self._say("coordinating", str(error))
+
+    def _take_in(self) -> None:
+        """Write down servers that are new: who they are, and which directory they have."""
+        with self._lock:
+            version, desired = self._member.newest
+            fresh = desired
+            for card in self._member.there().cards.values():
+                address, name = str(card["address"]), str(card["name"])
+                if address in desired.servers or name in fresh.names():
+                    continue
+                fresh = fresh.with_server(address, name, str(card["zone"]), str(card["life"]))
+            if fresh != desired:
+                with contextlib.suppress(NotTaken):
+                    self._member.offer(fresh, version)
+
+    def _look_after(self, name: str) -> None:
+        desired = self._member.newest[1]
+        submission = desired.submissions.get(name)
+        if submission is None:
+            return
+        deployment = self._staged(name, submission)
+        lost = self._lost(desired)
+        notes = []
+        for spec in deployment.fragments.values():
+            note = self._look_at(name, deployment, spec, lost)
+            if note:
+                notes.append(note)
+        for source in deployment.sources.values():
+            if source.endpoint.server in lost:
+                notes.append(
+                    f"{source.process} waits for {source.endpoint.server}, which has its log"
+                )
+        self.notes[name] = "; ".join(notes)
+        self._say(name, self.notes[name])
+
+    def _lost(self, desired: Desired) -> set[str]:
+        """The names of servers that have been silent for too long."""
+        silent = self._member.silent_s()
+        there = self._member.there().cards
+        return {
+            each["name"]
+            for address, each in desired.servers.items()
+            if each["name"] not in there
+            and address != self._member.address
+            and silent.get(address, self._replace_after_s) >= self._replace_after_s
+        }
+
+    def _look_at(
+        self, name: str, deployment: Deployment, spec: FragmentSpec, lost: set[str]
+    ) -> str:
+        """Replace what a fragment has lost; what is to be said of it."""
+        at = dict(zip(spec.processes, spec.replicas, strict=True))
+        running = [each for each in at if each not in deployment.gone]
+        gone = [each for each in running if at[each].server in lost]
+        if not gone:
+            return ""
+        left = [each for each in running if each not in gone]
+        if spec.standby is not None or not left or len(gone) + len(left) < 2:
+            where = ", ".join(sorted({str(at[each].server) for each in gone}))
+            return f"{', '.join(gone)} waits for {where}: nobody else has what it has on disk"
+        if len(left) < self._wanted_of(name, spec):
+            place = self._place_for(deployment, spec, [str(at[each].server) for each in left])
+            added = self._add(name, deployment, spec, left[0], place)
+            return f"{added} at {place} takes the place of {gone[0]}"
+        said = node_status(deployment, left)
+        waiting = [each for each in left if said[each].get("state") != "stable"]
+        if waiting:
+            return f"{', '.join(waiting)} is not stable yet; {', '.join(gone)} goes when it is"
+        self._remove(name, deployment, gone)
+        return ""
+
+    def _wanted_of(self, name: str, spec: FragmentSpec) -> int:
+        """How many replicas it was submitted with."""
+        tables = self._member.newest[1].submissions[name].tables
+        return len(tables["fragments"][spec.name]["replicas"])
+
+    def _place_for(self, deployment: Deployment, spec: FragmentSpec, beside: list[str]) -> str:
+        query = query_of(deployment, read_plan(deployment))
+        servers = self._member.there()
+        fixed = {
+            fragment: [server for server in found if server in servers.cards]
+            for fragment, found in _places(deployment).items()
+        }
+        fixed[spec.name] = beside
+        pinned = {each: at for each, at in query.pinned.items() if at in servers.cards}
+        known = {*pinned, *query.fragments}
+        flows = tuple(flow for flow in query.flows if {flow.producer, flow.consumer} <= known)
+        wanted = {each: len(found) for each, found in fixed.items()}
+        wanted[spec.name] += 1
+        query = replace(query, pinned=pinned, flows=flows)
+        return choose_places(query, servers, wanted, fixed).places[spec.name][-1]
+
+    def _add(
+        self, name: str, deployment: Deployment, spec: FragmentSpec, like: str, place: str
+    ) -> str:
+        added = f"{spec.name}-{len(spec.processes) + 1}"
+        tables = read_tables(deployment.path)
+        add_replica_to(tables["fragments"][spec.name], added, place)
+        larger = replace(DeploymentReader(deployment.path).deployment(tables), gone=deployment.gone)
+        # Where it listens is known before anybody hears of it.
+        Addresses.choose(larger, self._ports_of(larger))
+        self._change(name, lambda known: known.with_another(added, like), {added: place})
+        return added
+
+    def _remove(self, name: str, deployment: Deployment, gone: list[str]) -> None:
+        self._change(name, lambda known: known.without(*gone), {})
+
+    def _change(
+        self, name: str, change: Callable[[Membership], Membership], places: dict[str, str]
+    ) -> None:
+        """Change who takes part, in the staged files first, and offer what came of it."""
+        with self._lock:
+            version, desired = self._member.newest
+            submission = desired.submissions.get(name)
+            if submission is None:
+                return
+            deployment = load_deployment(self._directory / name / "deployment.json")
+            if places:
+                change_membership(deployment, change, places)
+            else:
+                change_membership(deployment, change)
+            deployment = load_deployment(deployment.path)
+            changed = replace(submission.changed(deployment), placed=_places(deployment))
+            self._member.offer(desired.with_submission(name, changed), version)
+        self._journal.write("membership", submission=name, added=places)
+
+    def _say(self, what: str, text: str) -> None:
+        if text and self._said.get(what) != text:
+            self._journal.write("cluster", level="warning", submission=what, problem=text)
+        self._said[what] = text
+
+
+def _wanted(tables: dict[str, Any]) -> tuple[dict[str, int], dict[str, list[str]]]:
+    """How many replicas each fragment needs, and where those are that say so themselves."""
+    wanted: dict[str, int] = {}
+    fixed: dict[str, list[str]] = {}
+    for name, table in tables.get("fragments", {}).items():
+        count = wanted_replicas(table)
+        if count is None:
+            fixed[name] = [str(each).partition(":")[0] for each in table["replicas"]]
+            count = len(fixed[name])
+        wanted[name] = count
+    return wanted, fixed
+
+
+def _with_places(tables: dict[str, Any], places: dict[str, list[str]]) -> dict[str, Any]:
+    fragments = {
+        name: table if wanted_replicas(table) is None else {**table, "replicas": places[name]}
+        for name, table in tables.get("fragments", {}).items()
+    }
+    return {**tables, "fragments": fragments}
+
+
+def _places(deployment: Deployment) -> dict[str, list[str]]:
+    """The servers of the replicas that take part."""
+    return {
+        spec.name: [
+            str(endpoint.server)
+            for replica, endpoint in zip(spec.processes, spec.replicas, strict=True)
+            if replica not in deployment.gone
+        ]
+        for spec in deployment.fragments.values()
+    }
+
+
+def _fits(sent: dict[str, Any], placed: dict[str, Any]) -> bool:
+    """Whether tables are those of a submission, but for what the cluster filled in."""
+    own = ("servers", "security", "data", "network", "name")
+    before = {key: value for key, value in placed.items() if key not in own}
+    now = {key: value for key, value in sent.items() if key not in own}
+    _, fixed = _wanted(now)
+    places = {
+        name: table.get("replicas", []) for name, table in before.get("fragments", {}).items()
+    }
+    if now.get("fragments", {}).keys() != places.keys():
+        return False
+    counts = {name: wanted_replicas(table) for name, table in now.get("fragments", {}).items()}
+    if any(count is not None and count != len(places[name]) for name, count in counts.items()):
+        return False
+    return _with_places(now, {**places, **fixed}) == before

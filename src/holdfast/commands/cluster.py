@@ -1,0 +1,187 @@
+"""``holdfast cluster``, ``submit``, ``withdraw`` and ``placement``: clusters of servers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.deployment import Deployment
+    from holdfast.flight.security import Security
+
+_SUBMIT = """Hands a deployment to a cluster: any of its servers. Sources, and clients with a sink,
+say which server they run on (listen = "east"); fragments say how many replicas they have, and the
+cluster finds the servers for them. It is acknowledged when a majority of the servers has it on
+disk. What was submitted can be looked at with the other commands, by the file that is written."""
+_CALL_SECONDS = 60.0
+
+
+def add_cluster(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add the commands to the parser of ``holdfast``."""
+    cluster = commands.add_parser("cluster", help="servers that form a cluster")
+    actions = cluster.add_subparsers(required=True, metavar="ACTION")
+    about = "the servers of a cluster, how far they are, who coordinates, what is submitted"
+    status = actions.add_parser("status", help=about, description=about)
+    status.add_argument("server", metavar="HOST:PORT", help="any of its servers")
+    status.add_argument("--json", action="store_true", help="for programs; nothing is left out")
+    _add_security(status)
+    status.set_defaults(command=_status)
+
+    submit = commands.add_parser(
+        "submit", help="hand a deployment to a cluster, which places it", description=_SUBMIT
+    )
+    submit.add_argument("deployment", metavar="DEPLOYMENT.toml")
+    submit.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
+    submit.set_defaults(command=_submit)
+
+    withdraw = commands.add_parser("withdraw", help="have a cluster stop what was submitted")
+    withdraw.add_argument("deployment", metavar="DEPLOYMENT.toml")
+    withdraw.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
+    withdraw.set_defaults(command=_withdraw)
+
+    placement = commands.add_parser("placement", help="where a cluster has put replicas")
+    kinds = placement.add_subparsers(required=True, metavar="ACTION")
+    why = "why each replica is where it is, and what the second best server would cost"
+    explain = kinds.add_parser("explain", help=why, description=why)
+    explain.add_argument("deployment", metavar="DEPLOYMENT.toml")
+    explain.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
+    explain.set_defaults(command=_explain)
+
+
+def _add_security(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help="a token for every role")
+    parser.add_argument("--tokens", type=Path, metavar="DIR", help="a token for each role")
+    parser.add_argument(
+        "--security", type=Path, metavar="DIR", help="what holdfast security init made"
+    )
+
+
+def _call(address: str, security: Security, action: str, options: dict[str, Any]) -> Any:
+    from holdfast.errors import HoldfastError, InputError
+    from holdfast.flight.peers import call, explain
+
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise InputError(f"a server is host:port, got {address!r}")
+    try:
+        location = security.location(host, int(port))
+        return call(location, security, "holdfast", action, options, _CALL_SECONDS)
+    except HoldfastError:
+        raise
+    except Exception as error:
+        raise HoldfastError(f"server {address}: {explain(error)}") from None
+
+
+def _status(options: argparse.Namespace) -> int:
+    from holdfast.errors import InputError
+    from holdfast.flight.credentials import SecuritySpec
+
+    given = (options.security, options.token_file, options.tokens)
+    if sum(each is not None for each in given) != 1:
+        raise InputError("say who you are: --security DIR, --token-file FILE or --tokens DIR")
+    spec = SecuritySpec(options.token_file, tokens=options.tokens)
+    if options.security is not None:
+        spec = SecuritySpec.at(options.security)
+    found = _call(options.server, spec.read(), "cluster-status", {})
+    if options.json:
+        print(json.dumps(found, indent=1))
+    else:
+        show_status(found)
+    return 0
+
+
+def show_status(found: dict[str, Any]) -> None:
+    """The cluster as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    names = {card["address"]: name for name, card in found["servers"].items()}
+    if found["unmanaged"]:
+        console.print(f"[red]nobody coordinates[/red]: {found['unmanaged']}")
+    else:
+        who = names.get(found["coordinator"], found["coordinator"])
+        console.print(
+            f"{who} coordinates, elected in term {found['term']} by {len(found['voters'])} "
+            f"servers that vote; version {found['version'][0]}.{found['version'][1]}"
+        )
+    table = Table("server", "address", "zone", "votes", "cpu", "memory", "ms to the others")
+    for name, card in sorted(found["servers"].items()):
+        delays = ", ".join(
+            f"{names.get(address, address)} {delay:.1f}"
+            for address, delay in sorted(card["delays_ms"].items())
+            if delay is not None and address in names
+        )
+        votes = "yes" if card["address"] in found["voters"] else "no"
+        table.add_row(
+            name,
+            card["address"],
+            card["zone"],
+            votes,
+            f"{card['cpu']:.0%}",
+            f"{card['memory']:.0%}",
+            delays,
+        )
+    for address, each in sorted(found["missing"].items()):
+        silent = "never heard" if each["silent_s"] is None else f"silent {each['silent_s']:.0f} s"
+        votes = "yes" if address in found["voters"] else "no"
+        table.add_row(each["name"], address, "", votes, "", "", f"[red]{silent}[/red]")
+    console.print(table)
+    for name, each in sorted(found["submissions"].items()):
+        places = "; ".join(f"{one}: {', '.join(at)}" for one, at in each["placed"].items())
+        note = f". {each['note']}" if each["note"] else ""
+        console.print(f"{name}: {places}{note}")
+    for name, card in sorted(found["servers"].items()):
+        for what, problem in card["problems"].items():
+            console.print(f"[red]{name}: {what}: {problem}[/red]")
+
+
+def _submit(options: argparse.Namespace) -> int:
+    from holdfast.cluster.submitting import submit
+
+    path, placed = submit(options.deployment, options.to, print)
+    for fragment, servers in placed.items():
+        print(f"{fragment}: {', '.join(servers)}")
+    print(f"look at it with holdfast status {path}")
+    return 0
+
+
+def _loaded(options: argparse.Namespace) -> Deployment:
+    from holdfast.deployment import load_deployment
+
+    return load_deployment(options.deployment)
+
+
+def _withdraw(options: argparse.Namespace) -> int:
+    deployment = _loaded(options)
+    security = deployment.security.read()
+    _call(options.to, security, "cluster-withdraw", {"name": deployment.name})
+    print(f"{deployment.name} is withdrawn; the servers stop it")
+    return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    deployment = _loaded(options)
+    asked = {"name": deployment.name}
+    found = _call(options.to, deployment.security.read(), "cluster-placement", asked)
+    for choice in found["choices"]:
+        print(explained(choice))
+    return 0
+
+
+def explained(choice: dict[str, Any]) -> str:
+    """One choice in words."""
+    text = (
+        f"{choice['fragment']} at {choice['server']}: its streams cost {choice['cost']:.1f} "
+        f"(rate × ms)"
+    )
+    if choice["runner_up"] is None:
+        text += "; no other server may have it"
+    else:
+        server, cost = choice["runner_up"]
+        text += f"; at {server}, the second best, they would cost {cost:.1f}"
+    for server, why in sorted(choice["ruled_out"].items()):
+        text += f"\n    {server} {why}"
+    return text
