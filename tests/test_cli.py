@@ -88,6 +88,16 @@ def test_describe_prints_and_draws(here: Path, capsys: pytest.CaptureFixture[str
     assert (here / "net.svg").read_text().startswith("<svg")
 
 
+def test_describe_shows_how_x_is_divided(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "deployment.toml").write_text(
+        'network = "net.py"\n[sources.numbers]\n[fragments.main]\n[outputs.even]\ndelay = "4 s"\n'
+    )
+    assert main(["describe", "deployment.toml"]) == 0
+    said = capsys.readouterr().out
+    assert "output even: X = 4 s from the sources, as asked" in said
+    assert "fragment main: 4 s (1 on its longest path)" in said
+
+
 def test_a_file_without_a_network(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "empty.py").write_text("")
     assert main(["describe", "empty.py"]) == 1

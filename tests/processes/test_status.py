@@ -68,6 +68,17 @@ def test_programs_get_json(deployment: Deployment, capsys: pytest.CaptureFixture
     assert "error" in node["status"]
 
 
+def test_how_x_is_divided_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(tmp_path, DEPLOYMENT + '[outputs.out]\ndelay = "5 seconds"\n')
+    Addresses.choose(found)
+    (found.data / "processes.json").write_text("{}")
+    main(["status", "--json", str(found.path)])
+    outputs = json.loads(capsys.readouterr().out)["outputs"]
+    assert outputs == {"out": {"delay_s": 5.0, "asked": True, "fragments": {"main": 5.0}}}
+    main(["status", str(found.path)])
+    assert "output out: X = 5 s from the sources, as asked" in capsys.readouterr().out
+
+
 def test_who_reads_no_further_gets_no_traceback(deployment: Deployment) -> None:
     command = holdfast("status", str(deployment.path))
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

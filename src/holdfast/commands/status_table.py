@@ -130,10 +130,13 @@ def show_top(options: argparse.Namespace) -> int:
 def _plain(
     deployment: Deployment, found: Sequence[NodeReport], running: int | None
 ) -> dict[str, Any]:
-    """For programs; ``status`` is as the node gives it."""
+    """For programs; ``status`` is as the node gives it, ``outputs`` how X of each is divided."""
+    from holdfast.plans.topology import reach
+
     return {
         "deployment": deployment.name,
         "supervisor": running,
+        "outputs": reach(deployment.path).topology.division(),
         "nodes": {
             each.name: {
                 "process": each.process,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from holdfast.deployment import Deployment, DeploymentError
 from holdfast.plans.plan import Plan
@@ -85,6 +86,19 @@ def check_budget(deployment: Deployment, plan: Plan) -> None:
                     f"tuples may wait {alpha:g} x {share_us / 1e6:g} s: less than a bucket of "
                     f"{show_duration(plan.bucket_us)}. Make the delay longer or the bucket shorter"
                 )
+
+
+def division(deployment: Deployment, plan: Plan) -> dict[str, dict[str, Any]]:
+    """The same for programs: seconds for each output, and for each fragment on its paths."""
+    shares = divide(deployment, plan)
+    return {
+        output: {
+            "delay_s": end_to_end_us(plan, shares, output) / 1e6,
+            "asked": output in deployment.outputs,
+            "fragments": {name: shares[name] / 1e6 for name in longest_paths(plan, output)},
+        }
+        for output in plan.outputs
+    }
 
 
 def told(deployment: Deployment, plan: Plan) -> list[str]:

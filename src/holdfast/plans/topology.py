@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from holdfast.core.client import ClientSettings
 from holdfast.core.entry import EntrySettings
@@ -21,7 +22,7 @@ from holdfast.core.settings import (
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.flight.security import Security
 from holdfast.plans.addresses import Book
-from holdfast.plans.budget import check_budget, divide, end_to_end_us, told
+from holdfast.plans.budget import check_budget, divide, division, end_to_end_us, told
 from holdfast.plans.fragment_plans import MOST_WAYS, FragmentPlan
 from holdfast.plans.plan import Plan, deployed, read_plan
 from holdfast.plans.source_times import (
@@ -118,6 +119,10 @@ class Topology:
     def budget(self) -> list[str]:
         """How X of each output is divided, in words."""
         return told(self._deployment, self._plan)
+
+    def division(self) -> dict[str, dict[str, Any]]:
+        """The same for programs, in seconds."""
+        return division(self._deployment, self._plan)
 
     def entry(self, source: str) -> EntrySettings:
         spec = self._deployment.sources[source]
