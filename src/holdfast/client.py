@@ -292,12 +292,22 @@ class Client:
             if refusal.why is NotServed.REMOVED:
                 self._fail(RetiredError(refusal.detail))
             elif self._driver.is_final(refusal):
-                self._fail(ClientError(f"{self.stream} from {event.sender}: {refusal.text}"))
+                self._fail(ClientError(self._refused(event.sender, refusal)))
         if isinstance(event, MessageArrived) and isinstance(event.message, HeartbeatReply):
             served = [report.stream for report in event.message.reports]
             if self.stream not in served:
                 self._fail(ClientError(f"{event.sender} serves no stream {self.stream!r}"))
         self._loop.post(event)
+
+    def _refused(self, sender: str, refusal: SubscribeRefused) -> str:
+        text = f"{self.stream} from {sender}: {refusal.text}"
+        if refusal.why not in (NotServed.TRIMMED, NotServed.NOT_HERE):
+            return text
+        return (
+            f"{text}. Tuples are kept until every client has them that the deployment names: begin "
+            f"with next_id at what is there, and name {self.name!r} in the deployment's file if "
+            f"nothing may be missed while it is away"
+        )
 
     def _problem(self, peer: str, text: str, why: Refused | None) -> None:
         if why is not None:

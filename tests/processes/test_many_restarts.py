@@ -25,6 +25,8 @@ protection = "race"
 replicas = 2
 [fragments.best]
 replicas = 2
+[clients.second]
+output = "best"
 """
 )
 
@@ -35,12 +37,14 @@ def held(world: World) -> tuple[int, int, int]:
     return sum(1 for _ in Path("/proc/self/fd").iterdir()), threading.active_count(), told
 
 
-def read_something(world: World) -> None:
-    """A second client, which comes again under its name."""
-    with closing(Client.of(world.deployment.path, "best", name="second")) as client:
+def read_something(world: World, next_id: int) -> int:
+    """A second client, which comes again under its name; how far it has got."""
+    path = world.deployment.path
+    with closing(Client.of(path, "best", name="second", next_id=next_id)) as client:
         deadline = time.monotonic() + 60.0
         while client.read(0.05) is None:
             assert time.monotonic() < deadline, world.story()
+        return client.next_id
 
 
 def send_something(world: World) -> None:
@@ -55,11 +59,11 @@ def test_hundreds_of_restarts_leave_nothing_behind(spark: SparkSession, tmp_path
     world = World(spark, tmp_path, DEPLOYMENT)
     try:
         world.go_on()
-        counts: list[tuple[int, int, int]] = []
+        next_id, counts = 0, list[tuple[int, int, int]]()
         for number in range(ROUNDS):
             world.stop("main-2")
             for _ in range(5):
-                read_something(world)
+                next_id = read_something(world, next_id)
                 send_something(world)
             world.start("main-2")
             if number % 5 == 4:
