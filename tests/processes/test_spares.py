@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.cluster import spares
 from holdfast.cluster.networks import load_network
 from holdfast.cluster.planning import plan_of
 from holdfast.cluster.spares import why_not
@@ -136,8 +138,56 @@ def test_a_spare_takes_the_place_of_a_machine_that_is_gone(
     assert found.read_text() == expected
 
 
-def test_what_cannot_begin_anew_is_not_moved(tmp_path: Path) -> None:
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+def test_an_active_replica_joins_where_the_spare_is(tmp_path: Path, spark: SparkSession) -> None:
+    hosts = {"east": "127.0.0.1", "west": "127.0.0.2"}
+    ports = free_ports(hosts, [])["nodes"]
+    path = write(tmp_path, "active", ports)
+    deployment = load_deployment(path)
+    network = load_network(deployment.network, "local[2]", {})
+    write_plan(deployment, plan_of(network))
+    found, said = tmp_path / "means.jsonl", list[str]()
+    with ExitStack() as running:
+        servers = {
+            name: running.enter_context(serving(tmp_path, name, f"{host}:{ports[name]}"))
+            for name, host in hosts.items()
+        }
+        supervisor = running.enter_context(supervised(deployment, said.append))
+        load = Load(deployment, "load", readings, 500)
+        wait_for_lines(supervisor, found, 4, 90.0)
+        servers["east"].kill()
+
+        def is_stable() -> bool:
+            status = node_status(load_deployment(path), ["main-1"])["main-1"]
+            return bool(status.get("state") == "stable")
+
+        wait(lambda: any("west takes its place" in each for each in said), "the spare")
+        wait(is_stable, "the replica to have joined", 120.0)
+        assert Addresses.read(deployment).of("main-1").host == "127.0.0.2"
+        # It is good for something: results rest on it alone now.
+        lines = found.read_bytes().count(b"\n")
+        assert supervisor.signal("near", signal.SIGSTOP) is not None
+        wait_for_lines(supervisor, found, lines + 8, 60.0)
+        supervisor.signal("near", signal.SIGCONT)
+        load.stop()
+        expected = expected_file(network, deployment, "means")
+        wait_for_lines(supervisor, found, expected.count("\n"), 90.0)
+    assert found.read_text() == expected
+
+
+def test_what_cannot_begin_anew_is_not_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path, "active", {"east": 4701, "west": 4702})
+    states = {"main-2": {"state": "recovering"}}
+    monkeypatch.setattr(spares, "node_status", lambda _, asked: {one: states[one] for one in asked})
+    refused = "main-2, which would give main-1 its state, cannot now"
+    assert why_not(load_deployment(path), "east") == refused
+    states["main-2"]["state"] = "stable"
+    assert why_not(load_deployment(path), "east") is None
+    alone = path.read_text().replace(', "127.0.0.1"', "").replace(', "near"', "")
+    path.write_text(alone.replace("active", "none"))
     assert why_not(load_deployment(path), "east") == "main-1 has on its disk what nobody else has"
 
 

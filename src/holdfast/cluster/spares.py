@@ -1,9 +1,10 @@
 """Spare servers: they take the place of a server that is gone for too long.
 
-A copy of a passive or hybrid fragment has nothing that the other copy has not, once that one
-runs. So it can begin anew on another machine, with an empty directory: it learns from the other
-that it is the secondary, and is sent a whole checkpoint. Entry points and other replicas have
-tuples or state on their disks that nobody else has, and stay where they are.
+A replica has nothing that another one of its fragment has not, if that one is stable; nor has a
+copy of a passive or hybrid fragment, once the other copy runs. So it can begin anew on another
+machine, with an empty directory: a replica joins (``core/joining.py``), a copy learns from the
+other that it is the secondary, and is sent a whole checkpoint. Entry points and replicas that are
+alone have tuples or state on their disks that nobody else has, and stay where they are.
 
 To replace a server is to say that it listens elsewhere:
 
@@ -19,6 +20,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from holdfast.cluster.remote import RemoteServer, ServerError
 from holdfast.cluster.status import node_status
@@ -133,24 +135,31 @@ class Spares:
 
 def why_not(deployment: Deployment, server: str) -> str | None:
     """Why the processes of a server cannot begin anew elsewhere; None if they can."""
-    others: list[str] = []
-    for process in deployment.hosted_by(server):
-        for node in deployment.processes[process]:
-            pair = next(
-                (
-                    fragment.standby
-                    for fragment in deployment.fragments.values()
-                    if node in fragment.processes
-                ),
-                None,
-            )
-            if pair is None:
-                return f"{node} has on its disk what nobody else has"
-            others.append(pair.partner_of(node))
-    for node, status in node_status(deployment, others).items():
-        if not status.get("awake"):
-            return f"{node}, the other copy, does not run"
+    lost = [
+        node for process in deployment.hosted_by(server) for node in deployment.processes[process]
+    ]
+    others: dict[str, list[str]] = {}
+    for node in lost:
+        fragment = next(
+            (each for each in deployment.fragments.values() if node in each.processes), None
+        )
+        peers = [] if fragment is None else [*fragment.processes]
+        others[node] = [name for name in peers if name not in deployment.gone.union(lost)]
+        if not others[node]:
+            return f"{node} has on its disk what nobody else has"
+    asked = sorted({name for names in others.values() for name in names})
+    said = node_status(deployment, asked)
+    for node, names in others.items():
+        if not any(_can_give(said[name]) for name in names):
+            return f"{' and '.join(names)}, which would give {node} its state, cannot now"
     return None
+
+
+def _can_give(status: dict[str, Any]) -> bool:
+    """Whether a copy or replica has all that another one needs to begin anew."""
+    if "copy" in status:
+        return bool(status.get("awake"))
+    return status.get("state") == "stable"
 
 
 def _moved(deployment: Deployment) -> dict[str, dict[str, str]]:
