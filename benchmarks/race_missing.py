@@ -16,6 +16,8 @@ from holdfast.deployment import Deployment
 MISSING = "latency_west"
 MISSING_SECONDS = 20.0
 WITHIN_SECONDS = 120.0
+# Whoever asks first for early results has engines made for them.
+SETTLE_SECONDS = 5.0
 REPLICAS = ("latencies-1", "latencies-2", "latencies-3")
 
 
@@ -94,6 +96,7 @@ class Watcher:
 def without_an_input(running: Running, watcher: Watcher) -> tuple[float, float]:
     """The median and the 99th percentile of the ages, with one input of the union cut off."""
     watcher.begin()
+    time.sleep(SETTLE_SECONDS)
     for name in REPLICAS:
         running.tell_links(name, {"cut": [f"entry-{MISSING}"]})
     start = now_us()

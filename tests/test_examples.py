@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from holdfast import Boundary, Tuples, Undo
+from holdfast import Boundary, Tuples, Undo, Unordered
 from holdfast.cluster.networks import load_network
 from holdfast.cluster.planning import plan_of
 from holdfast.deployment import load_deployment
@@ -85,6 +85,28 @@ def test_the_deployment_between_two_topics_fits_its_network(
     network = load_network(deployment.network, "local[2]", {})
     Topology(deployment, plan_of(network))
     assert set(deployment.processes) == {"entry-orders", "main-1", "main-2", "topic"}
+
+
+def test_a_deployment_that_races_can_be_read_without_an_order(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    shutil.copytree(ROOT / "examples" / "race", tmp_path, dirs_exist_ok=True)
+    deployment = load_deployment(tmp_path / "deployment.toml")
+    network = load_network(deployment.network, "local[2]", {})
+    assert Topology(deployment, plan_of(network)).early == {"busy"}
+    told = runpy.run_path(str(tmp_path / "watch.py"))["told"]
+    row = {"server": ["quito"], "cpu": [0.95], "place": ["west"]}
+    late, early = (pa.array([second * 1_000_000]).cast(TIME) for second in (5, 3))
+    events = [
+        Unordered(pa.table({"stime": late, **row})),
+        Unordered(pa.table({"stime": early, **row})),
+        Boundary(6_000_000),
+    ]
+    assert list(told(events)) == [
+        "00:00:05 west quito 0.95",
+        "00:00:03 west quito 0.95",
+        "00:00:06 of both places all has come until here",
+    ]
 
 
 def test_a_client_tells_what_is_tentative_and_what_becomes_of_it() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import disk
-from holdfast.core.events import JobFailed
+from holdfast.core.events import EarlyDone, EarlyFailed, JobFailed
 from holdfast.core.progress import Progress
 from holdfast.core.settings import Timing
 from holdfast.core.versions import Line, Running
@@ -16,7 +16,7 @@ from holdfast.disk import Fault
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.left_out import LeftOut
 from holdfast.nodes.metrics import NodeMetrics, registry
-from holdfast.nodes.problems import Problems, tell_work
+from holdfast.nodes.problems import Problems, tell_early, tell_work
 from holdfast.spark.rejected import Rejected
 
 JOB = Running(7, Line.STABLE, 1_000_000, 1_200_000)
@@ -58,6 +58,20 @@ def test_a_poison_bucket_is_named_with_what_to_do(capsys: pytest.CaptureFixture[
     assert problems.texts == []
     assert registry.get_sample_value("holdfast_problem", labels) == 0
     assert registry.get_sample_value("holdfast_poison_bucket_seconds", bucket) is None
+    assert said(capsys) == ["problem", "problem over"], "once each"
+
+
+def test_early_jobs_that_fail_are_told_of_and_hold_nothing_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    problems = Problems(Journal("main-9"), NodeMetrics("main-9", "replica"))
+    for _ in range(2):
+        tell_early(problems, EarlyFailed(3, "executor lost"))
+    (text,) = problems.texts
+    assert "executor lost. They come in order" in text
+    assert problems.blocking == []
+    tell_early(problems, EarlyDone(4, (), ()))
+    assert problems.texts == []
     assert said(capsys) == ["problem", "problem over"], "once each"
 
 

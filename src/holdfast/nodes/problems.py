@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 
+from holdfast.core.events import EarlyDone, EarlyFailed
 from holdfast.core.progress import Trouble, Work
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.metrics import NodeMetrics
 from holdfast.times import show_moment
 
 # With these a node gets something done all the same.
-GETS_ON = frozenset({"overload", "behind", "trim", "job", "bounds", "membership"})
+GETS_ON = frozenset({"overload", "behind", "trim", "job", "bounds", "membership", "early"})
 
 
 class Problems:
@@ -71,6 +72,17 @@ def tell_work(problems: Problems, metrics: NodeMetrics, work: Work, fragment: st
     problems.set("job", _failing(failing[0]) if failing else None)
     late = None if work.late is None else f"{work.late}; whoever stands by steps in"
     problems.set("stalled", late)
+
+
+def tell_early(problems: Problems, event: EarlyDone | EarlyFailed) -> None:
+    """Whether results can be computed before their order is known."""
+    text = None
+    if isinstance(event, EarlyFailed):
+        text = (
+            f"results cannot be computed before their order is known: {event.reason}. They come in "
+            f"order, to whoever needs none, too; it is tried again"
+        )
+    problems.set("early", text)
 
 
 def _poisoned(trouble: Trouble, fragment: str) -> str:

@@ -50,6 +50,7 @@ from holdfast.core.effects import (
 )
 from holdfast.core.events import (
     CheckpointFailed,
+    EarlyDone,
     EarlyFailed,
     Event,
     JobDone,
@@ -80,7 +81,7 @@ from holdfast.nodes.left_out import LeftOut
 from holdfast.nodes.load import LoadWatch
 from holdfast.nodes.node import GaveUp, Node, Place
 from holdfast.nodes.pace import Pace, tell_pace
-from holdfast.nodes.problems import tell_work
+from holdfast.nodes.problems import tell_early, tell_work
 from holdfast.nodes.replica_status import copy_status, lent_status, streams_status
 from holdfast.nodes.spill import Spill
 from holdfast.plans.fragment_plans import FragmentPlan
@@ -370,8 +371,8 @@ class ReplicaNode(Node):
         match event:
             case JobFailed(_, reason):
                 self.journal.write("job failed", level="error", reason=reason)
-            case EarlyFailed(_, reason):
-                self.journal.write("early job failed", level="warning", reason=reason)
+            case EarlyDone() | EarlyFailed():
+                tell_early(self.problems, event)
             case CheckpointFailed(_, reason):
                 self.journal.write("checkpoint not held", level="error", reason=reason)
             case JobDone(_, _, _, outputs) if self._partner is not None:
