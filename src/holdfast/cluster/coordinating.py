@@ -7,7 +7,8 @@ deposed in the middle leaves either all of a decision or nothing.
 
 A replica whose server is silent for ``replace_after_s`` is replaced: another one is placed where
 that costs least and joins (``core/joining.py``); when it says itself that it is stable, the lost
-one is removed. If the lost server comes back first both stay. What only one disk has, entry points
+one is removed. A replica that has long been dearer than it would be elsewhere moves in the same way
+(``core/adaptation.py``). What only one disk has, entry points
 and fragments without another replica, waits for its server.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,8 +31,11 @@ from holdfast.cluster.placing import (
     query_of,
     wanted_replicas,
 )
+from holdfast.cluster.rates import Rates
 from holdfast.cluster.seat_loop import NotTaken
 from holdfast.cluster.status import node_status
+from holdfast.core.adaptation import Adaptation, AdaptationSettings
+from holdfast.core.placement import Choice, Query
 from holdfast.core.records import Membership
 from holdfast.deployment import (
     Deployment,
@@ -52,6 +57,8 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 1.0
 _PORTS_SECONDS = 10.0
+# What a tuple must be under way for less, on the mean, for a replica to move.
+_WORTH_MS = 2.0
 
 
 class Coordinating:
@@ -63,6 +70,7 @@ class Coordinating:
         directory: Path,
         security: dict[str, Any],
         replace_after_s: float,
+        settings: AdaptationSettings,
         journal: Journal,
     ) -> None:
         self._member = member
@@ -75,6 +83,9 @@ class Coordinating:
         # What waits, by submission, for those who look.
         self.notes: dict[str, str] = {}
         self._said: dict[str, str] = {}
+        self._settings = settings
+        self._rates: dict[str, Rates] = {}
+        self._adaptations: dict[str, Adaptation] = {}
 
     # -- submitting ----------------------------------------------------------------------
 
@@ -123,7 +134,9 @@ class Coordinating:
         query = query_of(deployment, plan)
         placed = choose_places(query, self._member.there(), wanted, fixed)
         places = {each: list(found) for each, found in placed.places.items()}
-        submission = replace(sent, tables=_with_places(tables, places), placed=places)
+        submission = replace(
+            sent, tables=_with_places(tables, places), placed=places, stays=sorted(fixed)
+        )
         deployment = self._staged(name, submission)
         Topology(deployment, plan)
         Addresses.choose(deployment, self._ports_of(deployment))
@@ -169,9 +182,11 @@ class Coordinating:
             raise NotPlaced(f"{name!r} is not submitted; submitted are: {known}")
         directory = self._directory.parent / "explained" / name
         deployment = staged(directory, submission, self._security)
-        query = query_of(deployment, read_plan(deployment))
+        rates = self._rates_of(name).look(deployment)
+        query = query_of(deployment, read_plan(deployment), rates)
         choices = explain_places(query, self._member.there(), _places(deployment))
         return {
+            "rates": rates,
             "choices": [
                 {
                     "fragment": each.fragment,
@@ -181,7 +196,7 @@ class Coordinating:
                     "ruled_out": dict(each.ruled_out),
                 }
                 for each in choices
-            ]
+            ],
         }
 
     # -- looking after it ----------------------------------------------------------------
@@ -190,6 +205,7 @@ class Coordinating:
         while not self._member.stopping.wait(_LOOK_SECONDS):
             if not self._member.is_coordinating:
                 self.notes = {}
+                self._adaptations.clear()
                 continue
             # Whatever it is, it is tried again; somebody else may coordinate by then.
             try:
@@ -225,6 +241,8 @@ class Coordinating:
             note = self._look_at(name, deployment, spec, lost)
             if note:
                 notes.append(note)
+        if not notes:
+            notes += self._adapt(name, deployment, submission)
         for source in deployment.sources.values():
             if source.endpoint.server in lost:
                 notes.append(
@@ -266,8 +284,71 @@ class Coordinating:
         waiting = [each for each in left if said[each].get("state") != "stable"]
         if waiting:
             return f"{', '.join(waiting)} is not stable yet; {', '.join(gone)} goes when it is"
-        self._remove(name, deployment, gone)
-        return ""
+        self._remove(name, spec, gone)
+        return f"{', '.join(gone)} is removed"
+
+    # -- moving --------------------------------------------------------------------------
+
+    def _adapt(self, name: str, deployment: Deployment, submission: Submission) -> list[str]:
+        """Move a replica to a server where it has long been better off; what is to be said."""
+        rates = self._rates_of(name).look(deployment)
+        query = query_of(deployment, read_plan(deployment), rates)
+        choices = explain_places(query, self._member.there(), _places(deployment))
+        for spec in deployment.fragments.values():
+            note = self._end_move(name, deployment, spec, choices)
+            if note:
+                return [note]
+        movable = [
+            spec.name
+            for spec in deployment.fragments.values()
+            if spec.name not in submission.stays
+            and spec.standby is None
+            and len(_running(deployment, spec)) > 1
+        ]
+        adaptation = self._adaptations.setdefault(name, Adaptation(self._settings))
+        known = [
+            choice
+            for choice in choices
+            if choice.fragment in movable and _is_worth_it(choice, query)
+        ]
+        # What flows is known before anything moves for it.
+        move = adaptation.look(known, time.monotonic_ns() // 1_000) if rates else None
+        if move is None:
+            return []
+        spec = deployment.fragments[move.fragment]
+        running = _running(deployment, spec)
+        here = next(each for each, server in running.items() if server == move.here)
+        like = next(each for each in running if each != here)
+        added = self._add(name, deployment, spec, like, move.there)
+        self._journal.write("moves", submission=name, replica=here, to=move.there, by=added)
+        return [f"{added} at {move.there} is to take the place of {here} at {move.here}"]
+
+    def _end_move(
+        self, name: str, deployment: Deployment, spec: FragmentSpec, choices: list[Choice]
+    ) -> str:
+        """Of more replicas than were asked for, remove the dearest once all are stable."""
+        running = _running(deployment, spec)
+        if spec.standby is not None or len(running) <= self._wanted_of(name, spec):
+            return ""
+        said = node_status(deployment, list(running))
+        waiting = [each for each in running if said[each].get("state") != "stable"]
+        if waiting:
+            return f"{', '.join(waiting)} is not stable yet; one more goes when it is"
+        costs = {each.server: each.cost for each in choices if each.fragment == spec.name}
+        zones = {at: card["zone"] or at for at, card in self._member.there().cards.items()}
+        listed = [zones.get(server, server) for server in running.values()]
+
+        def rank(replica: str) -> tuple[bool, float, str]:
+            server = running[replica]
+            # Two of one zone are one too many there, whatever they cost.
+            return listed.count(zones.get(server, server)) > 1, costs.get(server, 0.0), replica
+
+        dearest = max(running, key=rank)
+        self._remove(name, spec, [dearest])
+        return f"{dearest} is removed"
+
+    def _rates_of(self, name: str) -> Rates:
+        return self._rates.setdefault(name, Rates())
 
     def _wanted_of(self, name: str, spec: FragmentSpec) -> int:
         """How many replicas it was submitted with."""
@@ -302,8 +383,12 @@ class Coordinating:
         self._change(name, lambda known: known.with_another(added, like), {added: place})
         return added
 
-    def _remove(self, name: str, deployment: Deployment, gone: list[str]) -> None:
-        self._change(name, lambda known: known.without(*gone), {})
+    def _remove(self, name: str, spec: FragmentSpec, gone: list[str]) -> None:
+        # Looked at again as it is now: there are never fewer than were asked for.
+        deployment = self._staged(name, self._member.newest[1].submissions[name])
+        running = _running(deployment, deployment.fragments[spec.name])
+        if len(set(running) - set(gone)) >= self._wanted_of(name, spec):
+            self._change(name, lambda known: known.without(*gone), {})
 
     def _change(
         self, name: str, change: Callable[[Membership], Membership], places: dict[str, str]
@@ -360,6 +445,23 @@ def _places(deployment: Deployment) -> dict[str, list[str]]:
             if replica not in deployment.gone
         ]
         for spec in deployment.fragments.values()
+    }
+
+
+def _is_worth_it(choice: Choice, query: Query) -> bool:
+    """Whether tuples of its streams would be under way for some milliseconds less."""
+    rate = sum(
+        flow.rate for flow in query.flows if choice.fragment in (flow.producer, flow.consumer)
+    )
+    return choice.runner_up is not None and (choice.cost - choice.runner_up[1] >= _WORTH_MS * rate)
+
+
+def _running(deployment: Deployment, spec: FragmentSpec) -> dict[str, str]:
+    """The replicas of a fragment that take part, and their servers."""
+    return {
+        replica: str(endpoint.server)
+        for replica, endpoint in zip(spec.processes, spec.replicas, strict=True)
+        if replica not in deployment.gone
     }
 
 

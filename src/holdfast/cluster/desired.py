@@ -35,7 +35,8 @@ class Submission:
     tables      of the deployment file, with the cluster's servers and the places filled in.
     files       base64 of the network's file and others, by their paths.
     membership  what has changed since: replicas added and removed (plans/membership_file.py).
-    placed      the servers that were chosen for each fragment, by name.
+    placed      the servers of each fragment's replicas, by name.
+    stays       fragments whose places were given, and are not changed.
     """
 
     tables: dict[str, Any]
@@ -45,6 +46,7 @@ class Submission:
     addresses: str = ""
     membership: str | None = None
     placed: dict[str, list[str]] = field(default_factory=dict)
+    stays: list[str] = field(default_factory=list)
 
     def options(self, name: str, processes: list[str]) -> dict[str, Any]:
         """What a server's ``deploy`` takes."""

@@ -30,6 +30,7 @@ from holdfast.cluster.seat_loop import (
     plain_message,
     read_message,
 )
+from holdfast.core.adaptation import AdaptationSettings
 from holdfast.core.cluster_messages import ClusterMessage, Heard, Met, Version
 from holdfast.core.election import ElectionTiming
 from holdfast.deployment_file import plain_name
@@ -50,12 +51,14 @@ class ClusterOptions:
 
     zone             what is likely to fail, or to be cut off, together with it.
     replace_after_s  how long a server is silent before its replicas are replaced.
+    adaptation       how much better another server must be, and for how long, for a move.
     """
 
     name: str
     seeds: tuple[str, ...]
     zone: str = ""
     replace_after_s: float = 30.0
+    adaptation: AdaptationSettings = field(default_factory=AdaptationSettings)
     timing: ElectionTiming = field(default_factory=ElectionTiming)
 
 
@@ -78,6 +81,7 @@ class Member:
         journal: Journal,
         timing: ElectionTiming | None = None,
         replace_after_s: float = 30.0,
+        adaptation: AdaptationSettings | None = None,
     ) -> None:
         """``apply`` does what the desired state says of this server; what went wrong, by name."""
         check_name(name)
@@ -114,7 +118,12 @@ class Member:
         # Who is who is known at once; what is to run is not, before somebody says it is settled.
         self.desired = self.newest[1]
         self._coordinating = Coordinating(
-            self, directory / "staged", security.table(), replace_after_s, journal
+            self,
+            directory / "staged",
+            security.table(),
+            replace_after_s,
+            adaptation or AdaptationSettings(),
+            journal,
         )
 
     # -- life ----------------------------------------------------------------------------

@@ -77,20 +77,26 @@ def wanted_replicas(table: Mapping[str, Any]) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def query_of(deployment: Deployment, plan: Plan) -> Query:
-    """The query: who feeds whom, and where sources and clients are. Rates are taken for equal."""
+def query_of(deployment: Deployment, plan: Plan, rates: Mapping[str, float] | None = None) -> Query:
+    """The query: who feeds whom, and where sources and clients are.
+
+    A stream of which no rate is known is taken for an ordinary one; if none is, all are equal.
+    """
+    known = rates or {}
+    usual = sum(known.values()) / len(known) if known else 1.0
     pinned = {name: _server_of(spec.endpoint.server) for name, spec in deployment.sources.items()}
     made_by = {each.stream: name for name, one in plan.fragments.items() for each in one.outputs}
     made_by |= {name: name for name in deployment.sources}
     flows = [
-        Flow(made_by[stream], name)
+        Flow(made_by[stream], name, known.get(stream, usual))
         for name in plan.in_order
         for stream in plan.fragments[name].inputs
     ]
     for client in deployment.clients.values():
         if client.endpoint.server is not None:
             pinned[f"client {client.name}"] = client.endpoint.server
-            flows.append(Flow(made_by[client.output], f"client {client.name}"))
+            rate = known.get(client.output, usual)
+            flows.append(Flow(made_by[client.output], f"client {client.name}", rate))
     return Query(pinned, tuple(plan.in_order), tuple(flows))
 
 

@@ -129,6 +129,7 @@ class Server:
             self.journal,
             cluster.timing,
             cluster.replace_after_s,
+            cluster.adaptation,
         )
 
     def run(self) -> None:

@@ -48,6 +48,12 @@ def add_server(commands: argparse._SubParsersAction[Any]) -> None:
         metavar="TIME",
         help="replace the replicas of a server that is silent for so long (default: 30 seconds)",
     )
+    cluster.add_argument(
+        "--move-after",
+        default="5 minutes",
+        metavar="TIME",
+        help="move a replica that was better off elsewhere for so long (default: 5 minutes)",
+    )
     parser.set_defaults(command=_server)
 
 
@@ -85,6 +91,7 @@ def _server(options: argparse.Namespace) -> int:
 
 def _cluster_options(options: argparse.Namespace, host: str) -> ClusterOptions | None:
     from holdfast.cluster.member import ClusterOptions, check_name
+    from holdfast.core.adaptation import AdaptationSettings
     from holdfast.errors import InputError
     from holdfast.times import microseconds
 
@@ -103,4 +110,7 @@ def _cluster_options(options: argparse.Namespace, host: str) -> ClusterOptions |
     if host in ("0.0.0.0", "::"):
         raise InputError("--listen is the address that the other servers of the cluster call")
     after_s = microseconds(options.replace_after) / 1e6
-    return ClusterOptions(options.name, seeds, options.zone, after_s)
+    hold_us = microseconds(options.move_after)
+    # After a move a submission rests for twice as long.
+    adaptation = AdaptationSettings(hold_us=hold_us, rest_us=2 * hold_us)
+    return ClusterOptions(options.name, seeds, options.zone, after_s, adaptation)
