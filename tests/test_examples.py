@@ -109,6 +109,19 @@ def test_a_deployment_that_races_can_be_read_without_an_order(
     ]
 
 
+def test_the_deployment_in_shards_fits_its_network(spark: SparkSession, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples" / "shards", tmp_path, dirs_exist_ok=True)
+    deployment = load_deployment(tmp_path / "deployment.toml")
+    network = load_network(deployment.network, "local[2]", {})
+    topology = Topology(deployment, plan_of(network))
+    for shard in (1, 2):
+        (read,) = topology.replica(f"sensors.{shard}-1").inputs
+        assert read.part is not None
+        assert read.part.columns == ("sensor",)
+    names = {"entry-readings", "sensors.1", "sensors.2", "sensors-1", "sensors-2", "recorder"}
+    assert set(deployment.processes) == names
+
+
 def test_a_client_tells_what_is_tentative_and_what_becomes_of_it() -> None:
     told = runpy.run_path(str(ROOT / "examples" / "protection" / "watch.py"))["told"]
 

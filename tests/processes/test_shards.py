@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.cluster.networks import load_network
+from holdfast.cluster.planning import refuse_other_query
 from holdfast.core.messages import Part
 from holdfast.core.settings import Protection, Reconcile
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
+from holdfast.errors import StateError
 from holdfast.frames import SEQ, STIME, TMAX
 from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream, Routes
-from holdfast.plans.plan import Plan, SourcePlan, is_planned, read_plan, write_plan
+from holdfast.plans.plan import Plan, SourcePlan, deployed, is_planned, read_plan, write_plan
 from holdfast.plans.topology import Topology
 from holdfast.slots import SLOTS, Routing
-from tests.processes.copies import COMMON, World
+from holdfast.testing.deployed import Killer, Load, expected_file, supervised, wait_for_lines
+from tests.processes.copies import COMMON, NETWORK, World
 
 SERVERS = """
 [servers.east]
@@ -158,6 +163,19 @@ def test_one_shard_may_do_the_work_of_any_fragment(tmp_path: Path) -> None:
     ]
 
 
+def test_state_of_another_number_of_shards_is_not_gone_on_with(tmp_path: Path) -> None:
+    plan = plan_with(Routes({"load": ("k",)}))
+    before = written(tmp_path, "shards = 2")
+    write_plan(before, plan)
+    kept = before.data / "processes" / "main.1-1" / "state" / "manifest"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("something")
+    refuse_other_query(before, deployed(before, plan))
+    after = written(tmp_path, "shards = 4")
+    with pytest.raises(StateError, match=r"shard 1 of 2: slots 0 to 512(.|\n)*shard 1 of 4"):
+        refuse_other_query(after, deployed(after, plan))
+
+
 # -- real nodes -----------------------------------------------------------------------------
 
 ALONE = f"""
@@ -198,6 +216,12 @@ def test_a_shard_that_is_lost_is_missing_by_name_until_it_is_back(
     worlds: Callable[..., World],
 ) -> None:
     world = worlds(ALONE, "main.1-1", "main.2-1", "main-1", "best-1")
+    shown = world.copies["main.2-1"].status()["shard"]
+    assert (shown["of"], shown["number"], shown["slots"]) == ("main", 2, [SLOTS // 2, SLOTS])
+    assert shown["routing"] == {"load": ["k"]}
+    assert shown["above"] == {"load": ["entry-load"]}
+    assert shown["beside"] == ["main.1", "main.1"]
+    assert shown["below"] == {"main.aggregate_1.2": ["main-1"]}
     world.stop("main.1-1")
     # What the other one has is there, tentatively.
     world.read(lambda: world.view.why is not None)
@@ -234,3 +258,46 @@ def test_a_ring_of_shards_loses_each_and_shows_no_trace(worlds: Callable[..., Wo
     ring.start("main.1-1", "main.1-2", "main.2-1", "main.2-2", "main-1", "main-2")
     ring.go_on()
     ring.finish()
+
+
+KILLED = """
+network = "network.py"
+[timing]
+delay = "3 seconds"
+[sources.load]
+keep = true
+[fragments.main]
+shards = 3
+[fragments.best]
+shards = 2
+routing = "primary"
+[clients.recorder]
+output = "best"
+sink = "jsonl:data/best.jsonl"
+"""
+
+
+def _readings(first: int, count: int) -> pa.Table:
+    random = np.random.default_rng(first)
+    return pa.table({"k": random.integers(0, 50, count), "v": random.random(count)})
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_kills_of_shards_and_of_those_that_merge_leave_no_trace(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    (tmp_path / "network.py").write_text(NETWORK)
+    (tmp_path / "deployment.toml").write_text(KILLED)
+    deployment = load_deployment(tmp_path / "deployment.toml")
+    kills = {"main.1-1": 2, "main.2-1": 1, "main.3-1": 2, "main-1": 3, "best.1-1": 1, "best-1": 2}
+    with supervised(deployment) as supervisor:
+        load = Load(deployment, "load", _readings)
+        Killer(supervisor, seed=3).kill(kills | {"entry-load": 2, "recorder": 2}, (0.2, 1.5))
+        load.stop()
+        network = load_network(deployment.network, "local[2]", {})
+        expected = expected_file(network, deployment, "best")
+        found = deployment.data / "best.jsonl"
+        wait_for_lines(supervisor, found, expected.count("\n"), 240.0)
+    assert found.read_text() == expected
+    assert expected.count("\n") > 5

@@ -82,7 +82,12 @@ from holdfast.nodes.load import LoadWatch
 from holdfast.nodes.node import GaveUp, Node, Place
 from holdfast.nodes.pace import Pace, tell_pace
 from holdfast.nodes.problems import tell_early, tell_work
-from holdfast.nodes.replica_status import copy_status, lent_status, streams_status
+from holdfast.nodes.replica_status import (
+    copy_status,
+    lent_status,
+    shard_status,
+    streams_status,
+)
 from holdfast.nodes.spill import Spill
 from holdfast.plans.fragment_plans import FragmentPlan
 from holdfast.spark.chains import Handle, Workshop
@@ -130,6 +135,7 @@ class ReplicaNode(Node):
         self.listen_to(settings.partners, partner)
         self._settings = settings
         self._fragment = plan.name
+        self._shard = plan.shard
         self._pace = Pace(settings.timing.alpha_x_us)
         # Set when a job has run, or when there will be none before it is needed.
         self.warm = threading.Event()
@@ -335,6 +341,7 @@ class ReplicaNode(Node):
             **({} if windows is None else {"checkpoint": windows.status()}),
             **({"why": seen.why} if seen.joining else {}),
             **lent_status(self._lent.values()),
+            **shard_status(self._shard, self._settings),
             **self._copy_status(),
         }
 

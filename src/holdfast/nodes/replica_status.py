@@ -8,8 +8,10 @@ from typing import Any
 
 from holdfast.core.copy_view import CopyView
 from holdfast.core.protected import ProtectedReplica
-from holdfast.core.settings import StandbySettings
+from holdfast.core.settings import ReplicaSettings, StandbySettings
 from holdfast.kept.shipper import Shipped, Shipper
+from holdfast.plans.fragment_plans import ShardPlan
+from holdfast.slots import slot_range
 from holdfast.why_words import plain_why
 
 
@@ -28,6 +30,26 @@ def streams_status(view: CopyView) -> dict[str, Any]:
         "outputs": {stream: next_id for stream, next_id, _, _ in view.outputs},
         "trimmed_below": {stream: first_id for stream, _, first_id, _ in view.outputs},
         "tentative": {stream: plain_why(why) for stream, why in view.tentative},
+    }
+
+
+def shard_status(shard: ShardPlan | None, settings: ReplicaSettings) -> dict[str, Any]:
+    """What a shard takes, and whom it knows: above, beside and below it."""
+    if shard is None:
+        return {}
+    first, end = slot_range(shard.number, shard.shards, shard.routing)
+    before, after = (shard.number - 2) % shard.shards, shard.number % shard.shards
+    return {
+        "shard": {
+            "of": shard.fragment,
+            "number": shard.number,
+            "shards": shard.shards,
+            "slots": [first, end],
+            "routing": {stream: list(columns) for stream, columns in shard.columns.items()},
+            "above": {one.stream: list(one.producers) for one in settings.inputs},
+            "beside": [f"{shard.fragment}.{each + 1}" for each in (before, after)],
+            "below": {one.stream: list(one.consumers) for one in settings.outputs},
+        }
     }
 
 

@@ -1,0 +1,112 @@
+"""Shards: what dividing a fragment costs, and what losing a shard does.
+
+    make bench BENCH=shards               some twelve minutes
+    make bench BENCH=shards ARGS=--quick  some four minutes
+
+1. One replica with both cores, and two and four shards with a core each, are given the same buckets
+   of 200,000 tuples in turn (shards_engine.py): ``throughput_by_shards`` is the median ratio.
+2. A ring of two hybrid shards runs as real processes at 3,000 tuples/s over 100,000 open windows
+   and is killed again and again (shards_ring.py): how long no stable results came, what was lost or
+   doubled, how many messages there are beside data and pings for 1,000 tuples.
+
+Figures that need what is not there yet are null: other kinds of delivery, rescaling.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import describe_machine
+from benchmarks.record import record
+from benchmarks.shards_engine import throughput
+from benchmarks.shards_ring import Outcome, run_ring
+
+NOT_THERE = (
+    "exactly_over_at_most",
+    "bytes_over_mirroring",
+    "bytes_per_tuple_record",
+    "rescale_gap_ms",
+)
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How much is done."""
+
+    rounds: int
+    tuples: int
+    watched: int
+    kills: int
+    windows: int
+
+
+FULL = Lengths(9, 200_000, 10, 100, 100_000)
+QUICK = Lengths(9, 200_000, 2, 10, 100_000)
+
+
+def ring_figures(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "takeover_gap_ms": statistics.median(outcome.takeover_gaps_ms),
+        "takeover_gaps_ms": outcome.takeover_gaps_ms,
+        "reinstate_gap_ms": statistics.median(outcome.reinstate_gaps_ms),
+        "reinstate_gaps_ms": outcome.reinstate_gaps_ms,
+        "usual_ms": outcome.usual_ms,
+        "kills": outcome.kills,
+        "tuples": outcome.tuples,
+        "results": outcome.results,
+        "lost": {"exactly-once": outcome.lost},
+        "doubled": {"exactly-once": outcome.doubled},
+        "identical": outcome.identical,
+        "messages": {"2": outcome.messages_per_1000},
+        "open_windows": outcome.open_windows,
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="10 kills")
+    parser.add_argument("--keep", action="store_true", help="leave the directory behind")
+    parser.add_argument("--record", action="store_true", help="keep the figures in docs/results")
+    parser.add_argument("--only", choices=["engine", "ring"], help="one of the two parts")
+    options = parser.parse_args(arguments)
+    lengths = QUICK if options.quick else FULL
+    directory = Path(tempfile.mkdtemp(prefix="holdfast-shards-"))
+    started = time.monotonic()
+    figures: dict[str, Any] = {"bench": "shards", **dict.fromkeys(NOT_THERE)}
+    well = True
+    if options.only != "ring":
+        rates, ratios, equal = throughput(directory, (1, 2, 4), lengths.rounds, lengths.tuples)
+        figures |= {"throughput_by_shards": ratios, "tuples_per_second": rates}
+        figures["shards_identical"] = equal
+        well &= equal
+        print(f"{time.monotonic() - started:7.1f} s  {ratios}", file=sys.stderr, flush=True)
+    if options.only != "engine":
+        ring = directory / "ring"
+        ring.mkdir()
+        outcome = run_ring(ring, 2, lengths.watched, lengths.kills, lengths.windows)
+        figures |= ring_figures(outcome)
+        well &= outcome.identical
+    figures |= {
+        "seconds": round(time.monotonic() - started, 1),
+        "machine": describe_machine(),
+    }
+    if options.record:
+        told = " ".join(each for each in sys.argv[1:] if each != "--record")
+        record(figures, f"make bench BENCH=shards ARGS='{told}'")
+    if well and not options.keep:
+        shutil.rmtree(directory, ignore_errors=True)
+    print(json.dumps(figures))
+    return 0 if well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

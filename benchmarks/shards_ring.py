@@ -1,0 +1,230 @@
+"""A ring of hybrid shards as real processes, which are killed: what is lost, and for how long.
+
+One client reads counts of every 200 ms for sixteen servers, behind them are windows of an hour for
+each of many keys, so that a shard has a state that is worth keeping.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.client import Client, View
+from holdfast.cluster.networks import load_network
+from holdfast.cluster.status import node_status
+from holdfast.cluster.supervisor import Supervisor
+from holdfast.deployment import Deployment, load_deployment
+from holdfast.producer import Producer
+from holdfast.stream_events import Boundary
+from holdfast.testing.deployed import Killer, Load, supervised
+from holdfast.testing.undisturbed import logged_tuples, undisturbed
+
+NETWORK = """
+from pyspark.sql import functions as F
+from holdfast import Network, window
+
+network = Network("ring", bucket="200 ms")
+load = network.source("load", "server bigint, reading bigint, value double")
+load.groupBy(window("1 hour"), "server", "reading").agg(F.avg("value").alias("v")).output("hours")
+counts = load.groupBy(window("200 ms"), "server")
+counts.agg(F.count("*").alias("n"), F.sum("value").alias("v")).output("counts")
+"""
+DEPLOYMENT = """
+network = "network.py"
+[timing]
+delay = "3 seconds"
+heartbeat = "100 ms"
+[sources.load]
+keep = true
+[fragments.main]
+shards = {shards}
+protection = "hybrid"
+[fragments.main.standby]
+promote_after = "1500 ms"
+[clients.reader]
+output = "counts"
+"""
+RATE = 3_000
+SERVERS = 16
+WAIT_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run gave; gaps in milliseconds, beyond the time that passes between results anyway."""
+
+    kills: int
+    tuples: int
+    results: int
+    lost: int
+    doubled: int
+    identical: bool
+    takeover_gaps_ms: list[float]
+    reinstate_gaps_ms: list[float]
+    usual_ms: float
+    messages_per_1000: float
+    open_windows: int
+
+
+def readings(first: int, count: int) -> pa.Table:
+    """Tuples that depend on their numbers only."""
+    numbers = np.arange(first, first + count)
+    values = np.random.default_rng(first).random(count)
+    return pa.table({"server": numbers % SERVERS, "reading": numbers % 100_000, "value": values})
+
+
+class Watch:
+    """A client that notes when stable results came."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.view = View()
+        self.arrivals: list[float] = []
+        self._client = Client.of(deployment.path, "counts", name="reader")
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while not self._stopping.is_set():
+            event = self._client.read(0.05)
+            if event is None:
+                continue
+            self.view.apply(event)
+            if isinstance(event, Boundary):
+                self.arrivals.append(time.monotonic())
+
+    def reach(self, stime: int) -> None:
+        """Wait until everything is stable up to a time."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while self.view.stable_until <= stime:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"stable up to {self.view.stable_until}, not {stime}")
+            time.sleep(0.02)
+
+    def longest_ms(self, since: float) -> float:
+        """The longest time without results since a moment, that before its first ones included."""
+        times = [each for each in list(self.arrivals) if each >= since]
+        steps = np.diff([since, *times])
+        return float(max(steps, default=0.0)) * 1e3
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join(5.0)
+        self._client.close()
+
+
+def now_us() -> int:
+    return int(time.time() * 1e6)
+
+
+def run_ring(directory: Path, shards: int, watched: int, kills: int, windows: int) -> Outcome:
+    """Kill shards: ``watched`` times one and look at the gaps, then anything at random."""
+    (directory / "network.py").write_text(NETWORK)
+    (directory / "deployment.toml").write_text(DEPLOYMENT.format(shards=shards))
+    deployment = load_deployment(directory / "deployment.toml")
+    takeovers, reinstatements = [], []
+    with supervised(deployment) as supervisor:
+        with Producer.of(deployment.path, "load", name="before") as producer:
+            producer.send(readings(0, windows))
+        watch = Watch(deployment)
+        load = Load(deployment, "load", readings, RATE)
+        watch.reach(now_us())
+        _wait_protected(deployment, shards)
+        begun = time.monotonic()
+        time.sleep(3.0)
+        usual_ms = (
+            float(np.median(np.diff([each for each in watch.arrivals if each > begun]))) * 1e3
+        )
+        messages = _messages(deployment, shards, load, 4.0)
+        for number in range(watched):
+            killed = time.monotonic()
+            assert supervisor.kill(f"main.{number % shards + 1}")
+            watch.reach(now_us())
+            takeovers.append(max(0.0, watch.longest_ms(killed) - usual_ms))
+            back = time.monotonic()
+            _wait_protected(deployment, shards)
+            watch.reach(now_us())
+            reinstatements.append(max(0.0, watch.longest_ms(back) - usual_ms))
+        _kill_anything(supervisor, shards, kills - watched)
+        sent = load.stop() + windows
+        watch.reach(now_us())
+        watch.close()
+    counted = _compare(deployment, watch.view)
+    return Outcome(
+        kills,
+        sent,
+        *counted,
+        [round(each, 1) for each in takeovers],
+        [round(each, 1) for each in reinstatements],
+        round(usual_ms, 1),
+        round(messages, 2),
+        windows,
+    )
+
+
+def _kill_anything(supervisor: Supervisor, shards: int, kills: int) -> None:
+    names = [f"main.{number + 1}" for number in range(shards)] + ["main-1", "main-2", "entry-load"]
+    times = dict.fromkeys(names, 0)
+    for number in range(kills):
+        times[names[number % len(names)]] += 1
+    Killer(supervisor, seed=7).kill({name: count for name, count in times.items() if count}, (0, 1))
+
+
+def _copies(deployment: Deployment, shards: int) -> dict[str, dict[str, Any]]:
+    names = [f"main.{shard + 1}-{copy}" for shard in range(shards) for copy in (1, 2)]
+    return node_status(deployment, names)
+
+
+def _wait_protected(deployment: Deployment, shards: int) -> None:
+    """Until of each shard one copy runs and the other sleeps, with a checkpoint of late."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        found = _copies(deployment, shards)
+        asleep = [
+            status
+            for status in found.values()
+            if status.get("copy") == "suspended" and status["boundary"] > now_us() - 5_000_000
+        ]
+        if len(asleep) == shards:
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not every shard has a copy that sleeps: {found}")
+        time.sleep(0.1)
+
+
+def _messages(deployment: Deployment, shards: int, load: Load, seconds: float) -> float:
+    """Checkpoints and their confirmations for each 1,000 tuples; acknowledgements go with pings."""
+
+    def sent() -> int:
+        found = _copies(deployment, shards).values()
+        return sum(int(status["checkpoints"]["sent"]) for status in found)
+
+    before, tuples = sent(), load.sent
+    time.sleep(seconds)
+    return 2_000 * (sent() - before) / max(1, load.sent - tuples)
+
+
+def _compare(deployment: Deployment, view: View) -> tuple[int, int, int, bool]:
+    """Results, how many are lost and how many doubled, and whether they are equal to the bit."""
+    network = load_network(deployment.network, "local[2]", {})
+    log = deployment.data / "processes" / "entry-load" / "streams" / "load"
+    expected = undisturbed(network, {"load": logged_tuples(log)}, view.stable_until)["counts"]
+    found = view.stable
+    assert found is not None
+    keys = [_keys(found), _keys(expected)]
+    unique = set(keys[0])
+    lost = len(set(keys[1]) - unique)
+    doubled = len(keys[0]) - len(unique)
+    identical = found.combine_chunks().equals(expected.combine_chunks())
+    return found.num_rows, lost, doubled, identical
+
+
+def _keys(table: pa.Table) -> list[tuple[int, int]]:
+    times = table["stime"].cast(pa.int64()).to_pylist()
+    return list(zip(times, table["server"].to_pylist(), strict=True))
