@@ -9,6 +9,9 @@
    and is killed again and again (shards_ring.py): how long no stable results came, what was lost or
    doubled, how many messages there are beside data and pings for 1,000 tuples.
 
+3. Rings of up to 200 shards run in the simulator (shards_scale.py): how pings, records and data
+   grow; quick: up to 50.
+
 Figures that need what is not there yet are null: other kinds of delivery, rescaling.
 """
 
@@ -29,6 +32,7 @@ from benchmarks.machine import describe_machine
 from benchmarks.record import record
 from benchmarks.shards_engine import throughput
 from benchmarks.shards_ring import Outcome, run_ring
+from benchmarks.shards_scale import grow
 
 NOT_THERE = (
     "exactly_over_at_most",
@@ -47,10 +51,11 @@ class Lengths:
     watched: int
     kills: int
     windows: int
+    rings: tuple[int, ...]
 
 
-FULL = Lengths(9, 200_000, 10, 100, 100_000)
-QUICK = Lengths(9, 200_000, 2, 10, 100_000)
+FULL = Lengths(9, 200_000, 10, 100, 100_000, (2, 4, 50, 200))
+QUICK = Lengths(9, 200_000, 2, 10, 100_000, (2, 4, 50))
 
 
 def ring_figures(outcome: Outcome) -> dict[str, Any]:
@@ -76,20 +81,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="10 kills")
     parser.add_argument("--keep", action="store_true", help="leave the directory behind")
     parser.add_argument("--record", action="store_true", help="keep the figures in docs/results")
-    parser.add_argument("--only", choices=["engine", "ring"], help="one of the two parts")
+    parser.add_argument("--only", choices=["engine", "ring", "scale"], help="one of the parts")
     options = parser.parse_args(arguments)
     lengths = QUICK if options.quick else FULL
     directory = Path(tempfile.mkdtemp(prefix="holdfast-shards-"))
     started = time.monotonic()
     figures: dict[str, Any] = {"bench": "shards", **dict.fromkeys(NOT_THERE)}
     well = True
-    if options.only != "ring":
+    if options.only in (None, "scale"):
+        figures["scale"] = [grow(shards) for shards in lengths.rings]
+    if options.only in (None, "engine"):
         rates, ratios, equal = throughput(directory, (1, 2, 4), lengths.rounds, lengths.tuples)
         figures |= {"throughput_by_shards": ratios, "tuples_per_second": rates}
         figures["shards_identical"] = equal
         well &= equal
         print(f"{time.monotonic() - started:7.1f} s  {ratios}", file=sys.stderr, flush=True)
-    if options.only != "engine":
+    if options.only in (None, "ring"):
         ring = directory / "ring"
         ring.mkdir()
         outcome = run_ring(ring, 2, lengths.watched, lengths.kills, lengths.windows)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.deployment import Deployment
+from holdfast.deployment import Deployment, FragmentSpec
 from holdfast.plans.budget import divide, end_to_end_us
 from holdfast.plans.plan import Plan
 from holdfast.web.looking import Look
@@ -29,13 +29,7 @@ def fixed(deployment: Deployment, plan: Plan | None) -> dict[str, Any]:
         "chaos": deployment.chaos,
         "delay_s": deployment.timing.delay_us / 1e6,
         "fragments": {
-            name: {
-                "protection": spec.protection.value,
-                "replicas": list(spec.processes),
-                "while_failed": spec.while_failed.value,
-                "while_stabilizing": spec.while_stabilizing.value,
-                "reconcile": spec.reconcile.value,
-            }
+            name: _fragment(spec, [deployment.fragments[each] for each in spec.merges])
             for name, spec in deployment.fragments.items()
         },
         "sources": {
@@ -48,6 +42,18 @@ def fixed(deployment: Deployment, plan: Plan | None) -> dict[str, Any]:
         },
         "output_delays": {} if plan is None else _delays(deployment, plan),
         **_network(plan),
+    }
+
+
+def _fragment(spec: FragmentSpec, shards: list[FragmentSpec]) -> dict[str, Any]:
+    """A fragment; one with shards as what its shards are, with the replicas of all of them."""
+    shown = shards[0] if shards else spec
+    return {
+        "protection": shown.protection.value,
+        "replicas": [name for each in (*shards, spec) for name in each.processes],
+        "while_failed": shown.while_failed.value,
+        "while_stabilizing": shown.while_stabilizing.value,
+        "reconcile": shown.reconcile.value,
     }
 
 

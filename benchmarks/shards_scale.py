@@ -1,0 +1,112 @@
+"""How a ring of shards grows, in the simulator: the product's drivers with up to 200 shards.
+
+Everything is well for a while, and messages are counted; then one server in fifty is lost, with the
+shard that runs and the one that stands by there, and back. In the end the client must hold what the
+fragment computes in one piece.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from random import Random
+from typing import Any
+
+from holdfast.core.messages import (
+    CheckpointShipped,
+    CheckpointTaken,
+    CopyReply,
+    CopyRequest,
+    FeedFrames,
+    HeartbeatReply,
+    HeartbeatRequest,
+    Message,
+)
+from holdfast.core.settings import (
+    SECOND_US,
+    Policy,
+    Protection,
+    Reconcile,
+    StandbySettings,
+    Timing,
+)
+from holdfast.simulation.checkers import consistency, progress
+from holdfast.simulation.conditions import Conditions
+from holdfast.simulation.executor import Plan, Window
+from holdfast.simulation.faults import Fault, FaultKind, Schedule
+from holdfast.simulation.main import collected_afterwards
+from holdfast.simulation.networks import Fragment, NetworkSpec, build
+from holdfast.simulation.shards import in_shards
+from holdfast.simulation.world import World
+
+KINDS = {
+    "pings": (HeartbeatRequest, HeartbeatReply, CopyRequest, CopyReply),
+    "records": (CheckpointShipped, CheckpointTaken),
+    "data": (FeedFrames,),
+}
+COUNT_FROM, LOST_AT, BACK_AT, END = (second * SECOND_US for second in (5, 9, 15, 40))
+
+
+def grow(shards: int) -> dict[str, Any]:
+    """One ring: messages a second of each kind, in all and for each shard."""
+    began = time.process_time()
+    spec = in_shards(_one_fragment(), {0: shards})
+    server_of = _ring(spec, shards)
+    lost = [f"m{number}" for number in range(0, shards, 50)]
+    faults = tuple(Fault(FaultKind.CRASH, LOST_AT, BACK_AT, (one,)) for one in lost)
+    conditions = Conditions(longest_append_us=10_000, skew_us=0, sample_us=10 * SECOND_US)
+    world = World(spec, Schedule(faults, END), Random(1), server_of, conditions=conditions)
+    counts: Counter[str] = Counter()
+    deliver = world.network.deliver
+
+    def count(source: str, target: str, message: Message) -> None:
+        counts.update(kind for kind, types in KINDS.items() if isinstance(message, types))
+        deliver(source, target, message)
+
+    world.network.deliver = count
+    with collected_afterwards():
+        world.begin()
+        world.clock.run_until(COUNT_FROM)
+        counts.clear()
+        world.clock.run_until(LOST_AT)
+        seconds = (LOST_AT - COUNT_FROM) / SECOND_US
+        usual = {kind: counts[kind] / seconds for kind in KINDS}
+        world.clock.run_until(END)
+    consistency.check(world)
+    progress.check(world)
+    return {
+        "shards": shards,
+        **{f"{kind}_per_second": round(rate) for kind, rate in usual.items()},
+        **{f"{kind}_per_second_and_shard": round(rate / shards, 1) for kind, rate in usual.items()},
+        "servers_lost": len(lost),
+        "results": sum(len(client.stable) for client in world.clients.values()),
+        "cpu_s": round(time.process_time() - began, 1),
+    }
+
+
+def _one_fragment() -> NetworkSpec:
+    timing = Timing(bucket_us=500_000, heartbeat_interval_us=500_000)
+    pair = StandbySettings(("f00a", "f00b"), Protection.HYBRID, heartbeat_interval_us=200_000)
+    process = Policy.PROCESS
+    fragment = Fragment(
+        "f00",
+        Plan((("f00.0", Window(("s0",), SECOND_US)),)),
+        pair.copies,
+        process,
+        process,
+        Reconcile.CHECKPOINT,
+        pair,
+    )
+    return build(timing, ("s0",), (fragment,), ("f00.0",))
+
+
+def _ring(spec: NetworkSpec, shards: int) -> dict[str, str]:
+    """Each shard on a server, with the second copy of the one before it."""
+    found = {}
+    for fragment in spec.fragments:
+        for copy, address in enumerate(fragment.addresses):
+            number = 0 if fragment.plan.shard is None else fragment.plan.shard[0] - 1
+            merges = "merge" if fragment.plan.shard is None else "m"
+            found[address] = f"{merges}{(number + copy) % max(shards, 2)}"
+    found |= {one.address: "e0" for one in spec.entries}
+    return found | {one.address: "c0" for one in spec.clients}
