@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,10 +116,13 @@ def test_a_submission_is_placed_and_outlives_a_server(
 
         assert main(["withdraw", str(path), "--to", cluster.addresses[there[0]]]) == 0
         for name in left:
-            hosted = cluster.data(name) / "placed" / "hosted.json"
-            cluster.wait(lambda hosted=hosted: not hosted.exists(), "it is stopped", 120)
+            cluster.wait(partial(_is_stopped, cluster, name), "it is stopped", 120)
     expected = expected_file(network, load_deployment(recorded.parent / "deployment.json"), "sums")
     assert expected.startswith(recorded.read_text())
+
+
+def _is_stopped(cluster: TestCluster, name: str) -> bool:
+    return not (cluster.data(name) / "placed" / "hosted.json").exists()
 
 
 def _is_taken_in(cluster: TestCluster) -> bool:
