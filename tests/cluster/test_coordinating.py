@@ -47,6 +47,7 @@ class FakeMember:
         self.version = Version(1, 1)
         self.cards: dict[str, dict[str, Any]] = {}
         self.silent: dict[str, float] = {}
+        self.voters = tuple(f"127.0.0.1:{number}" for number in (1, 2, 3))
         self.delays(b=10.0, c=60.0, d=90.0)
         self._ports = iter(range(20_000, 30_000))
 
@@ -75,8 +76,11 @@ class FakeMember:
     def newest(self) -> tuple[Version, Desired]:
         return self.version, self.desired
 
-    def offer(self, desired: Desired, based_on: Version) -> Version:
+    def offer(
+        self, desired: Desired, based_on: Version, voters: tuple[str, ...] | None = None
+    ) -> Version:
         assert based_on == self.version
+        self.voters = self.voters if voters is None else voters
         self.version = Version(1, self.version.number + 1)
         self.desired = Desired.read(desired.text())
         return self.version
@@ -258,3 +262,27 @@ def test_it_says_why_with_the_rates_that_were_measured(world: World) -> None:
     assert choice["runner_up"][0] == "c"
     with pytest.raises(NotPlaced, match="'two' is not submitted; submitted are: one"):
         world.coordinating.explain({"name": "two"})
+
+
+def test_votes_are_given_and_taken_and_servers_forgotten(world: World) -> None:
+    world.coordinating.submit(world.sent)
+    with pytest.raises(NotPlaced, match="c votes already"):
+        world.coordinating.change_vote({"server": "c", "votes": True})
+    world.coordinating.change_vote({"server": "d", "votes": True})
+    assert world.member.voters == tuple(f"127.0.0.1:{number}" for number in (1, 2, 3, 4))
+    with pytest.raises(NotPlaced, match="d has a vote"):
+        world.coordinating.forget({"server": "d"})
+    world.coordinating.change_vote({"server": "d", "votes": False})
+    with pytest.raises(NotPlaced, match="d is there; stop it first"):
+        world.coordinating.forget({"server": "d"})
+    world.member.silent = {"d": 31.0}
+    with pytest.raises(NotPlaced, match="does not answer now"):
+        world.coordinating.change_vote({"server": "d", "votes": True})
+    world.coordinating.forget({"server": "d"})
+    assert world.member.desired.names().keys() == {"a", "b", "c"}
+    with pytest.raises(NotPlaced, match="there is no server 'd'; there are a, b, c"):
+        world.coordinating.forget({"server": "d"})
+    world.coordinating.change_vote({"server": "b", "votes": False})
+    world.member.silent = {"b": 1.0, "d": 31.0}
+    with pytest.raises(NotPlaced, match="b has parts of one"):
+        world.coordinating.forget({"server": "b"})

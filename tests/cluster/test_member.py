@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.cli import main
 from holdfast.cluster.member import ClusterOptions, check_name
 from holdfast.cluster.server import Server
 from holdfast.core.election import ElectionTiming
@@ -101,6 +102,57 @@ def test_servers_elect_one_and_know_each_other_after_a_restart(tmp_path: Path) -
         assert "1 of 3 servers that vote can be reached, which is no majority" in found["unmanaged"]
         with pytest.raises(Exception, match="nothing is managed now"):
             ask(security, ports["c"], "cluster-withdraw", name="nothing")
+
+
+CERTIFIED = """
+network = "network.py"
+[fragments.main]
+"""
+
+
+def test_servers_with_certificates_operate_each_other(tmp_path: Path) -> None:
+    ports = free_ports(dict.fromkeys("abc", HOST), [])["nodes"]
+    listed = [f'[servers.{name}]\nlisten = "{HOST}:{port}"' for name, port in ports.items()]
+    (tmp_path / "network.py").write_text("# never run\n")
+    path = tmp_path / "deployment.toml"
+    path.write_text("\n".join([CERTIFIED, *listed]))
+    assert main(["security", "init", str(path), "--cluster"]) == 0
+    security = {name: SecuritySpec.at(tmp_path / "security" / name) for name in ("here", *"abc")}
+    seeds = tuple(sorted(f"{HOST}:{port}" for port in ports.values()))
+    with ExitStack() as stack:
+        for name in "abc":
+            stack.enter_context(serving_one(tmp_path, ports[name], security[name], seeds, name))
+
+        def managed() -> bool:
+            found = [ask(security["here"], ports[name], "cluster-status") for name in "abc"]
+            coordinators = {each["coordinator"] for each in found}
+            return len(coordinators) == 1 and coordinators <= set(seeds)
+
+        wait(managed, "a coordinator")
+    # Those of an ordinary deployment may replicate, and no more.
+    assert main(["security", "init", str(path), "--renew"]) == 0
+    read = security["b"].read()
+    location = read.location(HOST, ports["a"])
+    with (
+        serving_one(tmp_path, ports["a"], security["a"], seeds),
+        pytest.raises(Exception, match="needs the role operate"),
+    ):
+        call(location, read, "b", "cluster-status", {}, 20.0)
+
+
+@contextmanager
+def serving_one(
+    directory: Path, port: int, security: SecuritySpec, seeds: tuple[str, ...], name: str = "a"
+) -> Iterator[None]:
+    options = ClusterOptions(name, seeds, timing=TIMING)
+    server = Server(HOST, port, directory / f"data-{name}", security, cluster=options)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.request_stop()
+        thread.join(30.0)
 
 
 def test_servers_that_were_given_other_seeds_do_not_form_a_cluster(tmp_path: Path) -> None:

@@ -173,6 +173,51 @@ class Coordinating:
         self._journal.write("withdrawn", submission=name)
         return {"version": list(version)}
 
+    # -- who votes -----------------------------------------------------------------------
+
+    def change_vote(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Give a server a vote, or take it away."""
+        name, votes = str(options["server"]), bool(options["votes"])
+        with self._lock:
+            version, desired = self._member.newest
+            address = self._address_of(name, desired)
+            before = self._member.voters
+            if (address in before) == votes:
+                raise NotPlaced(f"{name} {'votes already' if votes else 'has no vote'}")
+            if votes and name not in self._member.there().cards:
+                raise NotPlaced(f"{name} does not answer now; give it a vote when it does")
+            left = [each for each in before if each != address]
+            voters = tuple(sorted([*left, address] if votes else left))
+            version = self._member.offer(desired, version, voters)
+        self._journal.write("voters", voters=list(voters))
+        return {"version": list(version), "voters": list(voters)}
+
+    def forget(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Forget a server that is gone for good, so that another may have its name and address."""
+        name = str(options["server"])
+        with self._lock:
+            version, desired = self._member.newest
+            address = self._address_of(name, desired)
+            runs = [
+                each
+                for each, submission in desired.submissions.items()
+                if self._staged(each, submission).hosted_by(name)
+            ]
+            if address in self._member.voters:
+                raise NotPlaced(f"{name} has a vote: holdfast cluster vote HOST:PORT remove {name}")
+            if runs:
+                raise NotPlaced(f"{name} has parts of {', '.join(runs)}; withdraw them first")
+            if name in self._member.there().cards:
+                raise NotPlaced(f"{name} is there; stop it first")
+            version = self._member.offer(desired.without_server(address), version)
+        return {"version": list(version)}
+
+    def _address_of(self, name: str, desired: Desired) -> str:
+        names = desired.names()
+        if name not in names:
+            raise NotPlaced(f"there is no server {name!r}; there are {', '.join(sorted(names))}")
+        return names[name]
+
     def explain(self, options: dict[str, Any]) -> dict[str, Any]:
         """Why the replicas of a submission are where they are; any server can tell."""
         name = str(options["name"])

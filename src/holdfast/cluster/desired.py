@@ -138,6 +138,10 @@ class Desired:
         left = {each: found for each, found in self.submissions.items() if each != name}
         return replace(self, submissions=left)
 
+    def without_server(self, address: str) -> Desired:
+        left = {each: found for each, found in self.servers.items() if each != address}
+        return replace(self, servers=left)
+
     def with_server(self, address: str, name: str, zone: str, life: str) -> Desired:
         known = {"name": name, "zone": zone, "life": life}
         return replace(self, servers={**self.servers, address: known})

@@ -151,15 +151,25 @@ class Member:
         return self._loop.seat.election.is_coordinating
 
     @property
+    def voters(self) -> tuple[str, ...]:
+        return self._loop.seat.register.voters
+
+    @property
     def newest(self) -> tuple[Version, Desired]:
         """The newest version of the register here, settled or not."""
         register = self._loop.seat.register
         return register.version, Desired.read(register.value)
 
-    def offer(self, desired: Desired, based_on: Version, within_s: float = 20.0) -> Version:
+    def offer(
+        self,
+        desired: Desired,
+        based_on: Version,
+        voters: tuple[str, ...] | None = None,
+        within_s: float = 20.0,
+    ) -> Version:
         """Have the cluster take another desired state; NotTaken if it does not."""
         try:
-            return self._loop.offer(desired.text(), based_on).result(within_s)
+            return self._loop.offer(desired.text(), based_on, voters).result(within_s)
         except TimeoutError:
             raise NotTaken(
                 f"a majority of the servers has not written it within {within_s:g} s; it may come "
@@ -224,6 +234,8 @@ class Member:
                 "cluster-withdraw", self._coordinating.withdraw
             ),
             "cluster-placement": self._coordinating.explain,
+            "cluster-vote": self._to_coordinator("cluster-vote", self._coordinating.change_vote),
+            "cluster-forget": self._to_coordinator("cluster-forget", self._coordinating.forget),
         }
 
     def _hello(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -263,7 +275,8 @@ class Member:
         if known is not None and known["life"] != life:
             raise ClusterError(
                 f"{address} was {known['name']} and has lost what it had on disk, votes too: it "
-                f"cannot take part as the same. Start it at another address, under another name"
+                f"cannot take part as the same. Stop it, have the cluster forget the old one "
+                f"(holdfast cluster vote remove, then forget), and start it anew"
             )
         other = self.desired.names().get(name)
         if (other is not None and other != address) or (

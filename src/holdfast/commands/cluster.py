@@ -29,6 +29,18 @@ def add_cluster(commands: argparse._SubParsersAction[Any]) -> None:
     _add_security(status)
     status.set_defaults(command=_status)
 
+    for action, text, command in (
+        ("vote", "give a server a vote, or take it away", _vote),
+        ("forget", "forget a server that is gone for good", _forget),
+    ):
+        parser = actions.add_parser(action, help=text, description=text)
+        parser.add_argument("server", metavar="HOST:PORT", help="any of its servers")
+        if action == "vote":
+            parser.add_argument("change", choices=["add", "remove"])
+        parser.add_argument("name", metavar="NAME", help="of the server")
+        _add_security(parser)
+        parser.set_defaults(command=command)
+
     submit = commands.add_parser(
         "submit", help="hand a deployment to a cluster, which places it", description=_SUBMIT
     )
@@ -74,7 +86,7 @@ def _call(address: str, security: Security, action: str, options: dict[str, Any]
         raise HoldfastError(f"server {address}: {explain(error)}") from None
 
 
-def _status(options: argparse.Namespace) -> int:
+def _security(options: argparse.Namespace) -> Security:
     from holdfast.errors import InputError
     from holdfast.flight.credentials import SecuritySpec
 
@@ -84,7 +96,24 @@ def _status(options: argparse.Namespace) -> int:
     spec = SecuritySpec(options.token_file, tokens=options.tokens)
     if options.security is not None:
         spec = SecuritySpec.at(options.security)
-    found = _call(options.server, spec.read(), "cluster-status", {})
+    return spec.read()
+
+
+def _vote(options: argparse.Namespace) -> int:
+    asked = {"server": options.name, "votes": options.change == "add"}
+    found = _call(options.server, _security(options), "cluster-vote", asked)
+    print(f"votes: {', '.join(found['voters'])}")
+    return 0
+
+
+def _forget(options: argparse.Namespace) -> int:
+    _call(options.server, _security(options), "cluster-forget", {"server": options.name})
+    print(f"{options.name} is forgotten")
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    found = _call(options.server, _security(options), "cluster-status", {})
     if options.json:
         print(json.dumps(found, indent=1))
     else:
