@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,19 +30,13 @@ from holdfast.deployment import (
     SecuritySpec,
     SourceSpec,
 )
+from holdfast.deployment_checks import check_together
 from holdfast.deployment_shards import SHARD_KNOBS, read_shards
 from holdfast.deployment_tables import TableReader
 from holdfast.flight.distance import Distance, DistanceError, Distances, read_matrix
-from holdfast.flight.roles import COMMANDS, HERE
-from holdfast.flight.security import is_loopback
 
 # What can be said of a source whose tuples bring their own time.
 SOURCE_TIMES = ("lateness", "idle_after", "future_limit", "late")
-
-
-def plain_name(text: str) -> bool:
-    """Whether a name can be that of a file, of a directory, and of a process."""
-    return re.fullmatch(r"[^./\\=\x00-\x1f][^/\\=\x00-\x1f]{0,99}", text) is not None
 
 
 class DeploymentReader(TableReader):
@@ -102,9 +95,7 @@ class DeploymentReader(TableReader):
             distances=self._distances(found.get("distances")),
             bounds=self._bounds(found.get("bounds", {})),
         )
-        self._check_names(deployment)
-        self._check_distances(deployment)
-        self._check_places(deployment)
+        check_together(deployment, self._error)
         security = replace(deployment.security, machines=deployment.machines())
         return replace(deployment, security=security)
 
@@ -404,22 +395,6 @@ class DeploymentReader(TableReader):
             raise self._error(where, str(error)) from None
         return Distances(places, matrix, jitter_ms, float(bandwidth))
 
-    def _check_distances(self, deployment: Deployment) -> None:
-        places, matrix = deployment.distances.places, deployment.distances.matrix
-        if matrix and not deployment.chaos:
-            raise self._error("distances", "links are made longer on purpose; write chaos = true")
-        if matrix and deployment.servers:
-            raise self._error("distances", "servers are as far away as they are; leave it out")
-        nodes = {*deployment.endpoints, *deployment.clients}
-        for node, place in places.items():
-            if node not in nodes:
-                raise self._error(
-                    "distances.places", f"there is no node {node!r}; there are {sorted(nodes)}"
-                )
-            if (place, place) not in matrix:
-                known = sorted({here for here, _ in matrix})
-                raise self._error("distances.places", f"{place!r} is not in the matrix: {known}")
-
     def _security(self, tables: dict[str, Any]) -> SecuritySpec:
         names = ("token_file", "tokens", "certificate", "key", "authority")
         found = self._table("security", tables.get("security", {}), *names, "mutual", "directory")
@@ -438,50 +413,6 @@ class DeploymentReader(TableReader):
             paths["tokens"] = self._path(tables.get("data", "data")) / "tokens"
             return SecuritySpec(**paths, mutual=mutual, own_tokens=True)
         return SecuritySpec(**paths, mutual=mutual)
-
-    def _check_names(self, deployment: Deployment) -> None:
-        named = (deployment.sources, deployment.fragments, deployment.clients, deployment.servers)
-        for name in [each for names in named for each in names] + [*deployment.processes]:
-            if not plain_name(name):
-                raise self._error(
-                    name, "files are named after it; leave slashes, '=' and a first dot away"
-                )
-        if not deployment.fragments:
-            raise self._error("fragments", "there is none; name each: [fragments.main]")
-        names = [spec.process for spec in deployment.sources.values()]
-        for fragment in deployment.fragments.values():
-            names += fragment.processes
-        names += deployment.clients
-        if HERE in deployment.servers:
-            raise self._error(f"servers.{HERE}", "this machine goes by this name; rename it")
-        if COMMANDS in names:
-            raise self._error(COMMANDS, "the commands go by this name; rename it")
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise self._error(twice[0], "two processes have this name; rename one")
-
-    def _check_places(self, deployment: Deployment) -> None:
-        endpoints = deployment.endpoints
-        for process, nodes in deployment.processes.items():
-            servers = {endpoints[node].server for node in nodes}
-            if len(servers) > 1:
-                raise self._error(process, f"{', '.join(nodes)} share a process, so one server")
-        for name in deployment.spares:
-            if deployment.hosted_by(name):
-                raise self._error(
-                    f"servers.{name}.spare",
-                    f"it runs {', '.join(deployment.hosted_by(name))}; a spare server runs nothing "
-                    f"until another is gone",
-                )
-        if all(is_loopback(server.host) for server in deployment.servers.values()):
-            return
-        for name, endpoint in endpoints.items():
-            if is_loopback(endpoint.host) and name not in deployment.clients:
-                raise self._error(
-                    name,
-                    f"it listens on {endpoint.host}, where the servers cannot reach it; give it "
-                    f"an address of this machine's: listen or replicas",
-                )
 
     # -- small things -------------------------------------------------------------------
 

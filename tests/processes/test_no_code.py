@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.cluster.server import Server
 from holdfast.deployment import Deployment, SecuritySpec, load_deployment
-from holdfast.deployment_file import plain_name
+from holdfast.deployment_checks import plain_name
 from holdfast.errors import HoldfastError
 from holdfast.flight.peers import call
 from holdfast.plans.addresses import Addresses

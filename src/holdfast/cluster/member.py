@@ -33,7 +33,7 @@ from holdfast.cluster.seat_loop import (
 from holdfast.core.adaptation import AdaptationSettings
 from holdfast.core.cluster_messages import ClusterMessage, Heard, Met, Version
 from holdfast.core.election import ElectionTiming
-from holdfast.deployment_file import plain_name
+from holdfast.deployment_checks import plain_name
 from holdfast.durable import make_private, write_whole
 from holdfast.errors import HoldfastError, InputError
 from holdfast.flight.credentials import SecuritySpec

@@ -22,7 +22,7 @@ import pyarrow as pa
 from holdfast.code_digest import is_library
 from holdfast.core.provenance import Trail
 from holdfast.deployment import Deployment, DeploymentError
-from holdfast.deployment_file import plain_name
+from holdfast.deployment_checks import plain_name
 from holdfast.durable import make_private, write_whole
 from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream, ShardPlan
 from holdfast.plans.operator_plans import OperatorPlan
