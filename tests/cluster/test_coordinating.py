@@ -17,6 +17,7 @@ from holdfast.cluster.desired import Desired
 from holdfast.cluster.placing import NotPlaced, Servers
 from holdfast.core.adaptation import AdaptationSettings
 from holdfast.core.cluster_messages import Version
+from holdfast.errors import HoldfastError
 from holdfast.nodes.journal import Journal
 from tests.processes.planned import planned
 
@@ -286,3 +287,29 @@ def test_votes_are_given_and_taken_and_servers_forgotten(world: World) -> None:
     world.member.silent = {"b": 1.0, "d": 31.0}
     with pytest.raises(NotPlaced, match="b has parts of one"):
         world.coordinating.forget({"server": "b"})
+
+
+@pytest.mark.parametrize("name", ["../one", "/one", "cluster", ""])
+def test_a_submission_has_a_plain_name(world: World, name: str) -> None:
+    with pytest.raises(HoldfastError, match="needs a plain name"):
+        world.coordinating.submit({**world.sent, "name": name})
+
+
+@pytest.mark.parametrize("path", ["../away.py", "/away.py", "data/plan.json", "deployment.json"])
+def test_its_files_stay_in_its_directory(world: World, tmp_path: Path, path: str) -> None:
+    files = {**world.sent["files"], path: "eA=="}  # type: ignore[dict-item]
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(HoldfastError, match="has no place on a server"):
+        world.coordinating.submit({**world.sent, "files": files})
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not world.member.desired.submissions
+
+
+def test_staged_files_are_written_only_when_something_has_changed(world: World) -> None:
+    world.coordinating.submit(world.sent)
+    world.look()
+    staged = world.coordinating._directory / "one" / "deployment.json"
+    written = staged.stat().st_mtime_ns
+    for _ in range(3):
+        world.look()
+    assert staged.stat().st_mtime_ns == written

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cluster import server
+from holdfast.cluster import desired
 from holdfast.cluster.chaos import ChaosError, disturb
 from holdfast.cluster.children import Children
 from holdfast.cluster.disturbances import Disturbance
@@ -177,10 +177,10 @@ def test_a_server_disturbs_only_what_may_be_disturbed(deployment: Deployment) ->
 @pytest.mark.parametrize("path", ["../up", "/etc/passwd", "data/plan.json", "deployment.json", ""])
 def test_a_server_writes_only_below_its_directory(path: str) -> None:
     with pytest.raises(HoldfastError, match="has no place on a server"):
-        server._checked_path(path)
+        desired.checked_path(path)
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", ".hidden", ""])
 def test_a_deployment_on_a_server_has_a_plain_name(name: str) -> None:
     with pytest.raises(HoldfastError, match="needs a plain name"):
-        server._checked_name({"deployment": name})
+        desired.checked_name(name)

@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cluster.desired import Desired, Submission, staged
+from holdfast.cluster.desired import Desired, Submission, checked_name, staged
 from holdfast.cluster.placing import (
     NotPlaced,
     check_places,
@@ -79,11 +79,13 @@ class Coordinating:
         self._replace_after_s = replace_after_s
         self._journal = journal
         # One decision at a time: each rests on the one before.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         # What waits, by submission, for those who look.
         self.notes: dict[str, str] = {}
         self._said: dict[str, str] = {}
         self._settings = settings
+        # What the staged files say, so that they are written when something has changed only.
+        self._on_disk: dict[str, Submission] = {}
         self._rates: dict[str, Rates] = {}
         self._adaptations: dict[str, Adaptation] = {}
 
@@ -91,7 +93,7 @@ class Coordinating:
 
     def submit(self, options: dict[str, Any]) -> dict[str, Any]:
         """Place a deployment and have the cluster run it; where its replicas are."""
-        name = str(options["name"])
+        name = checked_name(options["name"])
         sent = Submission(
             dict(options["tables"]),
             str(options["network"]),
@@ -139,14 +141,18 @@ class Coordinating:
         )
         deployment = self._staged(name, submission)
         Topology(deployment, plan)
+        self._on_disk.pop(name, None)
         Addresses.choose(deployment, self._ports_of(deployment))
         return submission.changed(deployment)
 
     def _staged(self, name: str, submission: Submission) -> Deployment:
         directory = self._directory / name
-        if not submission.addresses:
-            (directory / "data" / "addresses.json").unlink(missing_ok=True)
-        return staged(directory, submission, self._security)
+        if self._on_disk.get(name) == submission:
+            return load_deployment(directory / "deployment.json")
+        self._on_disk.pop(name, None)
+        found = staged(directory, submission, self._security)
+        self._on_disk[name] = submission
+        return found
 
     def _ports_of(self, deployment: Deployment) -> Callable[[str, list[str], list[str]], Ports]:
         def ask(server: str, nodes: list[str], processes: list[str]) -> Ports:
@@ -256,7 +262,8 @@ class Coordinating:
             try:
                 self._take_in()
                 for name in list(self._member.newest[1].submissions):
-                    self._look_after(name)
+                    with self._lock:
+                        self._look_after(name)
             except (HoldfastError, OSError, KeyError, ValueError) as error:
                 self._say("coordinating", str(error))
 
@@ -424,6 +431,7 @@ class Coordinating:
         add_replica_to(tables["fragments"][spec.name], added, place)
         larger = replace(DeploymentReader(deployment.path).deployment(tables), gone=deployment.gone)
         # Where it listens is known before anybody hears of it.
+        self._on_disk.pop(name, None)
         Addresses.choose(larger, self._ports_of(larger))
         self._change(name, lambda known: known.with_another(added, like), {added: place})
         return added
@@ -445,6 +453,7 @@ class Coordinating:
             if submission is None:
                 return
             deployment = load_deployment(self._directory / name / "deployment.json")
+            self._on_disk.pop(name, None)
             if places:
                 change_membership(deployment, change, places)
             else:

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from holdfast.deployment import Deployment, load_deployment, membership_path
@@ -26,6 +27,9 @@ from holdfast.errors import HoldfastError
 
 # The register is sent and written as a whole.
 LARGEST_BYTES = 8 << 20
+# Marks the directory of a deployment that was submitted to the cluster.
+SUBMITTED = "submitted"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,10 @@ class Submission:
 
     def write(self, directory: Path, security: dict[str, Any]) -> Path:
         """Write it as a deployment below a directory; the path of its file."""
+        files = {checked_path(path): text for path, text in self.files.items()}
+        network = checked_path(self.network)
         make_private(directory / "data")
-        for path, text in self.files.items():
+        for path, text in files.items():
             make_private((directory / path).parent)
             write_whole(directory / path, base64.b64decode(text))
         rest = {
@@ -73,7 +79,7 @@ class Submission:
             "data/addresses.json": self.addresses,
             "data/membership.json": self.membership,
             "deployment.json": json.dumps(
-                {**self.tables, "network": self.network, "data": "data", "security": security},
+                {**self.tables, "network": network, "data": "data", "security": security},
                 indent=1,
             ),
         }
@@ -150,3 +156,20 @@ class Desired:
 def staged(directory: Path, submission: Submission, security: dict[str, Any]) -> Deployment:
     """A submission as a deployment on this server's disk, to be looked at and changed."""
     return load_deployment(submission.write(directory, security))
+
+
+def checked_name(name: object) -> str:
+    """The name of a deployment, if it can be that of a directory of a server."""
+    text = str(name)
+    if not _NAME.fullmatch(text) or text == "cluster":
+        raise HoldfastError(f"a deployment on servers needs a plain name, got {text!r}")
+    return text
+
+
+def checked_path(text: object) -> str:
+    """A path below the deployment's directory that is none of the server's own."""
+    path = PurePosixPath(str(text))
+    own = path.parts[:1] in (("data",), ("deployment.json",), ("hosted.json",), (SUBMITTED,))
+    if path.is_absolute() or ".." in path.parts or not path.parts or own:
+        raise HoldfastError(f"the file {str(text)!r} has no place on a server; rename it")
+    return str(path)

@@ -22,20 +22,26 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from holdfast.cluster.children import Children, last_lines, lines_after, log_path
-from holdfast.cluster.desired import Desired, Submission, staged
+from holdfast.cluster.desired import (
+    SUBMITTED,
+    Desired,
+    Submission,
+    checked_name,
+    checked_path,
+    staged,
+)
 from holdfast.cluster.disturbances import start_disturbance
 from holdfast.cluster.member import ClusterOptions, Member
 from holdfast.cluster.starting import check_certificates
@@ -54,10 +60,7 @@ from holdfast.nodes.links import NO_CHAOS
 from holdfast.nodes.listening import Listener
 from holdfast.plans.addresses import free_ports
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _START_AGAIN_SECONDS = 1.0
-# Beside a deployment that was submitted to the cluster.
-_SUBMITTED = "submitted"
 _SIGNALS = {each.name: each for each in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)}
 
 
@@ -194,7 +197,7 @@ class Server:
         return free_ports(dict.fromkeys(options["nodes"], host), list(options["metrics"]))
 
     def _deploy(self, options: dict[str, Any]) -> dict[str, Any]:
-        name = _checked_name(options)
+        name = checked_name(options["deployment"])
         with self._lock:
             changed = self._write(self._data / name, options)
             if changed and options.get("restart", True) and name in self._hosted:
@@ -209,9 +212,9 @@ class Server:
 
     def _write(self, directory: Path, options: dict[str, Any]) -> bool:
         """Write the files of a deployment; whether any is new."""
-        network = _checked_path(options["network"])
+        network = checked_path(options["network"])
         files = {
-            _checked_path(path): base64.b64decode(text) for path, text in options["files"].items()
+            checked_path(path): base64.b64decode(text) for path, text in options["files"].items()
         }
         if network not in files:
             raise HoldfastError(f"the network's file {network!r} was not sent")
@@ -262,7 +265,7 @@ class Server:
         self._hosted[name] = children
 
     def _stop(self, options: dict[str, Any]) -> dict[str, Any]:
-        name = _checked_name(options)
+        name = checked_name(options["deployment"])
         with self._lock:
             children = self._hosted.pop(name, None)
             if children is not None:
@@ -282,7 +285,7 @@ class Server:
             except (HoldfastError, OSError, KeyError, ValueError, TypeError) as error:
                 problems[name] = str(error)
                 self.journal.write("cannot run", level="error", submission=name, problem=str(error))
-        for mark in self._data.glob(f"*/{_SUBMITTED}"):
+        for mark in self._data.glob(f"*/{SUBMITTED}"):
             name = mark.parent.name
             if name not in desired.submissions:
                 self._stop({"deployment": name})
@@ -292,23 +295,23 @@ class Server:
 
     def _run_part(self, name: str, submission: Submission) -> None:
         if self._seen_to.get(name) == submission and (
-            name in self._hosted or not (self._data / name / _SUBMITTED).exists()
+            name in self._hosted or not (self._data / name / SUBMITTED).exists()
         ):
             return
         assert self._member is not None
-        staging = self._data / "cluster" / "applied" / _checked_name({"deployment": name})
+        staging = self._data / "cluster" / "applied" / checked_name(name)
         deployment = staged(staging, submission, self._security.table())
         processes = list(deployment.hosted_by(self._member.name))
         if processes:
             make_private(self._data / name)
-            write_whole(self._data / name / _SUBMITTED, b"")
+            write_whole(self._data / name / SUBMITTED, b"")
             # With the replicas that were added since.
             tables = read_tables(deployment.path)
             self._deploy({**submission.options(name, processes), "tables": tables})
-        elif (self._data / name / _SUBMITTED).exists():
+        elif (self._data / name / SUBMITTED).exists():
             # All that ran here has been replaced; it has ended by itself, or ends now.
             self._stop({"deployment": name})
-            (self._data / name / _SUBMITTED).unlink(missing_ok=True)
+            (self._data / name / SUBMITTED).unlink(missing_ok=True)
         self._seen_to[name] = submission
 
     def _signal(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -339,7 +342,7 @@ class Server:
         return children
 
     def _found(self, options: dict[str, Any]) -> Children:
-        name = _checked_name(options)
+        name = checked_name(options["deployment"])
         children = self._hosted.get(name)
         if children is None:
             raise HoldfastError(f"nothing of the deployment {name!r} runs here")
@@ -383,19 +386,3 @@ def _answering(control: Control) -> Control:
             raise flight.FlightServerError(f"not a request of this version: {error!r}") from None
 
     return answer
-
-
-def _checked_name(options: dict[str, Any]) -> str:
-    name = str(options["deployment"])
-    if not _NAME.fullmatch(name) or name == "cluster":
-        raise HoldfastError(f"a deployment on servers needs a plain name, got {name!r}")
-    return name
-
-
-def _checked_path(text: object) -> str:
-    """A path below the deployment's directory that is none of the server's own."""
-    path = PurePosixPath(str(text))
-    own = path.parts[:1] in (("data",), ("deployment.json",), ("hosted.json",), (_SUBMITTED,))
-    if path.is_absolute() or ".." in path.parts or not path.parts or own:
-        raise HoldfastError(f"the file {str(text)!r} has no place on a server; rename it")
-    return str(path)
