@@ -5,8 +5,8 @@ It is a replica (replica.py) with an early lane (early_lane.py) beside it:
     frames ─▶ Replica ─▶ buckets, jobs, logs, in order ─▶ Provider
          └──▶ EarlyLane ─▶ jobs of single tuples ─▶ early frames ─▶ Provider
 
-The lane takes what the replica takes, and changes nothing there.
-"""
+The lane takes what the replica takes, and changes nothing there. Of its producers a replica asks
+for early results while somebody asks it for such, and for X after that: readers come back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.core.beginning import Beginning
 from holdfast.core.consistency import NodeState
 from holdfast.core.early_lane import EarlyLane, FramesTaken, LaneEvent, LookAtPieces, PublishEarly
-from holdfast.core.effects import Effect
+from holdfast.core.effects import Effect, Send
 from holdfast.core.events import EarlyDone, EarlyFailed, Event, RecoveryRecord
 from holdfast.core.machine import Machine
 from holdfast.core.messages import StreamFrame
@@ -36,6 +36,8 @@ class RacingReplica(Replica):
     ) -> None:
         super().__init__(settings, record, begin)
         self.lane = EarlyLane(settings, self.copies)
+        self._wanted_until = 0
+        self._ask(False, 0)
 
     def machines(self) -> Iterator[Machine[Any, Any]]:
         yield from super().machines()
@@ -49,8 +51,20 @@ class RacingReplica(Replica):
             effects = super().handle(event, now)
         if self.lane.due != FAR_FUTURE and self.state is not NodeState.RECOVERING:
             self._hear(LookAtPieces(self._complete(), self._is_wanted), now, effects)
+        if self._is_wanted:
+            self._wanted_until = now + self.timing.delay_us
+        effects += self._ask(now < self._wanted_until, now)
         self._set_timer(now, effects)
         return effects
+
+    def _ask(self, wanted: bool, now: int) -> list[Send]:
+        """Of those who have early results to hand on."""
+        return [
+            effect
+            for name in self.lane.filters
+            for effect in self.consumer.upstreams[name].ask_early(wanted, now)
+            if isinstance(effect, Send)
+        ]
 
     def _complete(self) -> int:
         """Up to where tuples are about to come out in order, or have come out."""

@@ -225,6 +225,11 @@ class Upstream(Machine[Following, Trigger]):
         self._first_ids.pop(peer, None)
         return self.handle(PeerSilent(peer), now)
 
+    def ask_early(self, wanted: bool, now: int) -> list[UpstreamEffect]:
+        """Open the feeds anew, with early results or without, if that is not so already."""
+        changes, self._early = wanted != self._early, wanted
+        return [each for feed in self.feeds() if changes for each in self._reopen(feed, now)]
+
     def feeds_at(self, peer: str) -> tuple[int, ...]:
         return tuple([feed.id for feed in self.feeds() if feed.peer == peer])
 
