@@ -157,8 +157,8 @@ class Member:
     @property
     def newest(self) -> tuple[Version, Desired]:
         """The newest version of the register here, settled or not."""
-        register = self._loop.seat.register
-        return register.version, Desired.read(register.value)
+        version, value = self._loop.newest
+        return version, Desired.read(value)
 
     def offer(
         self,

@@ -123,6 +123,8 @@ class SeatLoop:
         self._said: tuple[str, int] = ("", 0)
         self.disk_problem = ""
         self.seat = Seat(address, timing, random.random, file.read(seeds), _now())
+        # Replaced as one: a version with the value of another would undo what came between.
+        self.newest = (self.seat.register.version, self.seat.register.value)
         self._thread = threading.Thread(target=self._run, name="holdfast-seat", daemon=True)
 
     def start(self) -> None:
@@ -173,6 +175,7 @@ class SeatLoop:
         except PeerError as error:
             self._journal.write("cluster", level="error", problem=str(error))
             return
+        self.newest = (self.seat.register.version, self.seat.register.value)
         for order in orders:
             self._carry_out(order)
         self._say_who_coordinates()
