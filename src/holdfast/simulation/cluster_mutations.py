@@ -1,4 +1,10 @@
-"""Deliberate mistakes in elections and the register; a simulated cluster must notice each."""
+"""Deliberate mistakes in elections and the register; a simulated cluster must notice each.
+
+Two that are not here are harmless while the protocol has its other defence, and have tests of their
+own (tests/core/test_seat.py): obeying a lower term, since a coordinator without a majority steps
+down before another one is elected; voting though a coordinator is heard, since who was cut off from
+it mostly knows less than the voters.
+"""
 
 from __future__ import annotations
 
@@ -88,17 +94,6 @@ def vote_for_one_who_knows_less(original: Any) -> Any:
         return original(self, sender, replace(message, version=Version(message.term, 0)), now)
 
     return asked
-
-
-@_mutation(Election, "obey")
-def obey_a_lower_term(original: Any) -> Any:
-    def obey(self: Election, coordinator: str, term: int, now: int) -> bool:
-        if term < self.term and not self.is_coordinating:
-            self.coordinator = ""
-            return bool(original(self, coordinator, self.term, now))
-        return bool(original(self, coordinator, term, now))
-
-    return obey
 
 
 @_mutation(Election, "check_quorum")
