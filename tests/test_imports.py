@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -62,7 +63,8 @@ def test_every_public_name_can_be_used() -> None:
     assert sorted(holdfast._HOMES) == sorted(holdfast.__all__)
     for name in holdfast.__all__:
         found = getattr(holdfast, name)
-        assert found.__module__ == f"holdfast.{holdfast._HOMES[name]}", name
+        home = importlib.import_module(f"holdfast.{holdfast._HOMES[name]}")
+        assert found is getattr(home, name)
         assert name in dir(holdfast)
     with pytest.raises(AttributeError, match="module 'holdfast' has no attribute 'nothing'"):
         getattr(holdfast, "nothing")  # noqa: B009

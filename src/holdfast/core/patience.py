@@ -3,9 +3,10 @@
 Theory of operation. A replica has X for a tuple, from its arrival until the first result that it
 shaped is out. It may wait αX of that for the rest of its bucket. What is left is for everything
 else: the job that may be under way when the wait ends, the job that computes the result, and its
-way to the reader. How long jobs take is the machine's affair, so it is measured: how long they
-take usually, and how long the slowest took lately (which is forgotten little by little). α is what
-these leave of X, but no more than the share that was asked for and no less than a bound below
+way to the reader. How long jobs take is the machine's affair, so it is measured: how long they take
+usually, and how long the slowest took lately (which is forgotten little by little). α is what these
+leave of X (messages wait for a busy machine as well, which is told by how much longer the slowest
+took than is usual), but no more than the share that was asked for and no less than a bound below
 which waiting would be of no use. It falls at once and rises slowly. Where α was given by hand it
 stays. Who answers new tuples at once when a failure was noticed has no job under way then, mostly;
 who delays them has one all the time, and reckons with the slowest.
@@ -29,6 +30,8 @@ _FORGET = 0.03
 _GAIN = 0.125
 # Messages and what else is done between a wait, a job and a reader.
 WAY_US = 80_000
+# On a busy machine messages wait, too: as a share of what the slowest job took beyond the usual.
+_BUSY = 0.5
 REDO_AT_FIRST = 10
 # A redo goes so many times as fast as the stream at least, or it would never come to an end.
 _REDO_SPEED = 4
@@ -55,8 +58,11 @@ class Patience:
     @property
     def need_us(self) -> int:
         """What jobs and messages take of X after the wait, by what was measured."""
+        if not self._slowest_us:
+            return 0
         under_way_us = self._slowest_us if self._delays else self._usual_us
-        return int(under_way_us + self._slowest_us) + WAY_US if self._slowest_us else 0
+        busy_us = _BUSY * (self._slowest_us - self._usual_us)
+        return int(under_way_us + self._slowest_us + busy_us) + WAY_US
 
     @property
     def redo_buckets(self) -> int:
