@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.cluster.coordinating import _fits
 from holdfast.cluster.desired import LARGEST_BYTES, Desired, Submission
+from holdfast.cluster.placed import fits
 from holdfast.cluster.placing import (
     NotPlaced,
     Servers,
@@ -119,7 +119,7 @@ def test_the_desired_state_is_one_text() -> None:
 def test_the_same_submission_again_is_known() -> None:
     sent = {"fragments": {"main": {"replicas": 2}}, "timing": {"delay": "1 s"}}
     placed = {**sent, "fragments": {"main": {"replicas": ["a", "b"]}}, "servers": {}, "name": "x"}
-    assert _fits(sent, placed)
-    assert not _fits({**sent, "timing": {"delay": "2 s"}}, placed)
-    assert not _fits({**sent, "fragments": {"main": {"replicas": 3}}}, placed)
-    assert not _fits({**sent, "fragments": {"other": {"replicas": 2}}}, placed)
+    assert fits(sent, placed)
+    assert not fits({**sent, "timing": {"delay": "2 s"}}, placed)
+    assert not fits({**sent, "fragments": {"main": {"replicas": 3}}}, placed)
+    assert not fits({**sent, "fragments": {"other": {"replicas": 2}}}, placed)

@@ -8,8 +8,8 @@ deposed in the middle leaves either all of a decision or nothing.
 A replica whose server is silent for ``replace_after_s`` is replaced: another one is placed where
 that costs least and joins (``core/joining.py``); when it says itself that it is stable, the lost
 one is removed. A replica that has long been dearer than it would be elsewhere moves in the same way
-(``core/adaptation.py``). What only one disk has, entry points
-and fragments without another replica, waits for its server.
+(``core/adaptation.py``). What only one disk has, entry points and fragments without another
+replica, waits for its server.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cluster.desired import Desired, Submission, checked_name, staged
+from holdfast.cluster.placed import fits, places_of, running_of, wanted_places, with_places
 from holdfast.cluster.placing import (
     NotPlaced,
     check_places,
     choose_places,
     explain_places,
     query_of,
-    wanted_replicas,
 )
 from holdfast.cluster.rates import Rates
 from holdfast.cluster.seat_loop import NotTaken
@@ -113,7 +113,7 @@ class Coordinating:
 
     def _same(self, name: str, before: Submission, sent: Submission) -> Submission:
         """Submitting again what is there already changes nothing; something else is refused."""
-        if (before.files, before.network) != (sent.files, sent.network) or not _fits(
+        if (before.files, before.network) != (sent.files, sent.network) or not fits(
             sent.tables, before.tables
         ):
             raise NotPlaced(
@@ -127,17 +127,17 @@ class Coordinating:
         tables = {**sent.tables, "name": name}
         tables["servers"] = {each: {"listen": address} for each, address in names.items()}
         check_places(tables, names)
-        wanted, fixed = _wanted(tables)
+        wanted, fixed = wanted_places(tables)
         # To be read at all, what is to be placed is said to be somewhere.
         anywhere = min(names)
         guessed = {each: fixed.get(each) or [anywhere] * count for each, count in wanted.items()}
-        deployment = self._staged(name, replace(sent, tables=_with_places(tables, guessed)))
+        deployment = self._staged(name, replace(sent, tables=with_places(tables, guessed)))
         plan = read_plan(deployment)
         query = query_of(deployment, plan)
         placed = choose_places(query, self._member.there(), wanted, fixed)
         places = {each: list(found) for each, found in placed.places.items()}
         submission = replace(
-            sent, tables=_with_places(tables, places), placed=places, stays=sorted(fixed)
+            sent, tables=with_places(tables, places), placed=places, stays=sorted(fixed)
         )
         deployment = self._staged(name, submission)
         Topology(deployment, plan)
@@ -235,7 +235,7 @@ class Coordinating:
         deployment = staged(directory, submission, self._security)
         rates = self._rates_of(name).look(deployment)
         query = query_of(deployment, read_plan(deployment), rates)
-        choices = explain_places(query, self._member.there(), _places(deployment))
+        choices = explain_places(query, self._member.there(), places_of(deployment))
         return {
             "rates": rates,
             "choices": [
@@ -345,7 +345,7 @@ class Coordinating:
         """Move a replica to a server where it has long been better off; what is to be said."""
         rates = self._rates_of(name).look(deployment)
         query = query_of(deployment, read_plan(deployment), rates)
-        choices = explain_places(query, self._member.there(), _places(deployment))
+        choices = explain_places(query, self._member.there(), places_of(deployment))
         for spec in deployment.fragments.values():
             note = self._end_move(name, deployment, spec, choices)
             if note:
@@ -355,7 +355,7 @@ class Coordinating:
             for spec in deployment.fragments.values()
             if spec.name not in submission.stays
             and spec.standby is None
-            and len(_running(deployment, spec)) > 1
+            and len(running_of(deployment, spec)) > 1
         ]
         adaptation = self._adaptations.setdefault(name, Adaptation(self._settings))
         known = [
@@ -368,7 +368,7 @@ class Coordinating:
         if move is None:
             return []
         spec = deployment.fragments[move.fragment]
-        running = _running(deployment, spec)
+        running = running_of(deployment, spec)
         here = next(each for each, server in running.items() if server == move.here)
         like = next(each for each in running if each != here)
         added = self._add(name, deployment, spec, like, move.there)
@@ -379,7 +379,7 @@ class Coordinating:
         self, name: str, deployment: Deployment, spec: FragmentSpec, choices: list[Choice]
     ) -> str:
         """Of more replicas than were asked for, remove the dearest once all are stable."""
-        running = _running(deployment, spec)
+        running = running_of(deployment, spec)
         if spec.standby is not None or len(running) <= self._wanted_of(name, spec):
             return ""
         said = node_status(deployment, list(running))
@@ -412,7 +412,7 @@ class Coordinating:
         servers = self._member.there()
         fixed = {
             fragment: [server for server in found if server in servers.cards]
-            for fragment, found in _places(deployment).items()
+            for fragment, found in places_of(deployment).items()
         }
         fixed[spec.name] = beside
         pinned = {each: at for each, at in query.pinned.items() if at in servers.cards}
@@ -439,7 +439,7 @@ class Coordinating:
     def _remove(self, name: str, spec: FragmentSpec, gone: list[str]) -> None:
         # Looked at again as it is now: there are never fewer than were asked for.
         deployment = self._staged(name, self._member.newest[1].submissions[name])
-        running = _running(deployment, deployment.fragments[spec.name])
+        running = running_of(deployment, deployment.fragments[spec.name])
         if len(set(running) - set(gone)) >= self._wanted_of(name, spec):
             self._change(name, lambda known: known.without(*gone), {})
 
@@ -459,7 +459,7 @@ class Coordinating:
             else:
                 change_membership(deployment, change)
             deployment = load_deployment(deployment.path)
-            changed = replace(submission.changed(deployment), placed=_places(deployment))
+            changed = replace(submission.changed(deployment), placed=places_of(deployment))
             self._member.offer(desired.with_submission(name, changed), version)
         self._journal.write("membership", submission=name, added=places)
 
@@ -469,68 +469,9 @@ class Coordinating:
         self._said[what] = text
 
 
-def _wanted(tables: dict[str, Any]) -> tuple[dict[str, int], dict[str, list[str]]]:
-    """How many replicas each fragment needs, and where those are that say so themselves."""
-    wanted: dict[str, int] = {}
-    fixed: dict[str, list[str]] = {}
-    for name, table in tables.get("fragments", {}).items():
-        count = wanted_replicas(table)
-        if count is None:
-            fixed[name] = [str(each).partition(":")[0] for each in table["replicas"]]
-            count = len(fixed[name])
-        wanted[name] = count
-    return wanted, fixed
-
-
-def _with_places(tables: dict[str, Any], places: dict[str, list[str]]) -> dict[str, Any]:
-    fragments = {
-        name: table if wanted_replicas(table) is None else {**table, "replicas": places[name]}
-        for name, table in tables.get("fragments", {}).items()
-    }
-    return {**tables, "fragments": fragments}
-
-
-def _places(deployment: Deployment) -> dict[str, list[str]]:
-    """The servers of the replicas that take part."""
-    return {
-        spec.name: [
-            str(endpoint.server)
-            for replica, endpoint in zip(spec.processes, spec.replicas, strict=True)
-            if replica not in deployment.gone
-        ]
-        for spec in deployment.fragments.values()
-    }
-
-
 def _is_worth_it(choice: Choice, query: Query) -> bool:
     """Whether tuples of its streams would be under way for some milliseconds less."""
     rate = sum(
         flow.rate for flow in query.flows if choice.fragment in (flow.producer, flow.consumer)
     )
     return choice.runner_up is not None and (choice.cost - choice.runner_up[1] >= _WORTH_MS * rate)
-
-
-def _running(deployment: Deployment, spec: FragmentSpec) -> dict[str, str]:
-    """The replicas of a fragment that take part, and their servers."""
-    return {
-        replica: str(endpoint.server)
-        for replica, endpoint in zip(spec.processes, spec.replicas, strict=True)
-        if replica not in deployment.gone
-    }
-
-
-def _fits(sent: dict[str, Any], placed: dict[str, Any]) -> bool:
-    """Whether tables are those of a submission, but for what the cluster filled in."""
-    own = ("servers", "security", "data", "network", "name")
-    before = {key: value for key, value in placed.items() if key not in own}
-    now = {key: value for key, value in sent.items() if key not in own}
-    _, fixed = _wanted(now)
-    places = {
-        name: table.get("replicas", []) for name, table in before.get("fragments", {}).items()
-    }
-    if now.get("fragments", {}).keys() != places.keys():
-        return False
-    counts = {name: wanted_replicas(table) for name, table in now.get("fragments", {}).items()}
-    if any(count is not None and count != len(places[name]) for name, count in counts.items()):
-        return False
-    return _with_places(now, {**places, **fixed}) == before
