@@ -53,35 +53,23 @@ output = "best"
 COPIES = ("main-1", "main-2", "best-1", "best-2")
 
 
-class World:
-    """An entry point, two fragments with two copies each, a client, and somebody who sends."""
+class Hosted:
+    """A deployment in this process: its nodes are started and stopped by name."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        directory: Path,
-        deployment: str,
-        names: Sequence[str] = COPIES,
-    ) -> None:
-        (directory / "network.py").write_text(NETWORK)
+    def __init__(self, directory: Path, network: str, deployment: str) -> None:
+        (directory / "network.py").write_text(network)
         (directory / "deployment.toml").write_text(deployment)
         self.deployment = load_deployment(directory / "deployment.toml")
         self.network = load_network(self.deployment.network, "local[2]", {})
         write_plan(self.deployment, plan_of(self.network))
-        addresses = Addresses.choose(self.deployment)
+        security = self.deployment.security
+        self.book = Addresses.choose(self.deployment).book(security.read())
         self.failures: list[BaseException] = []
         self.copies: dict[str, ReplicaNode] = {}
-        self.entry = self._host("entry-load")._entry("entry-load")
-        self.entry.start()
-        self.start(*names)
+
+    def producer_of(self, source: str) -> Producer:
         security = self.deployment.security.read()
-        book = addresses.book(security)
-        self.producer = Producer("load", book["entry-load"], name="test", security=security)
-        self.client = Client.of(self.deployment.path, "best", name="reader")
-        self.view = View()
-        self._stopping = threading.Event()
-        self._sender = threading.Thread(target=self._send, daemon=True)
-        self._sender.start()
+        return Producer(source, self.book[f"entry-{source}"], name="test", security=security)
 
     def _host(self, process: str) -> ProcessHost:
         host = ProcessHost(self.deployment, process)
@@ -99,6 +87,28 @@ class World:
     def stop(self, *names: str) -> None:
         for name in names:
             self.copies.pop(name).stop()
+
+
+class World(Hosted):
+    """An entry point, two fragments with two copies each, a client, and somebody who sends."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        directory: Path,
+        deployment: str,
+        names: Sequence[str] = COPIES,
+    ) -> None:
+        super().__init__(directory, NETWORK, deployment)
+        self.entry = self._host("entry-load")._entry("entry-load")
+        self.entry.start()
+        self.start(*names)
+        self.producer = self.producer_of("load")
+        self.client = Client.of(self.deployment.path, "best", name="reader")
+        self.view = View()
+        self._stopping = threading.Event()
+        self._sender = threading.Thread(target=self._send, daemon=True)
+        self._sender.start()
 
     def lose(self, *names: str) -> None:
         """Replicas are gone, and their directories with them."""

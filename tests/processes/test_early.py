@@ -14,15 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.client import Boundary, Client, Tuples, Undo, Unordered, View
-from holdfast.cluster.networks import load_network
-from holdfast.cluster.planning import plan_of
-from holdfast.cluster.process_main import ProcessHost
-from holdfast.deployment import load_deployment
-from holdfast.nodes.replica_node import ReplicaNode
-from holdfast.plans.addresses import Addresses
-from holdfast.plans.plan import write_plan
-from holdfast.producer import Producer
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
+from tests.processes.copies import Hosted
 
 # A tuple becomes one, two or none, by one of three trails.
 NETWORK = """
@@ -86,29 +79,16 @@ class Reader:
         return max((pc.max(one["stime"]).value for one in self.tables), default=0)
 
 
-class World:
+class World(Hosted):
     """Two entry points, two fragments of two replicas each, clients with and without order."""
 
     def __init__(self, spark: SparkSession, directory: Path) -> None:
-        (directory / "network.py").write_text(NETWORK)
-        (directory / "deployment.toml").write_text(DEPLOYMENT)
-        self.deployment = load_deployment(directory / "deployment.toml")
-        self.network = load_network(self.deployment.network, "local[2]", {})
-        write_plan(self.deployment, plan_of(self.network))
-        addresses = Addresses.choose(self.deployment)
-        self.failures: list[BaseException] = []
-        self.copies: dict[str, ReplicaNode] = {}
+        super().__init__(directory, NETWORK, DEPLOYMENT)
         self.entries = [self._host(f"entry-{name}")._entry(f"entry-{name}") for name in SOURCES]
         for entry in self.entries:
             entry.start()
-        for name in COPIES:
-            self.start(name)
-        security = self.deployment.security.read()
-        book = addresses.book(security)
-        self.producers = {
-            name: Producer(name, book[f"entry-{name}"], name="test", security=security)
-            for name in SOURCES
-        }
+        self.start(*COPIES)
+        self.producers = {name: self.producer_of(name) for name in SOURCES}
         path = self.deployment.path
         self.reader = Reader(Client.of(path, "again", name="reader", ordered=False))
         self.ordered = Client.of(path, "again", name="other")
@@ -116,20 +96,6 @@ class World:
         self._stopping = threading.Event()
         self._sender = threading.Thread(target=self._send, daemon=True)
         self._sender.start()
-
-    def _host(self, process: str) -> ProcessHost:
-        host = ProcessHost(self.deployment, process)
-        host.fatal = self.failures.append  # type: ignore[method-assign,assignment]
-        return host
-
-    def start(self, name: str) -> None:
-        (node,) = self._host(name)._replicas([name])
-        assert isinstance(node, ReplicaNode)
-        self.copies[name] = node
-        node.start()
-
-    def stop(self, name: str) -> None:
-        self.copies.pop(name).stop()
 
     def _send(self) -> None:
         random = np.random.default_rng(5)

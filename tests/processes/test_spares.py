@@ -18,7 +18,9 @@ from holdfast.cluster.networks import load_network
 from holdfast.cluster.planning import plan_of
 from holdfast.cluster.spares import why_not
 from holdfast.cluster.status import node_status
+from holdfast.cluster.supervisor import Supervisor
 from holdfast.deployment import DeploymentError, load_deployment
+from holdfast.network import Network
 from holdfast.plans.addresses import Addresses, free_ports
 from holdfast.plans.plan import write_plan
 from holdfast.testing.deployed import Load, expected_file, supervised, wait_for_lines
@@ -58,6 +60,9 @@ sink = "jsonl:means.jsonl"
 """
 
 
+HOSTS = {"east": "127.0.0.1", "west": "127.0.0.2"}
+
+
 def write(directory: Path, protection: str, ports: dict[str, int]) -> Path:
     (directory / "network.py").write_text(NETWORK)
     (directory / "token").write_text("a secret of the test\n")
@@ -92,27 +97,36 @@ def serving(directory: Path, name: str, listen: str) -> Iterator[subprocess.Pope
             process.kill()
 
 
+@contextmanager
+def without_east(
+    directory: Path, protection: str
+) -> Iterator[tuple[Supervisor, list[str], Load, Network]]:
+    """A deployment that works, and whose server east was killed; what its supervisor says."""
+    ports = free_ports(HOSTS, [])["nodes"]
+    deployment = load_deployment(write(directory, protection, ports))
+    network = load_network(deployment.network, "local[2]", {})
+    write_plan(deployment, plan_of(network))
+    said = list[str]()
+    with ExitStack() as running:
+        servers = {
+            name: running.enter_context(serving(directory, name, f"{host}:{ports[name]}"))
+            for name, host in HOSTS.items()
+        }
+        supervisor = running.enter_context(supervised(deployment, said.append))
+        load = Load(deployment, "load", readings, 500)
+        wait_for_lines(supervisor, directory / "means.jsonl", 4, 90.0)
+        servers["east"].kill()
+        yield supervisor, said, load, network
+
+
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_a_spare_takes_the_place_of_a_machine_that_is_gone(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    hosts = {"east": "127.0.0.1", "west": "127.0.0.2"}
-    ports = free_ports(hosts, [])["nodes"]
-    path = write(tmp_path, "hybrid", ports)
-    deployment = load_deployment(path)
-    network = load_network(deployment.network, "local[2]", {})
-    write_plan(deployment, plan_of(network))
-    found, said = tmp_path / "means.jsonl", list[str]()
-    with ExitStack() as running:
-        servers = {
-            name: running.enter_context(serving(tmp_path, name, f"{host}:{ports[name]}"))
-            for name, host in hosts.items()
-        }
-        supervisor = running.enter_context(supervised(deployment, said.append))
-        load = Load(deployment, "load", readings, 500)
-        wait_for_lines(supervisor, found, 4, 90.0)
-        servers["east"].kill()
+    with without_east(tmp_path, "hybrid") as (supervisor, said, load, network):
+        deployment = supervisor.deployment
+        path, found = deployment.path, tmp_path / "means.jsonl"
 
         def stand_by() -> bool:
             status = node_status(load_deployment(path), ["main-1"])["main-1"]
@@ -127,36 +141,24 @@ def test_a_spare_takes_the_place_of_a_machine_that_is_gone(
         assert supervisor.kill("near")
         wait_for_lines(supervisor, found, lines + 8, 60.0)
         # The old machine comes back, and is told to stop what it ran.
-        running.enter_context(serving(tmp_path, "east", f"{hosts['east']}:{ports['east']}"))
-        hosted = tmp_path / "east" / "spares" / "hosted.json"
-        assert hosted.exists()
-        wait(lambda: not hosted.exists(), "the old machine to stop")
-        load.stop()
-        expected = expected_file(network, deployment, "means")
-        wait_for_lines(supervisor, found, expected.count("\n"), 90.0)
-        time.sleep(0.5)
+        east = deployment.servers["east"]
+        with serving(tmp_path, "east", f"{east.host}:{east.port}"):
+            hosted = tmp_path / "east" / "spares" / "hosted.json"
+            assert hosted.exists()
+            wait(lambda: not hosted.exists(), "the old machine to stop")
+            load.stop()
+            expected = expected_file(network, deployment, "means")
+            wait_for_lines(supervisor, found, expected.count("\n"), 90.0)
+            time.sleep(0.5)
     assert found.read_text() == expected
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_an_active_replica_joins_where_the_spare_is(tmp_path: Path, spark: SparkSession) -> None:
-    hosts = {"east": "127.0.0.1", "west": "127.0.0.2"}
-    ports = free_ports(hosts, [])["nodes"]
-    path = write(tmp_path, "active", ports)
-    deployment = load_deployment(path)
-    network = load_network(deployment.network, "local[2]", {})
-    write_plan(deployment, plan_of(network))
-    found, said = tmp_path / "means.jsonl", list[str]()
-    with ExitStack() as running:
-        servers = {
-            name: running.enter_context(serving(tmp_path, name, f"{host}:{ports[name]}"))
-            for name, host in hosts.items()
-        }
-        supervisor = running.enter_context(supervised(deployment, said.append))
-        load = Load(deployment, "load", readings, 500)
-        wait_for_lines(supervisor, found, 4, 90.0)
-        servers["east"].kill()
+    with without_east(tmp_path, "active") as (supervisor, said, load, network):
+        deployment = supervisor.deployment
+        path, found = deployment.path, tmp_path / "means.jsonl"
 
         def is_stable() -> bool:
             status = node_status(load_deployment(path), ["main-1"])["main-1"]

@@ -278,12 +278,12 @@ class Member:
                 f"cannot take part as the same. Stop it, have the cluster forget the old one "
                 f"(holdfast cluster vote remove, then forget), and start it anew"
             )
-        other = self.desired.names().get(name)
-        if (other is not None and other != address) or (
-            name == self.name and address != self.address
-        ):
+        # A server that answers has its name before the register says so.
+        there = self.there().cards.get(name, {}).get("address", address)
+        other = self.desired.names().get(name, there)
+        if other != address:
             raise ClusterError(
-                f"two servers are called {name!r}, at {address} and {other or self.address}; "
+                f"two servers are called {name!r}, at {address} and {other}; "
                 f"give each a name of its own: --name"
             )
 
