@@ -79,8 +79,11 @@ class Load:
         self._thread.start()
 
     def _run(self) -> None:
+        due = time.monotonic()
         try:
-            while not self._stopping.wait(self._pause_s):
+            while not self._stopping.wait(max(0.0, due - time.monotonic())):
+                # What making and sending take is no pause; what was missed is not made up for.
+                due = max(due + self._pause_s, time.monotonic())
                 self.producer.send(self._make(self.sent, self._count))
                 self.sent += self._count
         except BaseException as error:

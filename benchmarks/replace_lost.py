@@ -1,0 +1,129 @@
+"""A process lost for good, with the directories of its replicas; and a rolling restart.
+
+The process is stopped, the directories of all its nodes are taken away, it is killed, and its
+supervisor starts it anew on nothing. What its replicas need then comes from the others, which go
+on with their results. *Rejoined* is a replica that is stable again, or a copy that holds the other
+one's state, counted from when Spark was up.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from benchmarks.journals import entries
+from benchmarks.replace_setting import PROCESSES, PROTECTIONS, X_SECONDS
+from benchmarks.replace_watch import Reader, now_us
+from holdfast.cluster.rolling import restart_rolling
+from holdfast.cluster.status import node_status
+from holdfast.cluster.supervisor import Supervisor
+
+PATIENCE_SECONDS = 180.0
+Tell = Callable[[str], None]
+Readers = Mapping[str, Reader]
+Figures = dict[str, Any]
+
+
+def until(what: str, holds: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} did not come within {seconds:g} s")
+        time.sleep(0.1)
+
+
+def is_well(said: dict[str, Any]) -> bool:
+    """A replica that is stable; or a copy that sleeps and holds the other one's state."""
+    if said.get("copy") == "suspended":
+        return bool(said["checkpoints"]["taken"])
+    return said.get("state") == "stable" and said.get("copy", "primary") == "primary"
+
+
+def wait_well(supervisor: Supervisor, processes: tuple[str, ...] = PROCESSES) -> None:
+    nodes = [node for name in processes for node in supervisor.deployment.processes[name]]
+
+    def are_well() -> bool:
+        return all(map(is_well, node_status(supervisor.deployment, nodes).values()))
+
+    until(f"all of {', '.join(processes)} well", are_well)
+
+
+def running_in(supervisor: Supervisor, process: str) -> int:
+    """How many of its copies run rather than sleep."""
+    said = node_status(supervisor.deployment, list(supervisor.deployment.processes[process]))
+    return sum(bool(one.get("awake", "copy" not in one)) for one in said.values())
+
+
+def lose(supervisor: Supervisor, process: str) -> int:
+    """Stop a process, take the directories of its nodes away, and kill it; when that was."""
+    began = now_us()
+    supervisor.signal(process, signal.SIGSTOP)
+    for node in supervisor.deployment.processes[process]:
+        directory = supervisor.deployment.data / "processes" / node
+        shutil.move(directory, supervisor.deployment.data / f"lost-{began}-{node}")
+    supervisor.kill(process)
+    return began
+
+
+def replace(
+    supervisor: Supervisor, readers: Readers, process: str, usual_us: int, tell: Tell
+) -> dict[str, Figures]:
+    """Lose a process and see its replicas join; by protection. It was quiet since ``usual_us``."""
+    lost_at = lose(supervisor, process)
+    tell(f"{process} is lost, with all that it had")
+    rejoined: dict[str, int] = {}
+    nodes = {name: f"{name}-{PROCESSES.index(process) + 1}" for name in PROTECTIONS}
+
+    def all_rejoined() -> bool:
+        said = node_status(supervisor.deployment, list(nodes.values()), 2.0)
+        for name, node in nodes.items():
+            if name not in rejoined and is_well(said[node]):
+                rejoined[name] = now_us()
+        return len(rejoined) == len(nodes)
+
+    until(f"{process} joined again", all_rejoined)
+    up_at = _spark_up(supervisor, process, lost_at)
+    tell(f"{process} is back, Spark was up after {(up_at - lost_at) / 1e6:.1f} s")
+    # What waited for it, and the results after it.
+    reached = now_us()
+    until("results go on", lambda: all(one.stable_until > reached for one in readers.values()))
+    found = {}
+    for name, reader in readers.items():
+        usual = reader.lateness_us(usual_us, lost_at)
+        joining = reader.lateness_us(up_at, rejoined[name])
+        latest = int(joining.max()) if len(joining) else 0
+        found[name] = {
+            "rejoin_s": round((rejoined[name] - up_at) / 1e6, 2),
+            "partner_pause_ms": round(max(0.0, latest - float(np.median(usual))) / 1e3),
+            "usual_ms": round(float(np.median(usual)) / 1e3),
+            "gap_ms": round(reader.gap_us(lost_at, now_us()) / 1e3),
+        }
+        tell(f"{name}: {found[name]}")
+    return found
+
+
+def _spark_up(supervisor: Supervisor, process: str, since: int) -> int:
+    for entry in entries(supervisor.deployment.data, since):
+        if entry.node == process and entry.event == "Spark is up":
+            return entry.at
+    raise RuntimeError(f"{process} has not said that Spark is up")
+
+
+def restart_all(supervisor: Supervisor, readers: Readers, tell: Tell) -> Figures:
+    """Restart every process, one after the other; the longest time without a result."""
+    began = now_us()
+    restart_rolling(supervisor.deployment.path, wait_s=PATIENCE_SECONDS, tell=tell)
+    ended = now_us()
+    until("results go on", lambda: all(one.stable_until > ended for one in readers.values()))
+    gaps = {name: one.gap_us(began, now_us()) / 1e6 for name, one in readers.items()}
+    return {
+        "rolling_restart_gap_s": round(max(gaps.values()), 2),
+        "rolling_restart_gap_over_x": round(max(gaps.values()) / X_SECONDS, 3),
+        "rolling_restart_gaps_s": {name: round(gap, 2) for name, gap in gaps.items()},
+        "rolling_restart_s": round((ended - began) / 1e6, 1),
+    }

@@ -1,0 +1,109 @@
+"""The replace benchmark, as far as it can be tried without processes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks.replace_jobs import read_totals
+from benchmarks.replace_lost import is_well
+from benchmarks.replace_page import page_of
+from benchmarks.replace_setting import (
+    PROCESSES,
+    PROTECTIONS,
+    SALES,
+    Sales,
+    bounded,
+    of_two_sources,
+    protected,
+)
+from benchmarks.replace_watch import Compared, compared, longest_gap_us
+from holdfast.core.settings import Then
+
+
+def test_its_deployments_are_as_they_say(tmp_path: Path) -> None:
+    deployment = protected(tmp_path / "replace")
+    first, second = (set(deployment.processes[name]) for name in PROCESSES)
+    assert first == {f"{name}-1" for name in PROTECTIONS}
+    assert second == {f"{name}-2" for name in PROTECTIONS}
+    assert set(of_two_sources(tmp_path / "failing").sources) == {"sales", "more"}
+    bound = bounded(tmp_path / "bounded", 1_000, "retire").bounds[""]
+    assert (bound.size_bytes, bound.then) == (1_000, Then.RETIRE)
+
+
+def test_the_right_answer_is_that_of_a_loop_over_the_sales() -> None:
+    made = Sales()
+    sent = made.opening + 20_000
+    parts = [made.rows(0, made.opening - 7), made.rows(made.opening - 7, 7), made.later(0, 20_000)]
+    sales = pa.concat_tables(parts)
+    assert sales.equals(made.rows(0, sent))
+    open_windows: dict[int, list[int]] = defaultdict(list)
+    expected = []
+    columns = [sales[name].to_pylist() for name in ("number", "item", "price")]
+    for number, item, price in zip(*columns, strict=True):
+        open_windows[item].append(price)
+        if len(open_windows[item]) == SALES:
+            expected.append((number, sum(open_windows.pop(item))))
+    newest, paid = zip(*expected, strict=True)
+    assert made.right_answer(sent).to_pydict() == {"newest": list(newest), "paid": list(paid)}
+    assert len(open_windows) == made.open_after(sent) > 100_000
+
+
+def test_what_is_lost_doubled_or_wrong_is_counted() -> None:
+    expected = pa.table({"newest": [3, 7, 9], "paid": [30, 70, 90]})
+    assert compared(expected, expected) == Compared(3, 0, 0, 0)
+    held = pa.table({"newest": [7, 3, 7, 8], "paid": [71, 30, 71, 80]})
+    assert compared(held, expected) == Compared(3, lost=1, doubled=1, differing=2)
+
+
+def test_a_gap_may_begin_before_a_stretch_and_end_after_it() -> None:
+    came = [10, 20, 50, 60, 95]
+    assert longest_gap_us(came, 30, 70) == 35
+    assert longest_gap_us(came, 21, 55) == 30
+    assert longest_gap_us(came, 96, 200) == 105
+
+
+def test_a_copy_is_well_when_it_holds_the_other_ones_state() -> None:
+    asleep = {"state": "suspended", "copy": "suspended", "checkpoints": {"taken": 0}}
+    assert not is_well(asleep)
+    assert is_well({**asleep, "checkpoints": {"taken": 1}})
+    assert is_well({"state": "stable"})
+    assert is_well({"state": "stable", "copy": "primary"})
+    assert not is_well({"state": "stable", "copy": "secondary"})
+    assert not is_well({"error": "nobody listens"})
+
+
+def test_jobs_are_counted_for_each_node_of_a_process() -> None:
+    text = """# TYPE holdfast_job_seconds histogram
+holdfast_job_seconds_bucket{kind="replica",le="0.02",process="active-1"} 3.0
+holdfast_job_seconds_count{kind="replica",process="active-1"} 4.0
+holdfast_job_seconds_sum{kind="replica",process="active-1"} 0.5
+holdfast_job_seconds_count{kind="replica",process="passive-1"} 0.0
+holdfast_job_seconds_sum{kind="replica",process="passive-1"} 0.0
+"""
+    assert read_totals(text) == {"active-1": (4.0, 0.5)}
+
+
+def test_the_page_has_every_figure() -> None:
+    one = {
+        "rejoin_s": 1.25,
+        "partner_pause_ms": 41,
+        "gap_ms": 1_234,
+        "results": 5_678,
+        "job_ms": 77,
+    }
+    right = {"lost": 0, "doubled": 0, "differing": 0}
+    told = {
+        **dict.fromkeys(PROTECTIONS, one | right),
+        **{"x_s": 4.0, "tuples_per_second": 3_000, "open_windows": 101_000, "seconds": 200.0},
+        **{"kept_bytes_max": 1.04, "kept_minutes_of_data": 5.0, "failure_s": 30.2},
+        "job_ms_after_long_failure_over_before": 1.1,
+        "job_ms": {"before": 50.0, "late_in_the_failure": 55.0, "after": 52.0},
+        **{"rolling_restart_gap_over_x": 0.7, "rolling_restart_gap_s": 2.8},
+        "machine": {"cores": 2, "cpu": "Processor", "memory_gib": 24, "date": "2026-01-01"},
+    }
+    page = page_of(told, "make bench BENCH=replace")
+    for figure in ("1.25", "1,234", "101,000", "1.04", "1.1 ", "0.7", "2.8 s"):
+        assert figure in page
