@@ -81,7 +81,7 @@ class Visitor:
         return self.page.evaluate(f"holdfast.store.{path}")
 
     def text(self, selector: str) -> str:
-        return self.page.locator(selector).first.inner_text()
+        return self.page.locator(selector).first.text_content() or ""
 
     def wait(self, until: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:
         deadline = time.monotonic() + seconds

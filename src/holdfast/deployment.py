@@ -21,6 +21,7 @@
 
     [servers.east]                    # another machine, where ``holdfast server`` listens
     listen = "10.0.0.2:4700"
+    at = "42.36, -71.06"              # its latitude and longitude, for the map of the page
 
     [servers.west]
     listen = "10.0.0.3:4700"
@@ -215,6 +216,8 @@ class Deployment:
     files: tuple[Path, ...] = ()
     # Servers that run nothing until another is gone, and for how many microseconds.
     spares: Mapping[str, int] = field(default_factory=dict)
+    # Degrees of latitude and longitude of servers that say where they are.
+    coordinates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     # How much faster or slower nodes go to make up for a machine's clock that was set.
     follow_clock: float = FOLLOW
     # X from the sources to an output, in microseconds, where it was given (plans/budget.py).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
@@ -83,3 +84,14 @@ def _check_places(deployment: Deployment, wrong: Wrong) -> None:
                 f"it listens on {endpoint.host}, where the servers cannot reach it; give it "
                 f"an address of this machine's: listen or replicas",
             )
+
+
+def coordinates(text: str) -> tuple[float, float]:
+    """Degrees of latitude and longitude; ValueError if it is something else."""
+    try:
+        latitude, longitude = (float(part) for part in text.split(","))
+    except ValueError:
+        latitude = longitude = math.nan
+    if not (-90 <= latitude <= 90 and -180 <= longitude <= 180):
+        raise ValueError(f'write latitude and longitude in degrees, "52.52, 13.41"; got {text!r}')
+    return latitude, longitude

@@ -30,7 +30,7 @@ from holdfast.deployment import (
     SecuritySpec,
     SourceSpec,
 )
-from holdfast.deployment_checks import check_together
+from holdfast.deployment_checks import check_together, coordinates
 from holdfast.deployment_shards import SHARD_KNOBS, read_shards
 from holdfast.deployment_tables import TableReader
 from holdfast.flight.distance import Distance, DistanceError, Distances, read_matrix
@@ -46,6 +46,7 @@ class DeploymentReader(TableReader):
         super().__init__(file)
         self._servers: dict[str, Endpoint] = {}
         self._spares: dict[str, int] = {}
+        self._coordinates: dict[str, tuple[float, float]] = {}
         # An address of this machine, for clients that name none.
         self._own_host = LOOPBACK
 
@@ -90,6 +91,7 @@ class DeploymentReader(TableReader):
             servers=self._servers,
             files=tuple(self._file_beside(each) for each in found.get("files", [])),
             spares=self._spares,
+            coordinates=self._coordinates,
             follow_clock=self._follow_clock(found.get("timing", {})),
             chaos=self._flag("chaos", found.get("chaos", False)),
             distances=self._distances(found.get("distances")),
@@ -357,7 +359,12 @@ class DeploymentReader(TableReader):
 
     def _server(self, name: str, found: dict[str, Any]) -> Endpoint:
         where = f"servers.{name}"
-        self._table(where, found, "listen", "spare")
+        self._table(where, found, "listen", "spare", "at")
+        if "at" in found:
+            try:
+                self._coordinates[name] = coordinates(str(found["at"]))
+            except ValueError as error:
+                raise self._error(f"{where}.at", str(error)) from None
         if "spare" in found:
             self._spares[name] = self._length(f"{where}.spare", found["spare"])
         endpoint = self._endpoint(f"{where}.listen", self._need(where, found, "listen"))

@@ -72,7 +72,8 @@ def test_rates_and_use_come_from_two_looks(deployment: Deployment) -> None:
     assert found["nodes"]["main-1"]["of"] == "main"
     assert found["processes"]["main-1"]["cpu"] == 0.5
     links = found["links"]
-    assert links["entry-load\tmain-1\tload"] == {"rate": 100.0, "cut": False}
+    link = links["entry-load\tmain-1\tload"]
+    assert (link["rate"], link["cut"]) == (100.0, False)
     assert links["entry-load\tmain-2\tload"]["cut"]
     assert links["main-1\trecorder\tbusy"]["rate"] == 100.0
 

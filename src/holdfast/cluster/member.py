@@ -52,6 +52,7 @@ class ClusterOptions:
     zone             what is likely to fail, or to be cut off, together with it.
     replace_after_s  how long a server is silent before its replicas are replaced.
     adaptation       how much better another server must be, and for how long, for a move.
+    at               its latitude and longitude, if it says so.
     """
 
     name: str
@@ -60,6 +61,7 @@ class ClusterOptions:
     replace_after_s: float = 30.0
     adaptation: AdaptationSettings = field(default_factory=AdaptationSettings)
     timing: ElectionTiming = field(default_factory=ElectionTiming)
+    at: tuple[float, ...] = ()
 
 
 class ClusterError(HoldfastError):
@@ -82,10 +84,11 @@ class Member:
         timing: ElectionTiming | None = None,
         replace_after_s: float = 30.0,
         adaptation: AdaptationSettings | None = None,
+        at: tuple[float, ...] = (),
     ) -> None:
         """``apply`` does what the desired state says of this server; what went wrong, by name."""
         check_name(name)
-        self.address, self.name, self._zone = address, name, zone
+        self.address, self.name, self._zone, self._at = address, name, zone, at
         self._journal = journal
         directory = data / "cluster"
         make_private(directory)
@@ -187,6 +190,7 @@ class Member:
             "address": self.address,
             "name": self.name,
             "zone": self._zone,
+            "at": list(self._at),
             "life": self._life,
             "cores": len(os.sched_getaffinity(0)),
             **self._machine.look(),
@@ -234,9 +238,18 @@ class Member:
                 "cluster-withdraw", self._coordinating.withdraw
             ),
             "cluster-placement": self._coordinating.explain,
+            "cluster-submission": self._submission,
             "cluster-vote": self._to_coordinator("cluster-vote", self._coordinating.change_vote),
             "cluster-forget": self._to_coordinator("cluster-forget", self._coordinating.forget),
         }
+
+    def _submission(self, options: dict[str, Any]) -> dict[str, Any]:
+        """What was submitted, as this server has it, for whoever wants to look at it."""
+        found = self.desired.submissions.get(str(options["name"]))
+        if found is None:
+            known = ", ".join(sorted(self.desired.submissions)) or "nothing"
+            raise ClusterError(f"{options['name']!r} is not submitted; submitted are: {known}")
+        return {"submission": vars(found)}
 
     def _hello(self, options: dict[str, Any]) -> dict[str, Any]:
         card = options["card"]

@@ -19,7 +19,7 @@ from holdfast.identity import refuse_changed
 from holdfast.late_rows import why_late_rows_are_not_taken
 from holdfast.layout import shown_label
 from holdfast.network import Network
-from holdfast.operators import Operator
+from holdfast.operators import Operator, StatefulOperator
 from holdfast.plans.fragment_plans import FragmentPlan
 from holdfast.plans.operator_plans import OperatorPlan
 from holdfast.plans.plan import (
@@ -58,6 +58,7 @@ def plan_of(network: Network) -> Plan:
 
 
 def _operator_plan(operator: Operator) -> OperatorPlan:
+    stateful = operator.stateful if isinstance(operator, StatefulOperator) else None
     return OperatorPlan(
         operator.name,
         shown_label(operator),
@@ -65,6 +66,8 @@ def _operator_plan(operator: Operator) -> OperatorPlan:
         operator.fragment,
         tuple(each.name for each in operator.inputs),
         columns_text(operator.schema),
+        "depends" if stateful is not None and stateful.depends_on_order else "any",
+        () if stateful is None else stateful.window_us,
     )
 
 

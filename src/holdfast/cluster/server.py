@@ -133,6 +133,7 @@ class Server:
             cluster.timing,
             cluster.replace_after_s,
             cluster.adaptation,
+            cluster.at,
         )
 
     def run(self) -> None:

@@ -87,16 +87,9 @@ def _call(address: str, security: Security, action: str, options: dict[str, Any]
 
 
 def _security(options: argparse.Namespace) -> Security:
-    from holdfast.errors import InputError
     from holdfast.flight.credentials import SecuritySpec
 
-    given = (options.security, options.token_file, options.tokens)
-    if sum(each is not None for each in given) != 1:
-        raise InputError("say who you are: --security DIR, --token-file FILE or --tokens DIR")
-    spec = SecuritySpec(options.token_file, tokens=options.tokens)
-    if options.security is not None:
-        spec = SecuritySpec.at(options.security)
-    return spec.read()
+    return SecuritySpec.given(options.security, options.token_file, options.tokens).read()
 
 
 def _vote(options: argparse.Namespace) -> int:

@@ -43,6 +43,9 @@ def add_server(commands: argparse._SubParsersAction[Any]) -> None:
         "--zone", default="", help="what is likely to fail together; no fragment has two there"
     )
     cluster.add_argument(
+        "--at", metavar="LAT,LON", help="where it is, in degrees, for the map of holdfast web"
+    )
+    cluster.add_argument(
         "--replace-after",
         default="30 seconds",
         metavar="TIME",
@@ -92,6 +95,7 @@ def _server(options: argparse.Namespace) -> int:
 def _cluster_options(options: argparse.Namespace, host: str) -> ClusterOptions | None:
     from holdfast.cluster.member import ClusterOptions, check_name
     from holdfast.core.adaptation import AdaptationSettings
+    from holdfast.deployment_checks import coordinates
     from holdfast.errors import InputError
     from holdfast.times import microseconds
 
@@ -109,8 +113,14 @@ def _cluster_options(options: argparse.Namespace, host: str) -> ClusterOptions |
             raise InputError(f"--seeds is host:port,host:port,...; got {seed!r}")
     if host in ("0.0.0.0", "::"):
         raise InputError("--listen is the address that the other servers of the cluster call")
+    at: tuple[float, ...] = ()
+    if options.at is not None:
+        try:
+            at = coordinates(options.at)
+        except ValueError as error:
+            raise InputError(f"--at: {error}") from None
     after_s = microseconds(options.replace_after) / 1e6
     hold_us = microseconds(options.move_after)
     # After a move a submission rests for twice as long.
     adaptation = AdaptationSettings(hold_us=hold_us, rest_us=2 * hold_us)
-    return ClusterOptions(options.name, seeds, options.zone, after_s, adaptation)
+    return ClusterOptions(options.name, seeds, options.zone, after_s, adaptation, at=at)

@@ -1,10 +1,13 @@
-"""``holdfast web``: the page of a deployment."""
+"""``holdfast web``: the page of a deployment, or of what a cluster runs."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 DEFAULT_PORT = 4780
+_CLUSTER = """In place of a file, HOST:PORT of any server of a cluster: the page shows its servers
+and what was submitted to it."""
 
 
 def add_web(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +18,13 @@ def add_web(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--name", action="append", default=[], help="a further name the server is called by"
+    )
+    cluster = parser.add_argument_group("cluster", _CLUSTER)
+    cluster.add_argument("--submission", metavar="NAME", help="which, if there are several")
+    cluster.add_argument("--token-file", type=Path, metavar="FILE", help="a token for every role")
+    cluster.add_argument("--tokens", type=Path, metavar="DIR", help="a token for each role")
+    cluster.add_argument(
+        "--security", type=Path, metavar="DIR", help="what holdfast security init made"
     )
     parser.set_defaults(command=_web)
 

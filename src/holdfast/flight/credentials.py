@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from holdfast.errors import InputError
 from holdfast.flight.roles import Machines, Role
 from holdfast.flight.secrets import SecurityError, make_secret, read_file, read_secret, read_token
 from holdfast.flight.security import Security
@@ -73,6 +74,15 @@ class SecuritySpec:
             for role in Role:
                 if not (self.tokens / role.value).exists():
                     make_secret(self.tokens / role.value)
+
+    @classmethod
+    def given(
+        cls, directory: Path | None, token_file: Path | None, tokens: Path | None
+    ) -> SecuritySpec:
+        """Who one is to a cluster: the one of these that a command was told."""
+        if sum(each is not None for each in (directory, token_file, tokens)) != 1:
+            raise InputError("say who you are: --security DIR, --token-file FILE or --tokens DIR")
+        return cls(token_file, tokens=tokens) if directory is None else cls.at(directory)
 
     def table(self) -> dict[str, Any]:
         """As a deployment file has it, with paths from the root."""

@@ -73,6 +73,15 @@ class Aggregate(Stateful):
         times = [F.timestamp_micros(start).alias("start"), F.timestamp_micros(end).alias("end")]
         return [F.struct(*times).alias("window")]
 
+    @property
+    def depends_on_order(self) -> bool:
+        return isinstance(self.window, CountWindow) or self._group_state().depends_on_order
+
+    @property
+    def window_us(self) -> tuple[int, ...]:
+        window = self.window
+        return (window.size, window.advance) if isinstance(window, TimeWindow) else ()
+
     def row_keys(self, family: str) -> tuple[str, ...] | None:
         keys = self._group_state().key_names
         if family == DEADLINES:

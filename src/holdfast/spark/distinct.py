@@ -25,6 +25,14 @@ class Distinct(Stateful):
     keys: tuple[str, ...]
     schema: StructType
 
+    @property
+    def depends_on_order(self) -> bool:
+        return True
+
+    @property
+    def window_us(self) -> tuple[int, ...]:
+        return self.window.size, self.window.advance
+
     def build(self, name: str, inputs: Sequence[DataFrame], layout: Layout) -> DataFrame:
         columns = tuple(f"c{i}" for i in range(len(self.schema)))
         values = [

@@ -29,6 +29,10 @@ class Process(Stateful):
     state_type: DataType
     forget_after: int | None
 
+    @property
+    def depends_on_order(self) -> bool:
+        return True
+
     def build(self, name: str, inputs: Sequence[DataFrame], layout: Layout) -> DataFrame:
         columns = tuple(f"c{i}" for i in range(len(self.schema)))
         values = [

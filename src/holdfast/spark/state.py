@@ -68,11 +68,14 @@ class State:
         return sum(run.rows for *_, run in self.all_runs())
 
     def sizes(self) -> dict[str, dict[str, int]]:
-        """Rows and bytes of each operator's runs."""
+        """Rows and bytes of each operator's runs, and from which slot to which they reach."""
         found: dict[str, dict[str, int]] = {}
         for operator, _, _, run in self.all_runs():
-            size = found.setdefault(operator, {"rows": 0, "bytes": 0})
+            size = found.setdefault(
+                operator, {"rows": 0, "bytes": 0, "low": run.low, "high": run.high}
+            )
             size["rows"] += run.rows
+            size["low"], size["high"] = min(size["low"], run.low), max(size["high"], run.high)
             with contextlib.suppress(OSError):  # merged into another meanwhile
                 size["bytes"] += run.path.stat().st_size
         return found

@@ -56,6 +56,16 @@ class Stateful(ABC):
     # Whether the operator can say nothing while one of its inputs is missing.
     blocks = False
 
+    @property
+    def depends_on_order(self) -> bool:
+        """Whether the same tuples in another order would give something else."""
+        return False
+
+    @property
+    def window_us(self) -> tuple[int, ...]:
+        """Size and advance of its time windows, in microseconds; empty if it has none."""
+        return ()
+
     @abstractmethod
     def build(self, name: str, inputs: Sequence[DataFrame], layout: Layout) -> DataFrame:
         """The operator's output as a DataFrame over its inputs."""

@@ -60,7 +60,9 @@ class Page:
         """``secure``: over TLS, so the cookie is never sent without."""
         self._watch = watch
         self._sessions = sessions
-        self._controls = Controls(lambda: watch.deployment, watch.history)
+        self._controls = Controls(
+            lambda: watch.deployment, watch.history, lambda: watch.is_submitted
+        )
         self._editor = editor
         self._secure = secure
 

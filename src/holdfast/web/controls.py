@@ -1,28 +1,45 @@
-"""Failures on purpose, from the page: the same that ``holdfast chaos`` makes."""
+"""What is done to a deployment from the page.
+
+Replicas are added, moved and removed as by ``holdfast replica``; failures on purpose are those of
+``holdfast chaos``.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from holdfast.cluster.chaos import check_chaos, cut, disturb, heal
 from holdfast.cluster.disturbances import Disturbance
+from holdfast.cluster.members import Changed, add_replica, move_replica, remove_replica
 from holdfast.cluster.supervisor import send_signal
 from holdfast.deployment import Deployment
 from holdfast.errors import HoldfastError, InputError
 from holdfast.web.history import History
 
 _LONGEST_SECONDS = 3600.0
+_REFUSED_SECONDS = 1.0
+# Allowed where nothing is to fail on purpose.
+_NO_FAILURES = ("add", "move", "remove")
 
 
 class Controls:
     """Carries out what the page asks for, and writes it down."""
 
-    def __init__(self, deployment: Callable[[], Deployment], history: History) -> None:
+    def __init__(
+        self,
+        deployment: Callable[[], Deployment],
+        history: History,
+        is_submitted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``is_submitted``: whether a cluster runs it, and places its replicas itself."""
         self._deployment = deployment
+        self._is_submitted = is_submitted
         self._history = history
         self._actions: Mapping[str, Callable[[Deployment, dict[str, Any]], tuple[str, str]]] = {
             "kill": lambda d, asked: _signalled(d, asked, signal.SIGKILL, "kill -9"),
@@ -32,6 +49,9 @@ class Controls:
             "slow": self._slowed,
             "cut": _cut,
             "heal": _healed,
+            "add": _added,
+            "move": self._moved,
+            "remove": _removed,
         }
 
     def carry_out(self, by: str, asked: dict[str, Any]) -> str:
@@ -42,7 +62,13 @@ class Controls:
         at = time.time()
         try:
             deployment = self._deployment()
-            check_chaos(deployment)
+            if name not in _NO_FAILURES:
+                check_chaos(deployment)
+            elif self._is_submitted():
+                raise InputError(
+                    f"a cluster runs {deployment.name} and decides itself where its replicas are; "
+                    f"holdfast placement explain says why each is there"
+                )
             text, said = self._actions[name](deployment, asked)
         except HoldfastError as error:
             self._history.controlled(at, by, _wish(asked), str(error), True)
@@ -68,6 +94,30 @@ class Controls:
         threading.Thread(target=slow, name="holdfast-web-slow", daemon=True).start()
         return f"slow {process}", f"it has {share:.0%} of its time for {seconds:g} s"
 
+    def _moved(self, deployment: Deployment, asked: dict[str, Any]) -> tuple[str, str]:
+        """Begin it: the new one joins before the old one goes, which takes a while."""
+        replica, place = _text(asked, "replica"), _text(asked, "place")
+        moved: Future[str] = Future()
+
+        def move() -> None:
+            try:
+                name, changed = move_replica(deployment.path, replica, place)
+                moved.set_result(f"{name} has taken the place of {replica}{_unaware(changed)}")
+            except BaseException as error:
+                moved.set_exception(error)
+
+        threading.Thread(target=move, name="holdfast-web-move", daemon=True).start()
+        # What cannot be done at all is said at once.
+        with contextlib.suppress(TimeoutError):
+            return f"move {replica} to {place}", moved.result(_REFUSED_SECONDS)
+        moved.add_done_callback(lambda done: self._tell_moved(replica, done))
+        return f"move {replica} to {place}", "a new replica joins; when it is stable this one goes"
+
+    def _tell_moved(self, replica: str, moved: Future[str]) -> None:
+        error = moved.exception()
+        text, level = (str(error), "error") if error else (moved.result(), "control")
+        self._history.happened(time.time(), replica, text, level)
+
 
 def _signalled(
     deployment: Deployment,
@@ -80,6 +130,23 @@ def _signalled(
     process = _text(asked, "process")
     pid = send_signal(deployment, process, number, jvm=jvm)
     return f"{what} {f'the JVM of {process}' if jvm else process}", f"process {pid}"
+
+
+def _added(deployment: Deployment, asked: dict[str, Any]) -> tuple[str, str]:
+    fragment, place = _text(asked, "fragment"), _text(asked, "place")
+    name, changed = add_replica(deployment.path, fragment, place)
+    return f"add a replica of {fragment}", f"{name} joins at {place}{_unaware(changed)}"
+
+
+def _removed(deployment: Deployment, asked: dict[str, Any]) -> tuple[str, str]:
+    replica = _text(asked, "replica")
+    changed = remove_replica(deployment.path, replica)
+    return f"remove {replica}", f"it ends; epoch {changed.epoch}{_unaware(changed)}"
+
+
+def _unaware(changed: Changed) -> str:
+    names = ", ".join(changed.unaware)
+    return f"; {names} will hear of it when they are back" if names else ""
 
 
 def _cut(deployment: Deployment, asked: dict[str, Any]) -> tuple[str, str]:
@@ -100,7 +167,9 @@ def _healed(deployment: Deployment, asked: dict[str, Any]) -> tuple[str, str]:
 
 
 def _wish(asked: dict[str, Any]) -> str:
-    ends = (asked.get(name) for name in ("process", "source", "target"))
+    ends = (
+        asked.get(name) for name in ("process", "replica", "fragment", "place", "source", "target")
+    )
     return " ".join(str(each) for each in (asked.get("action"), *ends) if each)
 
 

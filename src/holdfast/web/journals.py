@@ -15,7 +15,8 @@ from holdfast.cluster.children import last_lines, lines_after, log_path
 from holdfast.cluster.remote import RemoteServer, ServerError
 from holdfast.deployment import Deployment
 from holdfast.web.history import History
-from holdfast.web.model import HERE, Places, shown_state
+from holdfast.web.model import Places, shown_state
+from holdfast.web.servers import HERE
 
 _REMOTE_SECONDS = 2.0
 _ASKED_AT_ONCE = 8

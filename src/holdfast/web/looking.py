@@ -19,15 +19,17 @@ from holdfast.cluster.remote import RemoteServer, ServerError
 from holdfast.cluster.status import no_answer
 from holdfast.cluster.supervisor import local_state, supervisor_pid
 from holdfast.cluster.usage import with_usage
-from holdfast.deployment import Deployment, load_deployment
+from holdfast.deployment import Deployment, load_deployment, membership_path
 from holdfast.errors import HoldfastError
 from holdfast.flight.peers import act, connect
 from holdfast.flight.roles import COMMANDS
 from holdfast.plans.addresses import Addresses
+from holdfast.web.clusters import ClusterEye
 
 LOOK_SECONDS = 0.5
 _NODE_SECONDS = 1.0
 _ASKED_AT_ONCE = 16
+_ASKED_FOR_A_CLUSTER = 5
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Look:
     processes   of each: pid, restarts, uptime_s, problem, cpu_s, memory_bytes; or an error
     nodes       what each answers to "status", or its error
     problem     why nothing can be said; None if something can
+    cluster     what the cluster says whose servers these are, if they are in one
     """
 
     at: float
@@ -47,17 +50,25 @@ class Look:
     processes: dict[str, dict[str, Any]] = field(default_factory=dict)
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     problem: str | None = None
+    cluster: dict[str, Any] | None = None
 
 
 class Looker:
     """Looks at a deployment; ``close`` it."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, eye: ClusterEye | None = None) -> None:
+        """``eye``: what looks at the cluster, if that is what is watched."""
         self._deployment = deployment
         self._changed_at = _changed_at(deployment)
         self._security = deployment.security.read()
         self._clients: dict[str, tuple[str, flight.FlightClient]] = {}
         self._pool = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="holdfast-look")
+        self._eye = eye
+        if eye is None and deployment.servers:
+            known = list(deployment.servers.values())[:_ASKED_FOR_A_CLUSTER]
+            self._eye = ClusterEye([f"{each.host}:{each.port}" for each in known], self._security)
+        if self._eye is not None:
+            self._eye.start()
 
     @property
     def deployment(self) -> Deployment:
@@ -73,13 +84,18 @@ class Looker:
             processes = self._processes()
             book = Addresses.read(deployment).book(self._security)
         except (HoldfastError, OSError, ValueError) as error:
-            return Look(time.time(), deployment, problem=str(error))
+            return Look(time.time(), deployment, problem=str(error), cluster=self._cluster())
         names = list(deployment.endpoints)
         found = self._pool.map(lambda name: self._ask(name, book.get(name)), names)
         nodes = dict(zip(names, found, strict=True))
-        return Look(time.time(), deployment, supervisor, processes, nodes)
+        return Look(time.time(), deployment, supervisor, processes, nodes, cluster=self._cluster())
+
+    def _cluster(self) -> dict[str, Any] | None:
+        return None if self._eye is None else self._eye.latest
 
     def close(self) -> None:
+        if self._eye is not None:
+            self._eye.close()
         self._pool.shutdown(cancel_futures=True)
         for _, client in self._clients.values():
             client.close()
@@ -150,8 +166,12 @@ class Looking:
             self._tell(self._looker.look())
 
 
-def _changed_at(deployment: Deployment) -> int:
-    try:
-        return deployment.path.stat().st_mtime_ns
-    except OSError:
-        return 0
+def _changed_at(deployment: Deployment) -> tuple[int, ...]:
+    """When the file was written, and when replicas were last added or removed."""
+    found = []
+    for path in (deployment.path, membership_path(deployment.data)):
+        try:
+            found.append(path.stat().st_mtime_ns)
+        except OSError:
+            found.append(0)
+    return tuple(found)

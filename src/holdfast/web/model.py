@@ -1,11 +1,9 @@
 """What the page is told of a deployment: plain values, made of two looks and the plan.
 
-    nodes      of each: kind, what it is of, process, state, words; how far behind; rates
-    processes  of each: server, pid, restarts, CPU, memory, nodes
-    servers    of each: its place and its processes; "" is the machine the deployment started on
-    links      who sends to whom: stream, tuples a second, whether it is cut
-
-Places on a map, utilities, collected replicas and shards will be further fields of these.
+nodes      of each: kind, what it is of, process, state, words; how far behind; rates
+processes  of each: server, pid, restarts, CPU, memory, nodes
+servers    of each: its place and its processes; "" is the machine the deployment started on
+links      who sends to whom: stream, tuples a second, how late, whether it is cut (flows.py)
 """
 
 from __future__ import annotations
@@ -15,9 +13,11 @@ from typing import Any
 from holdfast.deployment import Deployment, FragmentSpec
 from holdfast.plans.budget import divide, end_to_end_us
 from holdfast.plans.plan import Plan
+from holdfast.web.flows import links, rate, utilities
 from holdfast.web.looking import Look
+from holdfast.web.plane import Plane
+from holdfast.web.servers import HERE, servers
 
-HERE = ""
 # An entry point writes or does not, many times a second: it serves.
 _SERVING = ("idle", "writing")
 
@@ -105,8 +105,9 @@ def _lines_of(operator: str, said: list[str]) -> list[str]:
 class Places:
     """Who is where in a deployment: looked up for every node in every look, so made once."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, plan: Plan | None = None) -> None:
         self.deployment = deployment
+        self.plan = plan
         self.processes = deployment.processes
         endpoints = deployment.endpoints
         self.process_of = {
@@ -123,9 +124,17 @@ class Places:
             self.what[entry.process] = {"kind": "entry", "of": source}
         for fragment, spec in deployment.fragments.items():
             self.what |= {name: {"kind": "replica", "of": fragment} for name in spec.processes}
+        # Who could send each stream.
+        self.producers: dict[str, tuple[str, ...]] = {}
+        for name, one in ({} if plan is None else plan.fragments).items():
+            spec = deployment.fragments[name]
+            present = tuple(each for each in spec.processes if each not in deployment.gone)
+            self.producers |= {each.stream: present for each in one.outputs}
 
 
-def live(now: Look, before: Look | None, places: Places) -> dict[str, dict[str, Any]]:
+def live(
+    now: Look, before: Look | None, places: Places, plane: Plane | None = None
+) -> dict[str, dict[str, Any]]:
     """What changes from look to look."""
     passed = 0.0 if before is None else now.at - before.at
     older = {} if before is None else before.nodes
@@ -133,13 +142,16 @@ def live(now: Look, before: Look | None, places: Places) -> dict[str, dict[str, 
         name: _node(name, status, older.get(name, {}), passed, now, places)
         for name, status in now.nodes.items()
     }
+    for name, worth in utilities(now).items():
+        if name in nodes and nodes[name]["kind"] == "replica":
+            nodes[name]["utility"] = round(worth, 3)
     return {
         "nodes": nodes,
         "processes": {
             name: _process(name, now, before, passed, places) for name in places.processes
         },
-        "servers": _servers(places),
-        "links": _links(now, before, passed),
+        "servers": servers(now, places.server_of.values(), plane),
+        "links": links(now, before, passed, places.producers),
     }
 
 
@@ -163,7 +175,8 @@ def _node(
         "state": _state(status),
         "says": _says(status),
         "behind_s": round(max(0.0, now.at - boundary / 1e6), 2) if boundary > 0 else None,
-        "rate": _rate(_count(status), _count(older), passed),
+        "boundary": boundary,
+        "rate": rate(_count(status), _count(older), passed),
         "count": _count(status),
         "cut_from": _cut_from(status),
         "from": status.get("from"),
@@ -211,11 +224,6 @@ def _count(status: dict[str, Any]) -> int:
     return sum(int(each) for each in status.get("outputs", {}).values())
 
 
-def _rate(count: int, before: int, passed: float) -> float:
-    """A second; a node that has begun anew says nothing of the rate."""
-    return round((count - before) / passed, 1) if passed > 0 and count >= before > 0 else 0.0
-
-
 def _process(
     name: str, now: Look, before: Look | None, passed: float, places: Places
 ) -> dict[str, Any]:
@@ -233,55 +241,6 @@ def _process(
         "memory_bytes": found.get("memory_bytes"),
         "problem": found.get("error") or found.get("problem"),
     }
-
-
-def _servers(places: Places) -> dict[str, Any]:
-    deployment = places.deployment
-    here = {HERE: {"host": "this machine"}} if HERE in places.server_of.values() else {}
-    return here | {
-        name: {"host": endpoint.host, "spare": name in deployment.spares}
-        for name, endpoint in deployment.servers.items()
-    }
-
-
-def _links(now: Look, before: Look | None, passed: float) -> dict[str, Any]:
-    """Keyed by sender, reader and stream, with tabs between them, which no name has."""
-    found: dict[str, Any] = {}
-    cuts = _cuts(now)
-    for sender, reader, stream, next_id in _feeds(now):
-        found[f"{sender}\t{reader}\t{stream}"] = {"rate": next_id, "cut": False}
-    older = {} if before is None else {each[:3]: each[3] for each in _feeds(before)}
-    for key, link in found.items():
-        sender, reader, stream = key.split("\t")
-        link["rate"] = _rate(link["rate"], older.get((sender, reader, stream), 0), passed)
-        link["cut"] = (sender, reader) in cuts
-        cuts.discard((sender, reader))
-    for sender, reader in cuts:
-        found[f"{sender}\t{reader}\t"] = {"rate": 0.0, "cut": True}
-    return found
-
-
-def _feeds(look: Look) -> list[tuple[str, str, str, int]]:
-    """Sender, reader, stream, and how many tuples of it the reader has."""
-    found = []
-    for name, status in look.nodes.items():
-        for stream, each in status.get("inputs", {}).items():
-            if each.get("from"):
-                found.append((str(each["from"]), name, str(stream), int(each["next_id"])))
-        if status.get("kind") == "client" and status.get("from"):
-            output = look.deployment.clients[name].output
-            found.append((str(status["from"]), name, output, int(status["next_id"])))
-    return found
-
-
-def _cuts(look: Look) -> set[tuple[str, str]]:
-    """Sender and reader of every link that is cut."""
-    found = set()
-    for name, status in look.nodes.items():
-        cut = status.get("cut", {})
-        found |= {(str(other), name) for other in cut.get("incoming", ())}
-        found |= {(name, str(other)) for other in cut.get("outgoing", ())}
-    return found
 
 
 def troubles(nodes: dict[str, Any]) -> list[str]:

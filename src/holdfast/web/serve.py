@@ -7,22 +7,30 @@ import contextlib
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import uvicorn
 
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.errors import HoldfastError
+from holdfast.flight.credentials import SecuritySpec
 from holdfast.flight.security import is_loopback
 from holdfast.web.app import Page, make_app
+from holdfast.web.clusters import ClusterEye, SubmissionEye
 from holdfast.web.editing import Editor
 from holdfast.web.hub import Hub
 from holdfast.web.sessions import Sessions
 from holdfast.web.watching import Watch
 
 _START_SECONDS = 60.0
+_IN_A_CLUSTER = (
+    "the cluster runs what was submitted and does not change it: withdraw it (holdfast withdraw), "
+    "change its file and submit it anew"
+)
 _OWN_NAMES = {"127.0.0.1", "localhost", "::1"}
 
 
@@ -36,14 +44,19 @@ class WebServer:
         port: int = 0,
         names: tuple[str, ...] = (),
         not_editable: str | None = None,
+        eye: ClusterEye | None = None,
     ) -> None:
-        """``names`` it is reached by, beside its host; ``not_editable``: why, if it is not."""
+        """
+        names         it is reached by, beside its host.
+        not_editable  why, if it is not.
+        eye           what looks at the cluster, if that is what is watched.
+        """
         deployment.security.make()
         security = deployment.security.read()
         security.check_binding(host)
         self._secure = not is_loopback(host)
         self._host = host
-        self.watch = Watch(deployment, Hub())
+        self.watch = Watch(deployment, Hub(), eye)
         self.sessions = Sessions(lambda: security.current())
         editor = Editor(lambda: self.watch.deployment, self.watch.history, not_editable)
         page = Page(self.watch, self.sessions, editor, self._secure)
@@ -110,19 +123,36 @@ def serving(server: WebServer) -> Iterator[WebServer]:
 
 def run_web(options: argparse.Namespace) -> int:
     """The command; until it is interrupted."""
-    deployment = load_deployment(options.deployment)
-    server = WebServer(deployment, options.host, options.port, tuple(options.name))
     stopping = threading.Event()
     _on_signals(stopping.set)
-    with serving(server):
+    with watched(options) as server, serving(server):
+        deployment = server.watch.deployment
         print(f"{deployment.name} is shown on {server.address}; ctrl-c stops it")
         print(f"this link signs in once, as an operator, within ten minutes:\n{server.link()}")
-        print(
-            f"others sign in with a token: holdfast security token {options.deployment} read NAME"
-        )
+        print(f"others sign in with a token: holdfast security token {deployment.path} read NAME")
         sys.stdout.flush()
         stopping.wait()
     return 0
+
+
+@contextlib.contextmanager
+def watched(options: argparse.Namespace) -> Iterator[WebServer]:
+    """The server of what was named: a deployment's file, or a server of a cluster."""
+    named, names = str(options.deployment), tuple(options.name)
+    if not is_address(named):
+        yield WebServer(load_deployment(named), options.host, options.port, names)
+        return
+    spec = SecuritySpec.given(options.security, options.token_file, options.tokens)
+    with tempfile.TemporaryDirectory(prefix="holdfast-web-") as directory:
+        eye = SubmissionEye(named, spec, options.submission, Path(directory))
+        deployment = load_deployment(eye.write())
+        yield WebServer(deployment, options.host, options.port, names, _IN_A_CLUSTER, eye)
+
+
+def is_address(text: str) -> bool:
+    """Whether it is host:port, and no file."""
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isdigit() and not Path(text).exists()
 
 
 def _on_signals(stop: Callable[[], None]) -> None:

@@ -10,12 +10,14 @@ from typing import Any
 from holdfast.deployment import Deployment
 from holdfast.errors import HoldfastError
 from holdfast.plans.plan import Plan, plan_path, read_plan
+from holdfast.web.clusters import ClusterEye
 from holdfast.web.history import History
 from holdfast.web.hub import Hub
 from holdfast.web.journals import Journals
 from holdfast.web.looking import Look, Looker, Looking
 from holdfast.web.model import Places, fixed, live, troubles
 from holdfast.web.outputs import OutputReader, OutputView
+from holdfast.web.plane import Plane
 
 # How often viewers are told what has changed.
 _TELL_SECONDS = 0.2
@@ -25,10 +27,11 @@ _CONTROLS_SECONDS = 1.0
 class Watch:
     """Everything the page shows."""
 
-    def __init__(self, deployment: Deployment, hub: Hub) -> None:
+    def __init__(self, deployment: Deployment, hub: Hub, eye: ClusterEye | None = None) -> None:
+        """``eye``: what looks at the cluster, if that is what is watched."""
         self.hub = hub
         self.history = History()
-        self._looker = Looker(deployment)
+        self._looker = Looker(deployment, eye)
         self._looking = Looking(self._looker, self.take_look)
         self._journals = Journals(self.history)
         self._views: dict[str, OutputView] = {}
@@ -40,6 +43,7 @@ class Watch:
         self._live: dict[str, dict[str, Any]] = {}
         self._fixed: dict[str, Any] = fixed(deployment, None)
         self._places = Places(deployment)
+        self._plane = Plane()
         self._troubles: list[str] = []
         self._told: dict[str, Any] = {}
         self._counted: list[dict[str, Any]] = []
@@ -58,6 +62,13 @@ class Watch:
     @property
     def latest(self) -> Look | None:
         return self._look
+
+    @property
+    def is_submitted(self) -> bool:
+        """Whether a cluster runs it."""
+        look = self._look
+        found = None if look is None else look.cluster
+        return found is not None and self.deployment.name in found["submissions"]
 
     def start(self) -> None:
         self.take_look(self._looker.look())
@@ -97,14 +108,16 @@ class Watch:
         self._read_plan(look.deployment)
         before = self._look
         if look.problem is not None:
-            # What was known last stays on the page; that it is old is said above it.
+            # What was known last stays on the page; that it is old is said above it. What is to
+            # be computed is known without anybody who runs.
             with self._lock:
                 self._look = look
+                self._fixed = fixed(look.deployment, self._plan)
             return
-        if self._places.deployment is not look.deployment:
-            self._places = Places(look.deployment)
+        if self._places.deployment is not look.deployment or self._places.plan is not self._plan:
+            self._places = Places(look.deployment, self._plan)
         known = before if before is not None and before.problem is None else None
-        found = live(look, known, self._places)
+        found = live(look, known, self._places, self._plane)
         for name, node in found["nodes"].items():
             self.history.in_state(name, look.at, node["state"])
         with self._lock:
@@ -189,8 +202,22 @@ class Watch:
         return {
             "supervisor": None if look is None else look.supervisor,
             "problem": None if look is None else look.problem,
+            "cluster": None if look is None or look.cluster is None else _cluster(look),
             "outputs": {name: reader.problem for name, reader in self._readers.items()},
         }
+
+
+def _cluster(look: Look) -> dict[str, Any]:
+    """Who decides in the cluster, and what it has to say of this submission."""
+    found = look.cluster or {}
+    names = {card["address"]: name for name, card in found["servers"].items()}
+    mine = found["submissions"].get(look.deployment.name)
+    return {
+        "coordinator": names.get(found["coordinator"]),
+        "unmanaged": found["unmanaged"],
+        "submitted": mine is not None,
+        "note": "" if mine is None else mine["note"],
+    }
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:

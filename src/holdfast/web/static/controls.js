@@ -1,4 +1,4 @@
-// Failures on purpose, and what came of them.
+// Replicas added, moved and removed; failures on purpose; and what came of them.
 
 import { clock, make, number, setText } from "./dom.js";
 
@@ -7,12 +7,13 @@ export class Controls {
     this.app = app;
     this.list = make("ol", { class: "controls", "aria-label": "What was done" });
     this.forms = make("div");
-    root.append(make("div", { class: "pane" }, make("h2", {}, "Make something fail"), this.forms), make("aside", { class: "side" }, make("h2", {}, "What it did"), this.list));
+    this.said = make("p", { role: "status" });
+    root.append(make("div", { class: "pane" }, this.forms, this.said), make("aside", { class: "side" }, make("h2", {}, "What it did"), this.list));
   }
 
   update() {
     const { store } = this.app;
-    const key = JSON.stringify([Object.keys(store.live.processes), Object.keys(store.live.nodes), store.fixed.chaos]);
+    const key = JSON.stringify([Object.keys(store.live.processes), Object.keys(store.live.nodes), Object.keys(store.live.servers), Object.keys(store.fixed.fragments), store.fixed.chaos]);
     if (key !== this.made) { this.made = key; this.makeForms(); }
     const controls = JSON.stringify(store.controls);
     if (controls === this.listed) return;
@@ -22,33 +23,72 @@ export class Controls {
 
   makeForms() {
     const { store } = this.app;
+    this.forms.replaceChildren(...replicaForms(this.app, this.said), ...this.failureForms(store, this.said));
+  }
+
+  failureForms(store, said) {
     if (!store.fixed.chaos) {
-      this.forms.replaceChildren(make("p", {}, "This deployment is not to be made to fail on purpose. If it is, write chaos = true at the top of its file and start it again."));
-      return;
+      return [make("p", { class: "faint" }, "This deployment is not to be made to fail on purpose. If it is, write chaos = true at the top of its file and start it again.")];
     }
     const processes = choice("Process", Object.keys(store.live.processes)), nodes = Object.keys(store.live.nodes);
-    const one = choice("From", nodes), other = choice("To", nodes), said = make("p", { role: "status" });
+    const one = choice("From", nodes), other = choice("To", nodes);
     if (nodes.length > 1) other.querySelector("select").value = nodes[nodes.length - 1];
     const links = () => ({ source: valueOf(one), target: valueOf(other) });
-    this.forms.replaceChildren(
+    return [
+      make("h2", {}, "Processes"),
       make("div", { class: "row" }, processes, ...processButtons(this.app, () => valueOf(processes), said)),
       make("h2", {}, "Links"),
       make("div", { class: "row" }, one, other,
         button(this.app, "Cut", () => ({ action: "cut", ...links() }), said), button(this.app, "Cut one way", () => ({ action: "cut", one_way: true, ...links() }), said),
         button(this.app, "Heal", () => ({ action: "heal", ...links() }), said), button(this.app, "Heal every link", () => ({ action: "heal" }), said)),
-      said);
+    ];
   }
+}
+
+function replicaForms(app, said) {
+  if (isSubmitted(app)) return [make("p", { class: "faint" }, "A cluster runs this and decides itself where its replicas are.")];
+  const { store } = app, fragments = choice("Fragment", Object.keys(store.fixed.fragments)), place = choice("Place", placesOf(store));
+  const replicas = choice("Replica", Object.keys(store.live.nodes).filter((name) => store.live.nodes[name].kind === "replica"));
+  return [make("h2", {}, "Replicas"),
+    make("div", { class: "row" }, fragments, place, button(app, "Add", () => ({ action: "add", fragment: valueOf(fragments), place: valueOf(place) }), said)),
+    make("div", { class: "row" }, replicas, button(app, "Move to the place", () => ({ action: "move", replica: valueOf(replicas), place: valueOf(place) }), said),
+      button(app, "Remove", () => ({ action: "remove", replica: valueOf(replicas) }), said))];
+}
+
+function isSubmitted(app) {
+  const { cluster } = app.store.general;
+  return Boolean(cluster && cluster.submitted);
+}
+
+// Where a replica may be: servers, and the machine the deployment was started on.
+function placesOf(store) {
+  const names = Object.keys(store.live.servers).filter(Boolean);
+  return [...names.map((name) => [name, name]), ["127.0.0.1", "this machine"]];
 }
 
 // For the details of one process: its controls, and the links to others.
 export function controlForm(app, process) {
   const said = make("p", { role: "status" });
+  const replicas = app.store.live.processes[process].nodes.filter((name) => (app.store.live.nodes[name] || {}).kind === "replica");
+  const parts = isSubmitted(app) ? [] : replicas.map((name) => memberForm(app, name, said));
+  if (app.store.fixed.chaos) parts.push(failureForm(app, process, said));
+  return make("div", {}, ...parts, said);
+}
+
+function memberForm(app, replica, said) {
+  const place = choice("To", placesOf(app.store));
+  return make("section", { "aria-label": `The replica ${replica}` }, make("h3", {}, `Replica ${replica}`),
+    make("div", { class: "row" }, place, button(app, "Move", () => ({ action: "move", replica, place: valueOf(place) }), said),
+      button(app, "Remove", () => ({ action: "remove", replica }), said)));
+}
+
+function failureForm(app, process, said) {
   const peers = Object.keys(app.store.live.nodes).filter((name) => name !== process);
-  const other = choice("Link to", peers);
+  const other = choice("Link", peers);
   const link = () => ({ source: process, target: valueOf(other) });
   return make("section", { "aria-label": `Controls of ${process}` }, make("h3", {}, "Make it fail"),
     make("div", { class: "row" }, ...processButtons(app, () => process, said)),
-    make("div", { class: "row" }, other, button(app, "Cut", () => ({ action: "cut", ...link() }), said), button(app, "Heal", () => ({ action: "heal", ...link() }), said)), said);
+    make("div", { class: "row" }, other, button(app, "Cut", () => ({ action: "cut", ...link() }), said), button(app, "Heal", () => ({ action: "heal", ...link() }), said)));
 }
 
 function processButtons(app, process, said) {
@@ -72,7 +112,10 @@ function button(app, title, asked, said) {
 }
 
 function choice(title, names) {
-  return make("label", { class: "faint" }, `${title} `, make("select", {}, names.map((name) => make("option", { value: name }, name))));
+  return make("label", { class: "faint" }, `${title} `, make("select", { name: title.toLowerCase() }, names.map((name) => {
+    const [value, text] = Array.isArray(name) ? name : [name, name];
+    return make("option", { value }, text);
+  })));
 }
 
 function valueOf(label) { return label.querySelector("select").value; }

@@ -12,11 +12,12 @@ export class Edit {
     this.preview = make("ul");
     this.check = make("button", { type: "button", onclick: () => this.build() }, "See what changes");
     this.submit = make("button", { type: "button", disabled: true, onclick: () => this.send() }, "Submit");
+    this.again = make("button", { type: "button", onclick: () => { this.app.draft = null; this.load(); }, title: "as it is in the deployment" }, "Start over");
     this.knobs = make("div");
     this.title = make("h2", {}, "Network");
     root.append(make("div", { class: "editor" },
       make("div", { class: "column" }, this.title, make("div", { class: "source" }, this.numbers, this.text)),
-      make("aside", { class: "side" }, make("h2", {}, "Knobs"), this.knobs, make("div", { class: "row" }, this.check, this.submit), this.said, this.preview)));
+      make("aside", { class: "side" }, make("h2", {}, "Knobs"), this.knobs, make("div", { class: "row" }, this.check, this.submit, this.again), this.said, this.preview)));
     this.load();
   }
 
@@ -27,13 +28,15 @@ export class Edit {
     if (!answer.ok) { setText(this.said, found.said); this.check.disabled = true; return; }
     this.before = found;
     setText(this.title, found.file);
-    this.text.value = found.network;
+    // What was written before somebody looked at another view is still there.
+    const draft = this.app.draft || { network: found.network, knobs: {} };
+    this.text.value = draft.network;
     const tables = new Map();
     for (const knob of found.knobs) {
       if (!tables.has(knob.table)) tables.set(knob.table, []);
       const input = knob.choices ? make("select", { onchange: () => this.changed() }, knob.choices.map((each) => make("option", { value: each }, each)))
         : make("input", { oninput: () => this.changed(), ...(typeof knob.value === "number" ? { type: "number", min: 1 } : {}) });
-      input.value = knob.value;
+      input.value = draft.knobs[knob.name] ?? knob.value;
       input.dataset.name = knob.name;
       tables.get(knob.table).push(make("label", { class: "knob" }, knob.key === "delay" ? "X, delay" : knob.key.replaceAll("_", " "), input));
     }
@@ -53,6 +56,8 @@ export class Edit {
 
   changed(wrong = null) {
     this.submit.disabled = true;
+    const asked = this.asked();
+    this.app.draft = asked.network === this.before.network && !Object.keys(asked.knobs).length ? null : asked;
     const count = this.text.value.split("\n").length;
     this.numbers.replaceChildren(...Array.from({ length: count }, (_, place) => (place + 1 === wrong ? make("span", { class: "wrong" }, `${place + 1}`) : `${place + 1}\n`)));
     this.numbers.scrollTop = this.text.scrollTop;
@@ -87,7 +92,10 @@ export class Edit {
 
   async send() {
     this.submit.disabled = true;
-    try { this.say((await this.app.session.post("/api/edit/submit", this.checked)).said); } catch (error) { this.say(error.message, true); }
+    try {
+      this.say((await this.app.session.post("/api/edit/submit", this.checked)).said);
+      this.app.draft = null;
+    } catch (error) { this.say(error.message, true); }
   }
 
   say(text, wrong = false) {

@@ -95,8 +95,10 @@ export class Logical {
     const parts = [make("h2", {}, box.operator ? `${box.operator.name}` : box.title[0])];
     if (box.operator) {
       const { operator } = box, sizes = stateSizes(operator, store);
-      parts.push(facts([["kind", operator.kind], ["fragment", operator.kind === "source" ? null : operator.fragment], ["reads", operator.inputs.join(", ")],
-        ...sizes.map(([replica, size]) => [`state on ${replica}`, `${number(size.rows)} rows, ${bytes(size.bytes)}`])]));
+      parts.push(facts([["kind", operator.kind], ["in another order", ORDER[operator.order]], ["fragment", operator.kind === "source" ? null : operator.fragment], ["reads", operator.inputs.join(", ")],
+        ["windows", operator.window.length ? `${operator.window[0] / 1e6} s, every ${operator.window[1] / 1e6} s` : null],
+        ...sizes.map(([replica, size]) => [`state on ${replica}`, `${number(size.rows)} rows, ${bytes(size.bytes)}${openText(operator, size, store.live.nodes[replica])}`]),
+        ...latencies(operator, store)]));
       parts.push(make("h3", {}, "What it does"), make("pre", {}, operator.label));
       if (operator.says.length) parts.push(make("details", { open: this.opened, ontoggle: (event) => { this.opened = event.target.open; } }, make("summary", {}, "As Spark sees it"), make("pre", {}, operator.says.join("\n"))));
       parts.push(make("h3", {}, "Columns"), make("pre", {}, operator.columns.split(", ").join("\n")));
@@ -113,7 +115,7 @@ export function nodeFacts(node) {
     ["tuples", number(node.count)], ["a second", number(node.rate)],
     ["behind", node.behind_s === null || node.behind_s === undefined ? null : `${node.behind_s.toFixed(1)} s`],
     ["reads from", node.from || Object.entries(node.inputs || {}).map(([stream, each]) => `${stream} from ${each.from || "nobody"}`).join(", ")],
-    ["log", node.log_bytes === undefined ? null : bytes(node.log_bytes)]];
+    ["utility", node.utility], ["log", node.log_bytes === undefined ? null : bytes(node.log_bytes)]];
 }
 
 function boxesOf(fixed) {
@@ -182,6 +184,13 @@ function ratesOf(store) {
   return found;
 }
 
+function recentDelay(store, output) {
+  const bins = store.arrivals[output] || [], end = Math.floor(store.now);
+  let longest = null;
+  for (let place = bins.length - 1; place >= 0 && bins[place][0] >= end - 5; place -= 1) longest = Math.max(longest ?? 0, bins[place][3]);
+  return longest === null ? "" : ` · ${longest.toFixed(1)} s late`;
+}
+
 function recentRate(store, output) {
   const bins = store.arrivals[output] || [], end = Math.floor(store.now);
   let count = 0;
@@ -199,12 +208,38 @@ function stateSizes(operator, store) {
     .filter(([, sizes]) => sizes).map(([name, sizes]) => [name, sizes[operator.name] || { rows: 0, bytes: 0 }]);
 }
 
+const ORDER = { any: "the same", depends: "something else: it takes tuples in stream order" };
+
+// A fragment's operators run as one job: what one gives is as late as what the fragment gives, and
+// a window waits for its end besides, which its tuples' time says already.
+function latencies(operator, store) {
+  const replicas = operator.kind === "source" ? [] : (store.fixed.fragments[operator.fragment] || { replicas: [] }).replicas;
+  return replicas.map((name) => [name, (store.live.nodes[name] || {}).behind_s]).filter(([, late]) => late !== null && late !== undefined)
+    .map(([name, late]) => [`latency on ${name}`, `${late.toFixed(1)} s, with its fragment`]);
+}
+
+// Rows lie by the starts of their windows; those that the boundary has passed are closed.
+function openWindows(operator, size, node) {
+  const [length, advance] = operator.window;
+  if (!length || size.high === undefined || !node || !node.boundary) return null;
+  const first = (Math.floor((node.boundary - length) / advance) + 1) * advance;
+  return Math.max(0, Math.floor((size.high - Math.max(size.low, first)) / advance) + 1);
+}
+
+function openText(operator, size, node) {
+  const open = openWindows(operator, size, node);
+  return open === null ? "" : `, ${number(open)} open windows`;
+}
+
 function shortly(box, store, rates) {
   if (box.kind === "stateful") {
     const sizes = stateSizes(box.operator, store);
-    return sizes.length ? `${number(Math.max(...sizes.map(([, size]) => size.rows)))} rows of state` : "";
+    if (!sizes.length) return "";
+    const open = sizes.map(([name, size]) => openWindows(box.operator, size, store.live.nodes[name])).filter((each) => each !== null);
+    return `${number(Math.max(...sizes.map(([, size]) => size.rows)))} rows of state${open.length ? `, ${Math.max(...open)} windows` : ""}`;
   }
-  if (box.kind === "source" || box.kind === "output") return `${number(rates.get(box.name) || 0)} tuples/s`;
+  if (box.kind === "output") return `${number(rates.get(box.name) || 0)} tuples/s${recentDelay(store, box.output)}`;
+  if (box.kind === "source") return `${number(rates.get(box.name) || 0)} tuples/s`;
   if (box.kind === "application") return (store.live.nodes[box.client] || { state: "outside" }).state;
   return "";
 }

@@ -120,8 +120,9 @@ class App {
       : `${nodes.length} nodes${gone ? `, ${gone} gone` : ""}, X = ${store.fixed.delay_s} s`;
     setText(byId("status"), said);
     const outputs = Object.entries(store.general.outputs || {}).filter(([, problem]) => problem);
-    const problem = store.general.problem || (store.ready && !store.general.supervisor
-      ? "nobody looks after this deployment: it is not running, or its supervisor is gone" : "")
+    const cluster = store.general.cluster, managed = cluster && cluster.submitted;
+    const problem = store.general.problem || (managed ? [cluster.unmanaged && `the cluster manages nothing now: ${cluster.unmanaged}`, cluster.note].filter(Boolean).join("; ") : "")
+      || (store.ready && !managed && !store.general.supervisor ? "nobody looks after this deployment: it is not running, or its supervisor is gone" : "")
       || outputs.map(([name, text]) => `${name}: ${text}`).join("; ");
     byId("problem").hidden = !problem;
     setText(byId("problem"), problem || "");

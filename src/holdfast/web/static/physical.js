@@ -6,6 +6,7 @@
 import { bytes, color, facts, make, number, setClass, setText } from "./dom.js";
 import { nodeFacts } from "./logical.js";
 import { controlForm } from "./controls.js";
+import { drawGround, kindOf, spread } from "./map.js";
 
 const WIDTH = 236, HEAD = 30, PROCESS = 48, GAP = 36, MARGIN = 6;
 
@@ -16,7 +17,7 @@ export class Physical {
     this.map = make("div", { class: "map" });
     this.canvas = make("canvas", { "aria-hidden": "true" });
     this.map.append(this.canvas);
-    this.pane = make("div", { class: "pane", onscroll: () => this.drawSight() }, make("div", { class: "row" }, this.filter, make("span", { class: "faint" }, "solid: tuples flow, dashed red: cut")), this.map);
+    this.pane = make("div", { class: "pane", onscroll: () => this.drawSight() }, make("div", { class: "row" }, this.filter, make("span", { class: "faint" }, "solid: tuples flow, faint: could be read, dashed red: cut")), this.map);
     this.side = make("aside", { class: "side", "aria-label": "Details" });
     root.append(this.pane, this.side);
     this.cards = new Map();
@@ -46,6 +47,8 @@ export class Physical {
     const servers = [...processes].filter(([, hosted]) => hosted.length || !wanted);
     // One machine alone: its processes side by side, by what they do.
     this.places = servers.length === 1 ? this.spread(servers[0]) : this.grid(servers, columns);
+    this.kind = servers.length > 1 && !wanted ? kindOf(live.servers) : null;
+    if (this.kind) this.ground = this.settled(() => spread(this.places, live.servers, this.kind, this.pane.clientWidth - 40, this.pane.clientHeight - 90));
     let height = 0, width = 0;
     this.spots = new Map();
     for (const place of this.places) {
@@ -60,6 +63,17 @@ export class Physical {
     const size = `${width + MARGIN}px`, tall = `${height + MARGIN}px`;
     if (this.map.style.height !== tall) this.map.style.height = tall;
     if (this.map.style.width !== size) this.map.style.width = size;
+  }
+
+  // Pushing cards apart takes long with many: only when one has come, gone, grown or moved.
+  settled(layOut) {
+    const { servers } = this.app.store.live;
+    const key = JSON.stringify([this.pane.clientWidth, this.pane.clientHeight, this.places.map((place) => [place.name, place.height, servers[place.name].at, servers[place.name].plane])]);
+    if (key !== this.settledKey) {
+      this.settledKey = key;
+      this.kept = { ground: layOut(), places: new Map(this.places.map(({ name, x, y, pin }) => [name, { x, y, pin }])) };
+    } else for (const place of this.places) Object.assign(place, this.kept.places.get(place.name));
+    return this.kept.ground;
   }
 
   grid(servers, columns) {
@@ -115,7 +129,8 @@ export class Physical {
     const server = live.servers[place.name] || {};
     const used = place.processes.map((spot) => live.processes[spot.name]);
     const cpu = used.reduce((sum, each) => sum + (each.cpu || 0), 0), memory = used.reduce((sum, each) => sum + (each.memory_bytes || 0), 0);
-    setText(card.title, `${place.name || server.host || ""}${place.name ? ` · ${server.host || ""}` : ""}${server.spare ? " · spare" : ""} · ${Math.round(cpu * 100)} % CPU · ${bytes(memory)}`);
+    setText(card.title, `${place.name || server.host || ""}${place.name ? ` · ${server.host || ""}` : ""}${server.spare ? " · spare" : ""}${serverText(server)} · ${Math.round(cpu * 100)} % CPU · ${bytes(memory)}`);
+    setClass(card.element, server.there === false ? "server lost" : "server");
     const names = new Set(place.processes.map((spot) => spot.name));
     for (const [name, one] of card.processes) if (!names.has(name)) { one.element.remove(); card.processes.delete(name); }
     for (const spot of place.processes) this.drawProcess(card, spot);
@@ -142,6 +157,7 @@ export class Physical {
     const behind = nodes.map((node) => node.behind_s).filter((each) => each !== null && each !== undefined);
     setText(one.said, [process.pid ? null : "no process", process.cpu === null ? null : `${Math.round(process.cpu * 100)} %`,
       process.memory_bytes ? bytes(process.memory_bytes) : null, behind.length ? `${Math.max(...behind).toFixed(1)} s behind` : null,
+      nodes[0].utility === undefined ? null : `utility ${nodes[0].utility.toFixed(2)}`,
       process.restarts ? `${process.restarts} restarts` : null].filter(Boolean).join(" · "));
   }
 
@@ -159,17 +175,20 @@ export class Physical {
     const pen = this.canvas.getContext("2d");
     pen.setTransform(scale, 0, 0, scale, 0, -from * scale);
     pen.clearRect(0, from, width, height);
+    if (this.kind) { drawGround(pen, this.ground, this.kind, width, from, height); this.drawPins(pen, top, bottom); }
     const line = color("accent"), bad = color("bad"), ink = color("faint"), idle = color("line");
     pen.font = "11px system-ui, sans-serif";
     for (const [key, link] of Object.entries(live.links)) {
       const [sender, reader, stream] = key.split("\t"), one = this.spots.get(sender), other = this.spots.get(reader);
       if (!one || !other || Math.max(one.y, other.y) < top || Math.min(one.y, other.y) > bottom) continue;
+      if (link.unused && !link.cut && Object.keys(live.links).length > 400) continue;
       const right = one.x < other.x, down = one.x === other.x;
       const x0 = down ? one.x + one.width - 30 : right ? one.x + one.width : one.x, y0 = one.y + (down ? 44 : 22);
       const x1 = down ? other.x + other.width - 30 : right ? other.x : other.x + other.width, y1 = other.y + (down ? 0 : 22);
       pen.strokeStyle = link.cut ? bad : link.rate > 0 ? line : idle;
+      pen.globalAlpha = link.unused && !link.cut ? 0.45 : 1;
       pen.lineWidth = link.rate > 0 ? Math.min(6, 1 + Math.log10(1 + link.rate) / 1.5) : 1;
-      pen.setLineDash(link.cut ? [6, 5] : []);
+      pen.setLineDash(link.cut ? [6, 5] : link.unused ? [2, 4] : []);
       pen.beginPath();
       pen.moveTo(x0, y0);
       pen.bezierCurveTo((x0 + x1) / 2, y0, (x0 + x1) / 2, y1, x1, y1);
@@ -178,10 +197,26 @@ export class Physical {
         pen.fillStyle = ink;
         pen.textAlign = "center";
         // Early on the curve, where lines of one sender have parted and those of others not yet met.
-        pen.fillText(link.cut ? `${stream} cut` : `${stream} ${number(link.rate)}/s`, x0 + 0.32 * (x1 - x0), y0 + 0.24 * (y1 - y0) - 5);
+        pen.fillText(link.cut ? `${stream} cut` : linkText(stream, link), x0 + 0.32 * (x1 - x0), y0 + 0.24 * (y1 - y0) - 5);
       }
     }
     pen.setLineDash([]);
+    pen.globalAlpha = 1;
+  }
+
+  // Where a server really is, when its card had to make room.
+  drawPins(pen, top, bottom) {
+    pen.fillStyle = pen.strokeStyle = color("faint");
+    for (const { pin, x, y } of this.places) {
+      if (!pin || pin.y < top || pin.y > bottom || Math.hypot(pin.x - x - 12, pin.y - y - 12) < 4) continue;
+      pen.beginPath();
+      pen.arc(pin.x, pin.y, 4, 0, 7);
+      pen.fill();
+      pen.beginPath();
+      pen.moveTo(pin.x, pin.y);
+      pen.lineTo(x + 12, y + 12);
+      pen.stroke();
+    }
   }
 
   choose(name) {
@@ -197,7 +232,7 @@ export class Physical {
     if (!process) { this.side.replaceChildren(make("p", { class: "faint" }, "Choose a process to see what it says.")); return; }
     if (this.formFor !== name) {
       this.formFor = name;
-      this.form = this.app.session.operate && this.app.store.fixed.chaos ? controlForm(this.app, name) : null;
+      this.form = this.app.session.operate ? controlForm(this.app, name) : null;
     }
     const parts = [make("h2", {}, name), facts([["server", process.server || "this machine"], ["pid", process.pid], ["restarts", process.restarts],
       ["CPU", process.cpu === null ? null : `${Math.round(process.cpu * 100)} % of a core`], ["memory", bytes(process.memory_bytes)], ["problem", process.problem]])];
@@ -208,6 +243,19 @@ export class Physical {
     if (this.form && this.form.parentNode !== this.side) this.side.replaceChildren(this.details, this.form);
     else if (!this.form || !this.details.parentNode) this.side.replaceChildren(this.details, ...(this.form ? [this.form] : []));
   }
+}
+
+// What a cluster says of a server: who decides, where it belongs, how much of it is in use.
+function serverText(server) {
+  if (server.there === false) return ` · no answer${server.silent_s === null ? "" : ` for ${server.silent_s} s`}`;
+  if (!server.there) return "";
+  return `${server.coordinates ? " · coordinates" : ""}${server.zone ? ` · ${server.zone}` : ""} · all: ${Math.round(server.cpu * 100)} % CPU, ${Math.round(server.memory * 100)} % memory`;
+}
+
+function linkText(stream, link) {
+  const late = link.behind_s === null || link.behind_s === undefined ? "" : ` ${link.behind_s.toFixed(1)} s`;
+  const share = link.share === null || link.share === undefined ? "" : ` ${Math.round(100 * link.share)} %`;
+  return `${stream} ${number(link.rate)}/s${late}${share}`;
 }
 
 function worse(state) {

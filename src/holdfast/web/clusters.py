@@ -1,0 +1,118 @@
+"""What a cluster says of itself: who is there, how far apart, how busy, and what is submitted.
+
+Any server can tell. One that does not answer is passed over; where no server is in a cluster,
+nothing is said. What was submitted is written as a deployment of its own, as ``holdfast submit``
+does, and again whenever the cluster has moved a replica.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.cluster.desired import Submission
+from holdfast.durable import write_whole
+from holdfast.errors import HoldfastError
+from holdfast.flight.credentials import SecuritySpec
+from holdfast.flight.peers import call, explain
+from holdfast.flight.security import Security
+
+_ASK_SECONDS = 1.0
+_AGAIN_SECONDS = 10.0
+_CALL_SECONDS = 3.0
+
+
+def ask_any(addresses: Sequence[str], security: Security, action: str, **asked: Any) -> Any:
+    """What the first of these servers answers that does; HoldfastError if none does."""
+    said = []
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        location = security.location(host, int(port))
+        try:
+            return call(location, security, "holdfast", action, asked, _CALL_SECONDS)
+        except Exception as error:
+            said.append(f"server {address}: {explain(error)}")
+    raise HoldfastError("; ".join(said) or "there are no servers to ask")
+
+
+class ClusterEye:
+    """A thread that asks a cluster how it is; ``close`` it."""
+
+    def __init__(self, addresses: Sequence[str], security: Security) -> None:
+        self._addresses = list(addresses)
+        self._security = security
+        self._stopping = threading.Event()
+        self.latest: dict[str, Any] | None = None
+        self.problem: str | None = None
+        self._thread = threading.Thread(target=self._run, name="holdfast-web-cluster", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(_CALL_SECONDS + 1.0)
+
+    def look(self) -> dict[str, Any]:
+        """Ask now; HoldfastError if nobody answers."""
+        found: dict[str, Any] = ask_any(self._addresses, self._security, "cluster-status")
+        # Who answers today may be gone tomorrow: all that are known are asked, those there first.
+        there = [str(card["address"]) for card in found["servers"].values()]
+        self._addresses = [*there, *(each for each in self._addresses if each not in there)]
+        return found
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.latest, self.problem = {**self.look(), "at": time.time()}, None
+                self.changed()
+            except (HoldfastError, OSError, KeyError, ValueError) as error:
+                self.problem = str(error)
+            self._stopping.wait(_ASK_SECONDS if self.latest is not None else _AGAIN_SECONDS)
+
+    def changed(self) -> None:
+        """Something may be different now."""
+
+
+class SubmissionEye(ClusterEye):
+    """The same, which also keeps one submission on disk as the cluster has it."""
+
+    def __init__(
+        self, address: str, security: SecuritySpec, name: str | None, directory: Path
+    ) -> None:
+        super().__init__([address], security.read())
+        self._table = security.table()
+        self._directory = directory
+        self._version: list[int] | None = None
+        self._written: dict[str, Any] | None = None
+        self.name = self._chosen(name)
+
+    def _chosen(self, name: str | None) -> str:
+        known = sorted(str(each) for each in self.look()["submissions"])
+        if name is None and len(known) == 1:
+            return known[0]
+        if name is None or name not in known:
+            listed = ", ".join(known) or "nothing: hand it something with holdfast submit"
+            wrong = "say which with --submission" if name is None else f"{name!r} is not submitted"
+            raise HoldfastError(f"{wrong}; submitted are: {listed}")
+        return name
+
+    def write(self) -> Path:
+        """The submission as a deployment; its file."""
+        found = ask_any(self._addresses, self._security, "cluster-submission", name=self.name)
+        path = self._directory / "deployment.json"
+        if found["submission"] != self._written:
+            path = Submission(**found["submission"]).write(self._directory, self._table)
+            # Nothing of it runs on this machine.
+            write_whole(self._directory / "data" / "processes.json", b"{}")
+            self._written = found["submission"]
+        return path
+
+    def changed(self) -> None:
+        if self.latest is not None and self.latest["version"] != self._version:
+            self.write()
+            self._version = self.latest["version"]
