@@ -52,7 +52,7 @@
     [bounds]                          # what is kept for somebody who is away, of each stream
     bytes = "10 GB"
     age = "1 day"
-    then = "retire"                   # or "block" the source; [bounds.STREAM] for one of them
+    then = "retire"                   # or "block" the source, "drop" what is tentative
 
     [clients.screen]
     output = "busy"

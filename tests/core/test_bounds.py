@@ -92,3 +92,52 @@ def test_a_source_waits_where_it_is_to_be_blocked() -> None:
     watch.heard("client", now)
     watch.look({"s": served}, {"s": 1_100_000}, now)
     assert watch.found["s"].standing is Standing.WITHIN, "it is back"
+
+
+def provisional(*counts: int) -> ServedStream:
+    """A stable tuple, then tentative frames of so many tuples, one frame a second."""
+    served = ServedStream("s", ("client",))
+    header = Header(Kind.STABLE, 0, 1, 0, 0, 0)
+    served.publish((StreamFrame(header, object()),))
+    for number, count in enumerate(counts, 1):
+        stime = number * SECOND_US
+        header = Header(Kind.TENTATIVE, 1, count, stime, stime, stime)
+        served.publish((StreamFrame(header, object()),))
+    return served
+
+
+def test_tentative_tuples_beyond_a_bound_are_dropped_oldest_first_and_said() -> None:
+    served, now = provisional(100, 100, 100, 100), 5 * SECOND_US
+    watch = BoundWatch({"s": Bound(1_000, None, Then.DROP)})
+    watch.look({"s": served}, {"s": 900}, now, {"s": 1_000})
+    assert (len(served.tentative), watch.beyond) == (4, "")
+    # A third of them is beyond it, and frames go whole.
+    watch.look({"s": served}, {"s": 900}, now, {"s": 1_500})
+    assert [frame.header.stime_min // SECOND_US for frame in served.tentative] == [3, 4]
+    assert watch.found["s"].standing is Standing.DROPPED
+    assert "s: the oldest 200 tentative tuples were dropped" in watch.beyond
+    assert not watch.blocked
+    # Stable ones have come in their place: nothing is wrong any more, and it is still counted.
+    mark = Header(Kind.BOUNDARY, 1, 0, now, now, now)
+    served.publish((StreamFrame(mark),))
+    watch.look({"s": served}, {"s": 900}, now, {})
+    assert (watch.beyond, served.dropped) == ("", 200)
+
+
+def test_of_stable_tuples_none_is_dropped() -> None:
+    served, now = provisional(100), 60 * SECOND_US
+    watch = watching(Bound(1_000, 30 * SECOND_US, Then.DROP), at=now)
+    assert watch.look({"s": served}, {"s": 2_000_000}, now, {"s": 100}) == []
+    assert len(served.stable) == 1
+    assert not served.tentative, "they are older than they may be"
+    found = watch.found["s"]
+    assert found.standing is Standing.BLOCKED
+    assert found.text == "s keeps 2.0 MB of 0.0 for client, which is away"
+
+
+def test_tentative_frames_beyond_what_may_be_listed_are_counted() -> None:
+    served = ServedStream("s", (), tentative_frames_max=2)
+    for stime in (1, 2, 3):
+        header = Header(Kind.TENTATIVE, 0, 10, stime, stime, stime)
+        served.publish((StreamFrame(header, object()),))
+    assert (len(served.tentative), served.dropped) == (2, 10)

@@ -61,6 +61,14 @@ def test_tentative_tuples_are_taken_back_when_their_corrections_come() -> None:
     assert client.consumer.acks["o"] == 3
 
 
+def test_tuples_that_were_delivered_are_not_kept_though_they_are_tentative() -> None:
+    client, feed = subscribed()
+    (delivered, *_) = deliver(client, feed, 0, tentative(0, 10, 20))
+    assert isinstance(delivered, DeliverTuples)
+    assert delivered.block == (10, 20)
+    assert [one.block for one in client.copy.tentative] == [None]
+
+
 def test_a_frame_corrected_in_part_is_taken_back_in_part() -> None:
     client, feed = subscribed()
     deliver(client, feed, 0, tentative(0, 110, 190), mark(Kind.TENTATIVE_BOUNDARY, 0, 200))

@@ -7,6 +7,9 @@ when it is exceeded because of one who is away:
 - RETIRE: nothing more is kept for that one, for now: it has *lapsed*. What was kept for it alone
   goes. It counts again from its first word on. A replica that needs what is gone then joins anew
   from a partner's state (``core.joining``); a client is told what it has missed.
+- DROP: of the tentative tuples the oldest go, as many as are beyond the bound, whoever is away or
+  not. Stable ones take their place anyway; who subscribes before that lacks them. They are counted.
+  Of stable tuples none goes: beyond the bound it is as with BLOCK.
 - BLOCK: the source waits. So it does where nobody may lapse: a replica may only while another one
   of its fragment is there, or nobody would have what its state needs.
 
@@ -33,6 +36,7 @@ class Standing(Enum):
 
     WITHIN = "within"
     LAPSED = "lapsed"
+    DROPPED = "dropped"
     BLOCKED = "blocked"
 
 
@@ -71,15 +75,24 @@ class BoundWatch:
         self._heard_at[consumer] = now
 
     def look(
-        self, streams: Mapping[str, ServedStream], sizes: Mapping[str, int], now: int
+        self,
+        streams: Mapping[str, ServedStream],
+        sizes: Mapping[str, int],
+        now: int,
+        tentative: Mapping[str, int] | None = None,
     ) -> list[Effect]:
-        """See what is kept, in bytes; let go of what is kept for who is away for too long."""
+        """See what is kept, in bytes; let go of what is kept for who is away for too long.
+
+        ``tentative``: how many bytes of tentative tuples are kept beside.
+        """
         if self._began_at is None:
             self._began_at = now
         effects: list[Effect] = []
         for stream, bound in self._bounds.items():
             exceeded = self._exceeded(bound, streams[stream], sizes.get(stream, 0), now)
-            finding = self._of_lapsed(streams[stream])
+            if bound.then is Then.DROP:
+                self._drop(bound, streams[stream], (tentative or {}).get(stream, 0), now)
+            finding = self._of_those_gone(streams[stream])
             if exceeded is not None:
                 finding = self._judge(streams[stream], bound, exceeded, now, effects) or finding
             self.found[stream] = finding
@@ -96,7 +109,24 @@ class BoundWatch:
         return None
 
     @staticmethod
-    def _of_lapsed(served: ServedStream) -> Finding:
+    def _drop(bound: Bound, served: ServedStream, size: int, now: int) -> None:
+        """Let the oldest tentative tuples go that are beyond a bound."""
+        excess = 0
+        if bound.size_bytes is not None and size > bound.size_bytes:
+            # Tuples of a stream are about as large as each other.
+            kept = sum(frame.header.count for frame in served.tentative)
+            excess = -(-kept * (size - bound.size_bytes) // size)
+        served.drop_tentative(excess, 0 if bound.age_us is None else now - bound.age_us)
+
+    @staticmethod
+    def _of_those_gone(served: ServedStream) -> Finding:
+        """Whom a stream is not kept for any more, and what of it was dropped."""
+        if served.dropped_now:
+            text = (
+                f"{served.stream}: the oldest {served.dropped_now:,} tentative tuples were "
+                f"dropped, who comes later lacks them until it is corrected"
+            )
+            return Finding(Standing.DROPPED, text)
         lapsed = ", ".join(sorted(served.acknowledgements.lapsed))
         if not lapsed:
             return WELL
@@ -116,8 +146,8 @@ class BoundWatch:
         kept = f"{served.stream} keeps {exceeded} for {slowest}, which is away"
         if bound.then is Then.RETIRE and self._may_lapse(slowest, bound, now):
             effects += served.lapse(slowest)
-            return self._of_lapsed(served)
-        why = "" if bound.then is Then.BLOCK else "; no other replica of its fragment is there"
+            return self._of_those_gone(served)
+        why = "" if bound.then is not Then.RETIRE else "; no other replica of its fragment is there"
         return Finding(Standing.BLOCKED, f"{kept}{why}")
 
     def _is_away(self, name: str, bound: Bound, now: int) -> bool:

@@ -176,6 +176,7 @@ class Client(Machine[ClientState, Trigger]):
         if held is not None:
             place = (held.skip, held.stime_from)
             effects.append(DeliverTuples(self.stream, held.header, held.block, *place, frame.why))
+            held.block = None  # its place is needed until it is corrected, its tuples are not
         if self.copy.boundary > self._delivered_boundary:
             self._delivered_boundary = self.copy.boundary
             effects.append(DeliverBoundary(self.stream, self.copy.boundary))

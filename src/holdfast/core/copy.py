@@ -159,7 +159,15 @@ class Copy:
             self.consumers.membership.epoch,
             self.incarnation,
             self.bounds.beyond,
+            tuple((name, one.dropped) for name, one in self.served.items() if one.dropped),
         )
+
+    def tentative_blocks(self) -> Iterator[tuple[str, object]]:
+        """What is kept of tentative tuples, for whoever measures it, with the stream."""
+        for name, served in self.served.items():
+            for frame in served.tentative:
+                if frame.block is not None:
+                    yield name, frame.block
 
     def work(self) -> Work:
         """The work of the replica, while one runs."""

@@ -36,6 +36,7 @@ class CopyView:
     epoch     of the membership that it obeys
     incarnation  which life of its directory it is
     beyond    what is kept beyond a bound, and for whom nothing is any more, in words
+    dropped   (stream, tentative tuples that went before stable ones took their place), all told
     """
 
     state: NodeState | None
@@ -48,6 +49,7 @@ class CopyView:
     epoch: int
     incarnation: int
     beyond: str
+    dropped: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

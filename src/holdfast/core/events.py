@@ -178,9 +178,10 @@ class MembershipTold:
 
 @dataclass(frozen=True, slots=True)
 class KeptMeasured:
-    """How many bytes of each stream are kept."""
+    """How many bytes of each stream are kept; and of its tentative tuples."""
 
     sizes: tuple[tuple[str, int], ...]
+    tentative: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,9 @@ Results whose place is not known yet (early_lane.py) go out as *early* frames, t
 for such. They are neither logged nor acknowledged: they are kept until the boundary has passed
 them, for whoever subscribes meanwhile, and are in the stable frames then.
 
-When tentative or early frames exceed their limit the oldest go first. Stable frames never go except
-by acknowledgement.
+When tentative or early frames exceed their limit the oldest go first; so do tentative ones beyond a
+bound (bounds.py). How many tentative tuples went is counted: stable ones come in their place, but
+whoever subscribes before that lacks them. Stable frames never go except by acknowledgement.
 """
 
 from __future__ import annotations
@@ -70,7 +71,11 @@ class ServedStream:
         self.boundary = 0
         self.tentative_boundary = 0
         self.stable: list[StreamFrame] = []
-        self.tentative: deque[StreamFrame] = deque(maxlen=tentative_frames_max)
+        self.tentative: deque[StreamFrame] = deque()
+        self._tentative_frames_max = tentative_frames_max
+        # Tentative tuples that went before stable ones came: of those that stand, and of all.
+        self.dropped_now = 0
+        self.dropped = 0
         self.early: deque[StreamFrame] = deque(maxlen=tentative_frames_max)
         self.acknowledgements = Acknowledgements(stream, consumers, first_id)
         # What went out on each feed, by consumer: a heartbeat looks at its sender's only.
@@ -194,6 +199,7 @@ class ServedStream:
         """Send no more; what is tentative is for the other copy to say."""
         self.suspended = True
         self.tentative.clear()
+        self.dropped_now = 0
         self.tentative_boundary = 0
 
     def queue(self, next_id: int = 0) -> LoggedStream:
@@ -235,10 +241,25 @@ class ServedStream:
             for kept in (self.tentative, self.early):
                 while kept and kept[0].header.stime_max < self.boundary:
                     kept.popleft()
+            if not self.tentative:
+                self.dropped_now = 0
         elif header.kind in KEPT_AS_TENTATIVE:
+            if len(self.tentative) >= self._tentative_frames_max:
+                self._drop_oldest_tentative()
             self.tentative.append(frame)
             if header.kind is Kind.TENTATIVE_BOUNDARY:
                 self.tentative_boundary = header.stime_min
+
+    def drop_tentative(self, tuples: int, older_than: int) -> None:
+        """Let the oldest tentative frames go: so many tuples, and all that are older."""
+        while self.tentative and (tuples > 0 or self.tentative[0].header.stime_max < older_than):
+            tuples -= self._drop_oldest_tentative()
+
+    def _drop_oldest_tentative(self) -> int:
+        count = self.tentative.popleft().header.count
+        self.dropped_now += count
+        self.dropped += count
+        return count
 
     def _lacking(self, request: Subscribe) -> tuple[StreamFrame, ...]:
         start = bisect_right(self.stable, request.next_id, key=lambda kept: kept.header.next_id)

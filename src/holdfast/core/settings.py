@@ -177,13 +177,14 @@ class Then(Enum):
 
     BLOCK = "block"
     RETIRE = "retire"
+    DROP = "drop"
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
     """How much of a stream is kept for somebody who is away.
 
-    size_bytes  of its log, at most; None for any number.
+    size_bytes  of its log, and of its tentative tuples, at most; None for any number.
     age_us      of the oldest tuple, at most; None for any age.
     away_us     who has not been heard of for so long is away.
     fragments   the replicas of each fragment that reads it; whoever is in none is a client.

@@ -70,9 +70,11 @@ class Jobs:
         make_windows: MakeWindows | None = None,
         on_rejected: Callable[[tuple[Rejected, ...]], None] = lambda rejected: None,
         share: Share | None = None,
+        on_tentative: Callable[[Block], None] = lambda block: None,
     ) -> None:
         """
         share         what a shard takes of its inputs.
+        on_tentative  gets the blocks of tentative tuples, which no log has.
         on_rejected   gets the rows that a stable job has left out.
         on_begin      is called when a job begins, with Spark up and its state unpacked.
         make_windows  gives continuous checkpoints, for those who have them.
@@ -85,6 +87,7 @@ class Jobs:
         self._make_windows = make_windows
         self._on_rejected = on_rejected
         self._share = share
+        self._on_tentative = on_tentative
         self._windows: KeptWindows | None = None
         # What the log gave for the record that this life began from.
         self._recovered: tuple[RecoveryRecord | None, State] | None = None
@@ -205,6 +208,10 @@ class Jobs:
         begun = time.monotonic()
         if keeps is not None:
             done = keeps.keep(job, state, done, advance, taken, begun - started)
+        if job.line is Line.LIVE:
+            for block in wanted:
+                if isinstance(block.block, Block):
+                    self._on_tentative(block.block)
         emitted = sum(block.count for block in blocks)
         now = time.monotonic()
         self._on_report(JobReport(now - started, taken, emitted, job.start, job.stop, now - begun))

@@ -87,6 +87,7 @@ from holdfast.nodes.replica_status import (
     lent_status,
     shard_status,
     streams_status,
+    tentative_bytes,
 )
 from holdfast.nodes.spill import Spill
 from holdfast.plans.fragment_plans import FragmentPlan
@@ -149,6 +150,12 @@ class ReplicaNode(Node):
         self._queued = Spill(
             directory / "queued", on_problem=lambda text: self.problems.set("queued", text)
         )
+        # Of two copies, everything that waits for the other one is in ``queued`` already.
+        self._tentative = Spill(
+            directory / "tentative",
+            on_problem=lambda text: self.problems.set("tentative", text),
+            what="tentative results",
+        )
         engine = (directory / "engine").absolute()  # the JVM may have another working directory
         shutil.rmtree(engine, ignore_errors=True)  # worthless once the process has ended
         self.workshop = Workshop(load, engine, on_error)
@@ -167,6 +174,7 @@ class ReplicaNode(Node):
             windows,
             self.left_out.take,
             None if plan.shard is None else plan.shard.share,
+            self._tentative.take if partner is None else lambda block: None,
         )
         early = [one.stream for one in settings.outputs if one.ways]
         self.early = EarlyJobs(self.workshop, early, self._post, self._queued.take)
@@ -272,6 +280,9 @@ class ReplicaNode(Node):
         for stream in self.schemas:
             self.metrics.rests_on(stream, whys.get(stream))
 
+    def tentative_sizes(self) -> dict[str, int]:
+        return tentative_bytes(self.copy)
+
     def start(self) -> None:
         if self._pair is None:
             self.workshop.engine()
@@ -303,6 +314,7 @@ class ReplicaNode(Node):
             self._watch.close()
         self.spill.close()
         self._queued.close()
+        self._tentative.close()
         super().stop()
         for shipper in (self.shipper, *self._lent.values()):
             if shipper is not None:

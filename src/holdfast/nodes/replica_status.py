@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from holdfast.blocks import Block
+from holdfast.core.copy import Copy
 from holdfast.core.copy_view import CopyView
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.settings import ReplicaSettings, StandbySettings
@@ -30,7 +32,17 @@ def streams_status(view: CopyView) -> dict[str, Any]:
         "outputs": {stream: next_id for stream, next_id, _, _ in view.outputs},
         "trimmed_below": {stream: first_id for stream, _, first_id, _ in view.outputs},
         "tentative": {stream: plain_why(why) for stream, why in view.tentative},
+        "tentative_dropped": dict(view.dropped),
     }
+
+
+def tentative_bytes(copy: Copy) -> dict[str, int]:
+    """How much is kept of the tentative tuples of each output, in memory or on disk."""
+    sizes: Counter[str] = Counter()
+    for stream, block in copy.tentative_blocks():
+        assert isinstance(block, Block)
+        sizes[stream] += block.nbytes
+    return dict(sizes)
 
 
 def shard_status(shard: ShardPlan | None, settings: ReplicaSettings) -> dict[str, Any]:

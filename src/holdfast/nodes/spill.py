@@ -1,8 +1,9 @@
-"""Bounds the memory of received blocks: what comes beyond the limit waits on disk.
+"""Bounds the memory of blocks that no log has: what comes beyond the limit waits on disk.
 
 A replica that is slower than its input, or that keeps what it will redo after a failure, holds
-blocks it will read later. The newest go to disk, because they are read last, and in the thread
-that receives them, which slows down whoever sends. A file goes when its block is dropped.
+blocks it will read later; and it keeps its tentative results until they are corrected, for whoever
+subscribes. The newest go to disk, because they are read last, and in the thread that brings them,
+which slows down whoever sends. A file goes when its block is dropped.
 """
 
 from __future__ import annotations
@@ -26,20 +27,25 @@ _AGAIN_SECONDS = 0.2
 
 
 class Spill:
-    """The received blocks of one replica."""
+    """Blocks of one replica: what it received, or what it has to say."""
 
     def __init__(
         self,
         directory: Path,
         limit_bytes: int = MEMORY_BYTES,
         on_problem: Callable[[str | None], None] = lambda text: None,
+        what: str = "received tuples",
     ) -> None:
-        """``on_problem`` is told why blocks cannot be put on disk, and None when they can again."""
+        """``on_problem`` is told why blocks cannot be put on disk, and None when they can again.
+
+        ``what`` they are, for that.
+        """
         shutil.rmtree(directory, ignore_errors=True)  # worthless once the process has ended
         make_private(directory)
         self._directory = directory
         self._limit = limit_bytes
         self._on_problem = on_problem
+        self._what = what
         self._in_memory = 0
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -60,7 +66,7 @@ class Spill:
             except OSError as error:
                 failed = True
                 self._on_problem(
-                    f"received tuples cannot be put on disk: {error}. No more are taken until they "
+                    f"{self._what} cannot be put on disk: {error}. No more are taken until they "
                     f"can be, or until there is room in memory"
                 )
                 if self._closed.wait(_AGAIN_SECONDS):

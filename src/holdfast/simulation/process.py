@@ -157,6 +157,10 @@ class Process(ABC):
         if world.narrates:
             world.narrate(self)
 
+    def tentative_sizes(self) -> tuple[tuple[str, int], ...]:
+        """How much of tentative tuples is kept, by stream; entry points have none."""
+        return ()
+
     def receive_in_life(self, life: int, event: Event) -> None:
         """An outcome of something an earlier life began means nothing to this one."""
         if life == self.life:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -87,6 +88,13 @@ class ReplicaProcess(Process):
         super().crash(machine)
         if was_up:
             self.world.kept.crashed(self)
+
+    def tentative_sizes(self) -> tuple[tuple[str, int], ...]:
+        """As if every block had a thousand bytes."""
+        if not self.up:
+            return ()
+        blocks = Counter(stream for stream, _ in self.driver.tentative_blocks())
+        return tuple((stream, 1_000 * count) for stream, count in blocks.items())
 
     @property
     def persists(self) -> bool:

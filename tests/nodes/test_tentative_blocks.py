@@ -1,0 +1,87 @@
+"""Tentative results, which no log has, are on disk where they are too many for the memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from queue import Queue
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from holdfast.blocks import Block
+from holdfast.core.effects import Line, RunJob
+from holdfast.core.events import Event, JobDone
+from holdfast.core.settings import Keeping
+from holdfast.nodes.jobs import Jobs
+from holdfast.nodes.spill import Spill
+from holdfast.spark.state import EMPTY
+
+RESULTS = pa.table(
+    {
+        "stime": pa.array(range(1_000), pa.timestamp("us", "UTC")),
+        "tmax": pa.array(range(1_000), pa.timestamp("us", "UTC")),
+        "v": range(1_000),
+    }
+)
+
+
+class Engine:
+    """Gives the same results for every bucket."""
+
+    def __init__(self) -> None:
+        self.input_schemas: dict[str, pa.Schema] = {}
+
+    def activate(self) -> None:
+        pass
+
+    def advance(self, *arguments: Any, **options: Any) -> SimpleNamespace:
+        return SimpleNamespace(state=EMPTY, outputs={"o": RESULTS}, rejected=())
+
+
+class Workshop:
+    is_open = True
+
+    def engine(self) -> Engine:
+        return Engine()
+
+    def state(self, handle: object) -> object:
+        return EMPTY
+
+
+@pytest.fixture
+def done() -> Queue[Event]:
+    return Queue()
+
+
+def run(line: Line, spill: Spill, done: Queue[Event]) -> Block:
+    jobs = Jobs(cast(Any, Workshop()), Keeping.STATE, done.put, on_tentative=spill.take)
+    jobs.start()
+    try:
+        jobs.submit(RunJob(1, line, None, 0, 1_000, (), (("o", 0),)))
+        found = done.get(timeout=60.0)
+    finally:
+        jobs.close()
+    assert isinstance(found, JobDone), found
+    (output,) = found.outputs
+    assert isinstance(output.block, Block)
+    return output.block
+
+
+def test_tentative_results_beyond_the_memory_are_on_disk_until_nobody_needs_them(
+    tmp_path: Path, done: Queue[Event]
+) -> None:
+    spill = Spill(tmp_path / "tentative", limit_bytes=0)
+    block = run(Line.LIVE, spill, done)
+    assert not block.in_memory
+    assert len(list((tmp_path / "tentative").iterdir())) == 1
+    assert pa.Table.from_batches([block.batch()]).equals(RESULTS)
+    del block
+    assert list((tmp_path / "tentative").iterdir()) == []
+
+
+def test_stable_results_are_in_the_log_anyway(tmp_path: Path, done: Queue[Event]) -> None:
+    spill = Spill(tmp_path / "tentative", limit_bytes=0)
+    assert run(Line.STABLE, spill, done).in_memory
+    assert list((tmp_path / "tentative").iterdir()) == []
