@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.plans.operator_plans import OperatorPlan
-from holdfast.plans.plan import Plan, write_plan
+from holdfast.plans.plan import Plan, read_plan, write_plan
 from holdfast.web.looking import Look
 
 _SMALL = """\
@@ -77,6 +77,7 @@ def look(deployment: Deployment, turn: int) -> Look:
     """The deployment at a moment, a little different each time."""
     choice, at = random.Random(turn), 1_700_000_000.0 + turn
     nodes: dict[str, dict[str, Any]] = {}
+    stateful = [each.name for each in read_plan(deployment).operators if each.kind == "stateful"]
     for name in deployment.endpoints:
         inputs = {"load": {"from": "entry-load", "next_id": 100 * turn, "boundary": 0}}
         nodes[name] = {
@@ -85,9 +86,7 @@ def look(deployment: Deployment, turn: int) -> Look:
             "boundary": int((at - choice.random()) * 1e6),
             "inputs": inputs if name.startswith("main") else {},
             "outputs": {"busy": 10 * turn},
-            "operators": {
-                f"op_{each}": {"rows": turn, "bytes": 9 * turn} for each in range(3, 99, 3)
-            },
+            "operators": {name: {"rows": turn, "bytes": 9 * turn} for name in stateful},
         }
     nodes["entry-load"] = {"kind": "entry", "state": "idle", "next_id": 100 * turn, "boundary": 1}
     if "recorder" in nodes:

@@ -79,6 +79,15 @@ class TestCluster:
         names = {address: name for name, address in self.addresses.items()}
         return names.get(found.pop()) if len(found) == 1 else None
 
+    def is_taken_in(self) -> bool:
+        """Whether all servers have written down who is who."""
+        records = [self.data(name) / "cluster" / "record.json" for name in self.addresses]
+        return all(
+            record.exists()
+            and all(f'\\"{name}\\"' in record.read_text() for name in self.addresses)
+            for record in records
+        )
+
     def wait(self, until: Callable[[], Any], what: str, seconds: float = 90.0) -> Any:
         deadline = time.monotonic() + seconds
         while not (found := until()):

@@ -69,7 +69,7 @@ def test_a_submission_is_placed_and_outlives_a_server(
         write_plan(deployment, plan_of(network))
         cluster.wait(lambda: cluster.coordinator(*names), "a coordinator")
         cluster.wait(lambda: len(cluster.status("b")["servers"]) == 3, "all three")
-        cluster.wait(lambda: _is_taken_in(cluster), "who is who")
+        cluster.wait(cluster.is_taken_in, "who is who")
         submitted, places = submit(path, cluster.addresses["b"], lambda text: None)
         assert len(set(places["main"])) == 2
 
@@ -123,11 +123,3 @@ def test_a_submission_is_placed_and_outlives_a_server(
 
 def _is_stopped(cluster: TestCluster, name: str) -> bool:
     return not (cluster.data(name) / "placed" / "hosted.json").exists()
-
-
-def _is_taken_in(cluster: TestCluster) -> bool:
-    records = [cluster.data(name) / "cluster" / "record.json" for name in cluster.addresses]
-    return all(
-        record.exists() and all(f'\\"{name}\\"' in record.read_text() for name in cluster.addresses)
-        for record in records
-    )

@@ -4,8 +4,4 @@ from __future__ import annotations
 
 from benchmarks.web_browser import browser_path
 
-collect_ignore = (
-    []
-    if browser_path()
-    else ["test_browser.py", "test_browser_deployment.py", "test_browser_nodes.py"]
-)
+collect_ignore_glob = [] if browser_path() else ["test_browser*.py"]

@@ -8,7 +8,7 @@ import { nodeFacts } from "./logical.js";
 import { controlForm } from "./controls.js";
 import { drawGround, kindOf, spread } from "./map.js";
 
-const WIDTH = 236, HEAD = 30, PROCESS = 48, GAP = 36, MARGIN = 6;
+const LEADING = 60, WIDTH = 236, HEAD = 30, PROCESS = 48, GAP = 36, MARGIN = 6;
 
 export class Physical {
   constructor(app, root) {
@@ -37,8 +37,7 @@ export class Physical {
     const { live } = this.app.store, wanted = this.filter.value.trim().toLowerCase();
     const processes = new Map(Object.keys(live.servers).map((name) => [name, []]));
     for (const [name, process] of Object.entries(live.processes)) {
-      const states = process.nodes.map((node) => (live.nodes[node] || {}).state || "").join(" ");
-      if (!wanted || `${name} ${process.server} ${states}`.toLowerCase().includes(wanted)) {
+      if (!wanted || `${name} ${process.server} ${process.nodes.map((node) => (live.nodes[node] || {}).state || "").join(" ")}`.toLowerCase().includes(wanted)) {
         if (!processes.has(process.server)) processes.set(process.server, []);
         processes.get(process.server).push(name);
       }
@@ -178,10 +177,13 @@ export class Physical {
     if (this.kind) { drawGround(pen, this.ground, this.kind, width, from, height); this.drawPins(pen, top, bottom); }
     const line = color("accent"), bad = color("bad"), ink = color("faint"), idle = color("line");
     pen.font = "11px system-ui, sans-serif";
+    const inSight = (spot) => spot.y + PROCESS >= top && spot.y <= bottom;
+    let leading = 0; // out of sight: too many of these tell nothing
     for (const [key, link] of Object.entries(live.links)) {
       const [sender, reader, stream] = key.split("\t"), one = this.spots.get(sender), other = this.spots.get(reader);
-      if (!one || !other || Math.max(one.y, other.y) < top || Math.min(one.y, other.y) > bottom) continue;
-      if (link.unused && !link.cut && Object.keys(live.links).length > 400) continue;
+      if (!one || !other) continue;
+      const both = inSight(one) && inSight(other);
+      if (!both && ((!inSight(one) && !inSight(other)) || (leading += 1) > LEADING)) continue;
       const right = one.x < other.x, down = one.x === other.x;
       const x0 = down ? one.x + one.width - 30 : right ? one.x + one.width : one.x, y0 = one.y + (down ? 44 : 22);
       const x1 = down ? other.x + other.width - 30 : right ? other.x : other.x + other.width, y1 = other.y + (down ? 0 : 22);
@@ -193,7 +195,7 @@ export class Physical {
       pen.moveTo(x0, y0);
       pen.bezierCurveTo((x0 + x1) / 2, y0, (x0 + x1) / 2, y1, x1, y1);
       pen.stroke();
-      if (stream && (link.rate > 0 || link.cut)) {
+      if (both && stream && (link.rate > 0 || link.cut)) {
         pen.fillStyle = ink;
         pen.textAlign = "center";
         // Early on the curve, where lines of one sender have parted and those of others not yet met.
