@@ -41,9 +41,13 @@ def test_a_slow_job_counts_at_once_and_is_forgotten_little_by_little() -> None:
 
 
 def test_who_delays_reckons_with_a_slow_job_under_way() -> None:
-    patience = Patience(TIMING, delays=True)
-    run(patience, *[80] * 20, 300)
-    assert patience.alpha_x_us <= X - 2 * 300_000 - WAY_US
+    patience, eager = Patience(TIMING, delays=True), Patience(TIMING)
+    for each in (patience, eager):
+        run(each, *[80] * 20, 300)
+    usual_us = patience.ahead_us
+    assert 80_000 < usual_us < 120_000
+    assert patience.alpha_x_us <= X - 300_000 - (300_000 - usual_us) - WAY_US < eager.alpha_x_us
+    assert eager.ahead_us == 0
 
 
 def test_it_never_waits_less_than_the_bound() -> None:

@@ -92,6 +92,18 @@ def test_prefers_stable_to_live_to_nothing() -> None:
     assert upstream.state.name == "NOTHING"
 
 
+def test_leaves_a_live_replica_that_corrects_for_one_that_only_answers() -> None:
+    upstream = make()
+    report(upstream, "a", FAILED, 1000, 2000)
+    report(upstream, "b", FAILED, 1000, 1900)
+    report(upstream, "a", STABILIZING, 1000, 2000)
+    assert sources(upstream) == ("a", None)
+    report(upstream, "b", FAILED, 1000, 2000)
+    assert sources(upstream) == ("b", None)
+    report(upstream, "a", STABILIZING, 1500, 2000)
+    assert sources(upstream) == ("b", "a")
+
+
 def test_a_recovering_replica_is_no_source() -> None:
     upstream = make()
     report(upstream, "a", RECOVERING, 1000)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from random import Random
 
 import pytest
 
+from holdfast.core.effects import RunJob
 from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.simulation import networks
 from holdfast.simulation.executor import Plan, Union
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.layout import place
 from holdfast.simulation.networks import Fragment
+from holdfast.simulation.replica_process import ReplicaProcess
 from holdfast.simulation.world import World
 
 X = 3 * SECOND_US
@@ -46,6 +49,22 @@ def test_every_policy_is_out_by_x(job_ms: int, policies: tuple[Policy, Policy]) 
         assert min(alphas) >= 0.5
         if job_ms <= 40:
             assert min(alphas) > 0.9 - 0.06
+
+
+@pytest.mark.parametrize("policy", [Policy.PROCESS, Policy.DELAY], ids=lambda each: each.value)
+def test_delayed_tuples_are_out_by_x_while_a_partner_redoes_a_long_failure(policy: Policy) -> None:
+    """Its readers go over to the one that only answers, before they are late."""
+    made = world(120_000, True, (Policy.DELAY, policy), 30, seed=0)
+    for process in made.replicas.values():
+        process.job_duration = partial(as_long_as_its_input, process)  # type: ignore[method-assign]
+    made.run()
+    (client,) = made.clients.values()
+    assert client.tentative_delay_us - made.skew_us <= X
+
+
+def as_long_as_its_input(process: ReplicaProcess, job: RunJob) -> int:
+    """A job that redoes half a minute takes one and a half seconds."""
+    return ReplicaProcess.job_duration(process, job) + (job.stop - job.start) // 20
 
 
 def test_with_alpha_by_hand_slow_jobs_are_late() -> None:

@@ -2,14 +2,18 @@
 
 Theory of operation. A replica has X for a tuple, from its arrival until the first result that it
 shaped is out. It may wait αX of that for the rest of its bucket. What is left is for everything
-else: the job that may be under way when the wait ends, the job that computes the result, and its
-way to the reader. How long jobs take is the machine's affair, so it is measured: how long they take
-usually, and how long the slowest took lately (which is forgotten little by little). α is what these
-leave of X (messages wait for a busy machine as well, which is told by how much longer the slowest
-took than is usual), but no more than the share that was asked for and no less than a bound below
-which waiting would be of no use. It falls at once and rises slowly. Where α was given by hand it
-stays. Who answers new tuples at once when a failure was noticed has no job under way then, mostly;
-who delays them has one all the time, and reckons with the slowest.
+else: the job that computes the result and its way to the reader. How long jobs take is the
+machine's affair, so it is measured: how long they take usually, and how long the slowest took
+lately (which is forgotten little by little). The job in question may be as slow as that one, and
+slower: partners have waited for the same tuple and begin theirs together, over all that came
+meanwhile. Messages wait for a busy machine as well, which is told by how much longer the slowest
+took than is usual. α is what all this leaves of X, but no more than the share that was asked for
+and no less than a bound below which waiting would be of no use. It falls at once and rises slowly.
+Where α was given by hand it stays.
+
+Who answers new tuples at once when a failure was noticed has no job under way at the end of a wait.
+Who delays them has one all the time. So a job takes along what falls due before it usually ends,
+and what falls due later waits at most for as long as the job is slower than is usual.
 
 While a failure is corrected beside a live version, redo jobs take turns with live ones, and what is
 due must not wait longer for a redo than it would for any other job. So redo jobs are made as large
@@ -32,6 +36,8 @@ _GAIN = 0.125
 WAY_US = 80_000
 # On a busy machine messages wait, too: as a share of what the slowest job took beyond the usual.
 _BUSY = 0.5
+# Partners wait for the same tuple, and begin their jobs together, over more than is usual.
+_TOGETHER = 0.5
 REDO_AT_FIRST = 10
 # A redo goes so many times as fast as the stream at least, or it would never come to an end.
 _REDO_SPEED = 4
@@ -60,9 +66,16 @@ class Patience:
         """What jobs and messages take of X after the wait, by what was measured."""
         if not self._slowest_us:
             return 0
-        under_way_us = self._slowest_us if self._delays else self._usual_us
-        busy_us = _BUSY * (self._slowest_us - self._usual_us)
-        return int(under_way_us + self._slowest_us + busy_us) + WAY_US
+        lead_us = self._slowest_us - self._usual_us
+        late_us = lead_us if self._delays else 0.0
+        own_us = self._slowest_us + _TOGETHER * self._usual_us
+        return int(late_us + own_us + _BUSY * lead_us) + WAY_US
+
+    @property
+    def ahead_us(self) -> int:
+        """A job over delayed buckets takes along those that fall due so soon after it began."""
+        adapts = self._delays and self._timing.alpha_adapts
+        return min(int(self._usual_us), self._timing.alpha_x_us // 4) if adapts else 0
 
     @property
     def redo_buckets(self) -> int:

@@ -469,11 +469,11 @@ class Replica:
     def _state_of(self, stream: str) -> StreamState:
         if self.manager.state is NodeState.RECOVERING and not self._open:
             return StreamState.RECOVERING
-        output = self.soutputs[stream]
-        stuck = self.sunion.release is sunion.Release.SUSPEND
-        if stuck and output.state is SOutputState.STABLE:
-            failed = self.manager.state is not NodeState.STABILIZATION
-            return StreamState.UP_FAILURE if failed else StreamState.STABILIZATION
+        output, suspends = self.soutputs[stream], self.sunion.release is sunion.Release.SUSPEND
+        if suspends and self.manager.state is NodeState.STABILIZATION:
+            return StreamState.STABILIZATION
+        if suspends and output.state is SOutputState.STABLE:
+            return StreamState.UP_FAILURE
         return output.reported_state()
 
     def _deadlines(self) -> tuple[int, ...]:

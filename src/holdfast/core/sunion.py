@@ -263,6 +263,9 @@ class SUnion(Machine[SUnionState, Trigger]):
         first = position == self.stable_position and target > position
         if self.release is Release.PROCESS and not first:
             target = max(target, self._eager_target())
+        elif target > position and not first:
+            # What falls due before this job is done would wait for its end.
+            target = self._overdue_target(now + self._patience.ahead_us)
         # No further than the next place where an input stops being stable, so that a job is
         # stable or tentative as a whole.
         for copy in self.copies.values():

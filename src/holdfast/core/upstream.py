@@ -5,7 +5,7 @@ says for the stream its state, how far it is stable and how far it goes at all. 
 replica has a use:
 
 - *current*: STABLE, and about as far as anyone;
-- *live*: UP_FAILURE, or STABILIZATION with a second version, and about as far as anyone;
+- *live*: UP_FAILURE (rather), or STABILIZATION with a second version, about as far as anyone;
 - *correcting*: STABILIZATION, or STABLE but far behind: good for stable tuples, not for news;
 - none: silent, recovering, suspended. How far such a one is does not count: nothing comes from it.
 
@@ -429,11 +429,9 @@ class Upstream(Machine[Following, Trigger]):
             if report.state in (StreamState.UP_FAILURE, StreamState.STABILIZATION)
             and report.live_boundary >= recent
         ]
-        if not live:
-            # The furthest that is of use would be current or live: there is none.
+        if not live:  # the furthest that is of use would be current or live
             return None, None, Following.NOTHING
-        main = self._pick(self.main, live, stable=False)
-        assert main is not None
+        main = self._pick(self.main, self._undivided(live), stable=False)
         ahead = [
             peer
             for peer, report in self.reports.items()
@@ -445,6 +443,13 @@ class Upstream(Machine[Following, Trigger]):
             return main, None, Following.LIVE
         corrections = self._pick(self.corrections, ahead, stable=True)
         return main, corrections, Following.LIVE_AND_CORRECTIONS
+
+    def _undivided(self, live: list[str]) -> list[str]:
+        """Without those that correct, where one that only answers is as far: they fall behind."""
+        reached = {peer: self.reports[peer].live_boundary for peer in live}
+        only = [one for one in live if self.reports[one].state is StreamState.UP_FAILURE]
+        furthest = max((reached[one] for one in only), default=-1)
+        return only if furthest >= max(reached.values()) else live
 
     def _current(self) -> list[str]:
         recent = self._recent()
@@ -464,15 +469,15 @@ class Upstream(Machine[Following, Trigger]):
                 newest = max(newest, report.live_boundary)
         return newest - self._behind_us
 
-    def _pick(self, feed: Feed | None, peers: list[str], stable: bool) -> str | None:
+    def _pick(self, feed: Feed | None, peers: list[str], stable: bool) -> str:
         """The one we have if it is about as far as the best; else the best."""
 
         def reached(peer: str) -> int:
             report = self.reports[peer]
             return report.boundary if stable else report.live_boundary
 
-        furthest = max(reached(peer) for peer in peers)
-        near = [peer for peer in peers if reached(peer) >= furthest - self._behind_us // 3]
+        least = max(reached(peer) for peer in peers) - self._behind_us // 3
+        near = [peer for peer in peers if reached(peer) >= least]
         if feed is not None and feed.peer in near:
             return feed.peer
         return min(near, key=self.producers.index)

@@ -31,8 +31,9 @@ class ClientProcess(Process):
         self.tentative: list[Row] = []
         self.tentative_count = 0
         self.first_tentative_at: int | None = None
-        # The longest time from a tuple's making until it came tentatively.
+        # The longest time from a tuple's making until it came tentatively, for the first time.
         self.tentative_delay_us = 0
+        self._shown: set[tuple[int, int]] = set()
         self.boundary = 0
         # Without an order: what came, each row once, and how much of it before its place was known.
         self.unordered = settings.input.early
@@ -80,7 +81,9 @@ class ClientProcess(Process):
             self.world.client_checks.tentative(self, rows, effect.why)
             self.tentative += rows
             self.tentative_count += len(rows)
-            oldest = min((row[0] for row in rows), default=self.world.clock.now)
+            shown = {(row[0], row[3]) for row in rows} - self._shown
+            self._shown |= shown
+            oldest = min((stime for stime, _ in shown), default=self.world.clock.now)
             self.tentative_delay_us = max(self.tentative_delay_us, self.world.clock.now - oldest)
             if rows and self.first_tentative_at is None:
                 self.first_tentative_at = self.world.clock.now

@@ -191,7 +191,6 @@ class ReplicaProcess(Process):
         if life == self.life and self.hung:
             self._held_back.append((life, ended))
         else:
-            self._job_checks.ended(ended.job)
             self.receive_in_life(life, ended)
             if isinstance(ended, JobDone) and life == self.life and self.running:
                 self._job_checks.done(ended.job)

@@ -1,7 +1,7 @@
 """What a replica makes of its jobs: a wait that leaves time for them, and names of what lacks.
 
-- *Out by X*: where α adapts, a tuple that waits αX is out by X if a job is under way then that is
-  as quick as any was, and the next one is as slow as the last; unless α is as low as it may be.
+- *Out by X*: where α adapts, a tuple that waits αX is out by X if its job is as slow as the last;
+  unless α is as low as it may be.
 - *Where the trouble is*: tentative results name streams that had not come as far as a live job
   went, or what the tentative tuples of their inputs say themselves that they lack. They do not name
   a stream that was there.
@@ -32,7 +32,6 @@ class JobChecks:
         self._replica: Replica | None = None
         # The jobs under way: when each began, and whether it is one to learn from.
         self._begun: dict[int, tuple[RunJob, int, bool]] = {}
-        self._quickest_us = 0
         # For each input, what may be named on its account while there is a live version.
         self._lacking: dict[str, set[str]] = {}
 
@@ -41,8 +40,7 @@ class JobChecks:
         replica = self._process.replica
         assert replica is not None, "only a running replica orders jobs"
         if replica is not self._replica:
-            self._replica, self._quickest_us = replica, 0
-            self._begun, self._lacking = {}, {}
+            self._replica, self._begun, self._lacking = replica, {}, {}
         versions, timing = replica.versions, replica.timing
         is_redo = job.line is not Line.LIVE and versions.live_position is not None
         is_usual = not is_redo and job.stop - job.start <= timing.alpha_x_us
@@ -51,13 +49,6 @@ class JobChecks:
             self._lacking = {}
         elif job.line is Line.LIVE:
             self._look(replica, job.start, job.stop)
-
-    def ended(self, job: int) -> None:
-        """A job's result is about to be handed to the replica, or waits for it."""
-        begun = self._begun.get(job)
-        if begun is not None and begun[2]:
-            took_us = self._now - begun[1]
-            self._quickest_us = min(took_us, self._quickest_us or took_us)
 
     def done(self, job: int) -> None:
         """A job's result was handed to the replica just now."""
@@ -95,13 +86,12 @@ class JobChecks:
 
     def _check_wait(self, replica: Replica, took_us: int) -> None:
         timing, waits_us = replica.timing, replica.patience.alpha_x_us
-        out_us = waits_us + self._quickest_us + took_us
+        out_us = waits_us + took_us
         if out_us > timing.delay_us and waits_us > timing.least_alpha_x_us:
             raise Violation(
                 "out by X",
-                f"{self._process.address} lets tuples wait {waits_us / 1e6:.3f} s, though its jobs "
-                f"take {self._quickest_us / 1e6:.3f} s and the last {took_us / 1e6:.3f} s; X is "
-                f"{timing.delay_us / 1e6:.3f} s",
+                f"{self._process.address} lets tuples wait {waits_us / 1e6:.3f} s, though its last "
+                f"job took {took_us / 1e6:.3f} s; X is {timing.delay_us / 1e6:.3f} s",
             )
 
     def _check_names(self, replica: Replica) -> None:
