@@ -31,6 +31,8 @@ delay = "5 seconds"
 output = "out"
 [bounds]
 age = "1 day"
+[collection]
+network_cost = 1000
 [servers.east]
 listen = "127.0.0.1:4700"
 """
@@ -70,7 +72,7 @@ def test_every_key_of_a_deployment_file_is_described(
     load_deployment(tmp_path / "distances.toml")
     sections = _sections((ROOT / "docs" / "reference" / "deployment.md").read_text())
     named = {"load": "NAME", "main": "NAME", "reader": "NAME", "east": "NAME", "out": "NAME"}
-    assert len(known) == 12
+    assert len(known) == 13
     for where, names in known.items():
         title = ".".join(named.get(part, part) for part in where.split("."))
         keys = sections["The file" if where == "the file" else f"`[{title}]`"]

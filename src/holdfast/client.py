@@ -30,6 +30,7 @@ import pyarrow as pa
 from holdfast.blocks import Block
 from holdfast.chosen import chosen
 from holdfast.core import client as core
+from holdfast.core.copy_view import InputView
 from holdfast.core.effects import (
     DeliverBoundary,
     DeliverTuples,
@@ -211,6 +212,11 @@ class Client:
     def following(self) -> str | None:
         """The process the stream comes from now."""
         return self._driver.follows()
+
+    @property
+    def input(self) -> InputView:
+        """From whom it comes, how far, and how early everybody is who sends it."""
+        return self._driver.view()
 
     @property
     def waiting(self) -> int:

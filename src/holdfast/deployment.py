@@ -54,6 +54,11 @@
     age = "1 day"
     then = "retire"                   # or "block" the source, "drop" what is tentative
 
+    [collection]                      # of what is submitted to a cluster: useless replicas go
+    network_cost = 5000               # until all streams cost no more: tuples a second × ms
+    least = 1                         # replicas of each fragment, and feeds of each input, stay
+    every = "1 minute"
+
     [clients.screen]
     output = "busy"
     sink = "jsonl:busy.jsonl"         # without it the client runs elsewhere, under this name
@@ -194,6 +199,22 @@ class ClientSpec:
     output: str
     sink: str | None = None
     endpoint: Endpoint = field(default_factory=Endpoint)
+    # What its results are worth beside those of others, for collection.
+    worth: float = 1.0
+
+
+@dataclass(frozen=True)
+class CollectionSpec:
+    """What a cluster discards of a submission (core/collection.py).
+
+    network_cost  θ: what all streams may cost together, in tuples a second × milliseconds.
+    least         k_min: so many replicas of a fragment, and feeds of an input, stay.
+    every_us      how often it is looked at.
+    """
+
+    network_cost: float
+    least: int = 1
+    every_us: int = 60_000_000
 
 
 @dataclass(frozen=True)
@@ -230,6 +251,8 @@ class Deployment:
     gone: frozenset[str] = frozenset()
     # How much of a stream is kept for somebody who is away; "" for those not named.
     bounds: Mapping[str, Bound] = field(default_factory=dict)
+    # What a cluster discards of it; None: nothing.
+    collection: CollectionSpec | None = None
 
     @property
     def endpoints(self) -> dict[str, Endpoint]:

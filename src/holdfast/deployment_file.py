@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from holdfast.core.source_time import Late
 from holdfast.deployment import (
     LOOPBACK,
     ClientSpec,
+    CollectionSpec,
     Deployment,
     Endpoint,
     FragmentSpec,
@@ -69,6 +71,7 @@ class DeploymentReader(TableReader):
             "chaos",
             "distances",
             "bounds",
+            "collection",
         )
         self._servers = {name: self._server(name, each) for name, each in _items(found, "servers")}
         spark = self._table("spark", found.get("spark", {}), "master", "config")
@@ -96,6 +99,7 @@ class DeploymentReader(TableReader):
             chaos=self._flag("chaos", found.get("chaos", False)),
             distances=self._distances(found.get("distances")),
             bounds=self._bounds(found.get("bounds", {})),
+            collection=self._collection(found.get("collection")),
         )
         check_together(deployment, self._error)
         security = replace(deployment.security, machines=deployment.machines())
@@ -151,6 +155,23 @@ class DeploymentReader(TableReader):
             self._choice(f"{where}.then", found.get("then", "block"), Then),
             self._length(f"{where}.away", away),
         )
+
+    def _collection(self, found: Any) -> CollectionSpec | None:
+        if found is None:
+            return None
+        where = "collection"
+        self._table(where, found, "network_cost", "least", "every")
+        least = found.get("least", 1)
+        if isinstance(least, bool) or not isinstance(least, int) or least < 1:
+            raise self._error(f"{where}.least", f"a number of replicas from 1 on, got {least!r}")
+        cost = self._amount(f"{where}.network_cost", self._need(where, found, "network_cost"))
+        every = self._length(f"{where}.every", found.get("every", "1 minute"), 1_000_000)
+        return CollectionSpec(cost, least, every)
+
+    def _amount(self, where: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < inf:
+            raise self._error(where, f"a number that is not negative, got {value!r}")
+        return float(value)
 
     def _follow_clock(self, found: dict[str, Any]) -> float:
         value = found.get("follow_clock", FOLLOW)
@@ -351,11 +372,12 @@ class DeploymentReader(TableReader):
 
     def _client(self, name: str, found: dict[str, Any]) -> ClientSpec:
         where = f"clients.{name}"
-        self._table(where, found, "output", "sink", "listen")
+        self._table(where, found, "output", "sink", "listen", "worth")
         sink = found.get("sink")
         output = str(self._need(where, found, "output"))
         listen = self._endpoint(f"{where}.listen", found.get("listen", self._own_host))
-        return ClientSpec(name, output, None if sink is None else str(sink), listen)
+        worth = self._amount(f"{where}.worth", found.get("worth", 1))
+        return ClientSpec(name, output, None if sink is None else str(sink), listen, worth)
 
     def _server(self, name: str, found: dict[str, Any]) -> Endpoint:
         where = f"servers.{name}"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cluster import coordinating, rates
+from holdfast.cluster import collector, coordinating, rates
 from holdfast.cluster.coordinating import Coordinating
 from holdfast.cluster.desired import Desired
 from holdfast.cluster.placing import NotPlaced, Servers
@@ -132,13 +132,13 @@ class World:
             settings,
             Journal("test"),
         )
-        monkeypatch.setattr(coordinating, "node_status", self._status)
-        monkeypatch.setattr(rates, "node_status", self._status)
-        clock = SimpleNamespace(
+        for module in (coordinating, collector, rates):
+            monkeypatch.setattr(module, "node_status", self._status)
+        self.clock = SimpleNamespace(
             monotonic_ns=lambda: int(self.passed_s * 1e9), monotonic=lambda: self.passed_s
         )
-        for module in (coordinating, rates):
-            monkeypatch.setattr(module, "time", clock)
+        for module in (coordinating, collector, rates):
+            monkeypatch.setattr(module, "time", self.clock)
         self.coordinating._take_in()
 
     def _status(self, deployment: Any, nodes: list[str], within_s: float = 0) -> Any:

@@ -17,15 +17,14 @@ from holdfast.core.messages import (
     Unsubscribe,
 )
 from holdfast.core.stream_copy import StreamCopy
-from holdfast.core.upstream import (
+from holdfast.core.upstream import Following, Upstream
+from holdfast.core.upstream_events import (
     FeedArrived,
     FeedBroken,
-    Following,
     JudgeSource,
     PeerReported,
     PeerSilent,
     TakeFrames,
-    Upstream,
     UpstreamEffect,
 )
 from tests.core.frames_for_tests import boundary, mark, stable, tentative

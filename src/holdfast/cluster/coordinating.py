@@ -17,11 +17,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.cluster.collector import Collector
 from holdfast.cluster.desired import Desired, Submission, checked_name, staged
 from holdfast.cluster.placed import fits, places_of, running_of, wanted_places, with_places
 from holdfast.cluster.placing import (
@@ -79,7 +80,7 @@ class Coordinating:
         self._replace_after_s = replace_after_s
         self._journal = journal
         # One decision at a time: each rests on the one before.
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         # What waits, by submission, for those who look.
         self.notes: dict[str, str] = {}
         self._said: dict[str, str] = {}
@@ -88,6 +89,7 @@ class Coordinating:
         self._on_disk: dict[str, Submission] = {}
         self._rates: dict[str, Rates] = {}
         self._adaptations: dict[str, Adaptation] = {}
+        self.collector = Collector(self, member, journal)
 
     # -- submitting ----------------------------------------------------------------------
 
@@ -100,7 +102,7 @@ class Coordinating:
             dict(options["files"]),
             str(options["plan"]),
         )
-        with self._lock:
+        with self.lock:
             version, desired = self._member.newest
             before = desired.submissions.get(name)
             if before is not None:
@@ -131,7 +133,7 @@ class Coordinating:
         # To be read at all, what is to be placed is said to be somewhere.
         anywhere = min(names)
         guessed = {each: fixed.get(each) or [anywhere] * count for each, count in wanted.items()}
-        deployment = self._staged(name, replace(sent, tables=with_places(tables, guessed)))
+        deployment = self.staged(name, replace(sent, tables=with_places(tables, guessed)))
         plan = read_plan(deployment)
         query = query_of(deployment, plan)
         placed = choose_places(query, self._member.there(), wanted, fixed)
@@ -139,13 +141,13 @@ class Coordinating:
         submission = replace(
             sent, tables=with_places(tables, places), placed=places, stays=sorted(fixed)
         )
-        deployment = self._staged(name, submission)
+        deployment = self.staged(name, submission)
         Topology(deployment, plan)
         self._on_disk.pop(name, None)
         Addresses.choose(deployment, self._ports_of(deployment))
         return submission.changed(deployment)
 
-    def _staged(self, name: str, submission: Submission) -> Deployment:
+    def staged(self, name: str, submission: Submission) -> Deployment:
         directory = self._directory / name
         if self._on_disk.get(name) == submission:
             return load_deployment(directory / "deployment.json")
@@ -170,7 +172,7 @@ class Coordinating:
     def withdraw(self, options: dict[str, Any]) -> dict[str, Any]:
         """Have the cluster run a submission no longer."""
         name = str(options["name"])
-        with self._lock:
+        with self.lock:
             version, desired = self._member.newest
             if name not in desired.submissions:
                 known = ", ".join(sorted(desired.submissions)) or "nothing"
@@ -184,7 +186,7 @@ class Coordinating:
     def change_vote(self, options: dict[str, Any]) -> dict[str, Any]:
         """Give a server a vote, or take it away."""
         name, votes = str(options["server"]), bool(options["votes"])
-        with self._lock:
+        with self.lock:
             version, desired = self._member.newest
             address = self._address_of(name, desired)
             before = self._member.voters
@@ -201,13 +203,13 @@ class Coordinating:
     def forget(self, options: dict[str, Any]) -> dict[str, Any]:
         """Forget a server that is gone for good, so that another may have its name and address."""
         name = str(options["server"])
-        with self._lock:
+        with self.lock:
             version, desired = self._member.newest
             address = self._address_of(name, desired)
             runs = [
                 each
                 for each, submission in desired.submissions.items()
-                if self._staged(each, submission).hosted_by(name)
+                if self.staged(each, submission).hosted_by(name)
             ]
             if address in self._member.voters:
                 raise NotPlaced(f"{name} has a vote: holdfast cluster vote HOST:PORT remove {name}")
@@ -233,15 +235,25 @@ class Coordinating:
             raise NotPlaced(f"{name!r} is not submitted; submitted are: {known}")
         directory = self._directory.parent / "explained" / name
         deployment = staged(directory, submission, self._security)
-        rates = self._rates_of(name).look(deployment)
+        rates = self.rates_of(name).look(deployment)
         query = query_of(deployment, read_plan(deployment), rates)
         choices = explain_places(query, self._member.there(), places_of(deployment))
+        worth = self.collector.usefulness(deployment, rates)
+        names = {
+            (spec.name, server): replica
+            for spec in deployment.fragments.values()
+            for replica, server in running_of(deployment, spec).items()
+        }
         return {
             "rates": rates,
+            "cost": worth["cost"],
+            "feeds": worth["feeds"],
             "choices": [
                 {
                     "fragment": each.fragment,
                     "server": each.server,
+                    "replica": names[each.fragment, each.server],
+                    "utility": worth["replicas"].get(names[each.fragment, each.server]),
                     "cost": each.cost,
                     "runner_up": each.runner_up,
                     "ruled_out": dict(each.ruled_out),
@@ -257,19 +269,20 @@ class Coordinating:
             if not self._member.is_coordinating:
                 self.notes = {}
                 self._adaptations.clear()
+                self.collector.forget()
                 continue
             # Whatever it is, it is tried again; somebody else may coordinate by then.
             try:
                 self._take_in()
                 for name in list(self._member.newest[1].submissions):
-                    with self._lock:
+                    with self.lock:
                         self._look_after(name)
             except (HoldfastError, OSError, KeyError, ValueError) as error:
                 self._say("coordinating", str(error))
 
     def _take_in(self) -> None:
         """Write down servers that are new: who they are, and which directory they have."""
-        with self._lock:
+        with self.lock:
             version, desired = self._member.newest
             fresh = desired
             for card in self._member.there().cards.values():
@@ -286,7 +299,7 @@ class Coordinating:
         submission = desired.submissions.get(name)
         if submission is None:
             return
-        deployment = self._staged(name, submission)
+        deployment = self.staged(name, submission)
         lost = self._lost(desired)
         notes = []
         for spec in deployment.fragments.values():
@@ -295,6 +308,8 @@ class Coordinating:
                 notes.append(note)
         if not notes:
             notes += self._adapt(name, deployment, submission)
+        if not notes:
+            notes += self.collector.look(name, deployment)
         for source in deployment.sources.values():
             if source.endpoint.server in lost:
                 notes.append(
@@ -329,8 +344,8 @@ class Coordinating:
             where = ", ".join(sorted({str(at[each].server) for each in gone}))
             return f"{', '.join(gone)} waits for {where}: nobody else has what it has on disk"
         if len(left) < self._wanted_of(name, spec):
-            place = self._place_for(deployment, spec, [str(at[each].server) for each in left])
-            added = self._add(name, deployment, spec, left[0], place)
+            place = self.place_for(deployment, spec, [str(at[each].server) for each in left])
+            added = self.add_replica(name, deployment, spec, left[0], place)
             return f"{added} at {place} takes the place of {gone[0]}"
         said = node_status(deployment, left)
         waiting = [each for each in left if said[each].get("state") != "stable"]
@@ -343,7 +358,7 @@ class Coordinating:
 
     def _adapt(self, name: str, deployment: Deployment, submission: Submission) -> list[str]:
         """Move a replica to a server where it has long been better off; what is to be said."""
-        rates = self._rates_of(name).look(deployment)
+        rates = self.rates_of(name).look(deployment)
         query = query_of(deployment, read_plan(deployment), rates)
         choices = explain_places(query, self._member.there(), places_of(deployment))
         for spec in deployment.fragments.values():
@@ -371,7 +386,7 @@ class Coordinating:
         running = running_of(deployment, spec)
         here = next(each for each, server in running.items() if server == move.here)
         like = next(each for each in running if each != here)
-        added = self._add(name, deployment, spec, like, move.there)
+        added = self.add_replica(name, deployment, spec, like, move.there)
         self._journal.write("moves", submission=name, replica=here, to=move.there, by=added)
         return [f"{added} at {move.there} is to take the place of {here} at {move.here}"]
 
@@ -399,15 +414,20 @@ class Coordinating:
         self._remove(name, spec, [dearest])
         return f"{dearest} is removed"
 
-    def _rates_of(self, name: str) -> Rates:
+    def rates_of(self, name: str) -> Rates:
         return self._rates.setdefault(name, Rates())
 
     def _wanted_of(self, name: str, spec: FragmentSpec) -> int:
+        """How many replicas it is to have now."""
+        counts = self._member.newest[1].submissions[name].counts
+        return counts.get(spec.name, self.submitted_count(name, spec))
+
+    def submitted_count(self, name: str, spec: FragmentSpec) -> int:
         """How many replicas it was submitted with."""
         tables = self._member.newest[1].submissions[name].tables
         return len(tables["fragments"][spec.name]["replicas"])
 
-    def _place_for(self, deployment: Deployment, spec: FragmentSpec, beside: list[str]) -> str:
+    def place_for(self, deployment: Deployment, spec: FragmentSpec, beside: list[str]) -> str:
         query = query_of(deployment, read_plan(deployment))
         servers = self._member.there()
         fixed = {
@@ -423,8 +443,14 @@ class Coordinating:
         query = replace(query, pinned=pinned, flows=flows)
         return choose_places(query, servers, wanted, fixed).places[spec.name][-1]
 
-    def _add(
-        self, name: str, deployment: Deployment, spec: FragmentSpec, like: str, place: str
+    def add_replica(
+        self,
+        name: str,
+        deployment: Deployment,
+        spec: FragmentSpec,
+        like: str,
+        place: str,
+        counts: Mapping[str, int] | None = None,
     ) -> str:
         added = f"{spec.name}-{len(spec.processes) + 1}"
         tables = read_tables(deployment.path)
@@ -433,21 +459,29 @@ class Coordinating:
         # Where it listens is known before anybody hears of it.
         self._on_disk.pop(name, None)
         Addresses.choose(larger, self._ports_of(larger))
-        self._change(name, lambda known: known.with_another(added, like), {added: place})
+        change = lambda known: known.with_another(added, like)  # noqa: E731
+        self.change(name, change, {added: place}, counts)
         return added
 
     def _remove(self, name: str, spec: FragmentSpec, gone: list[str]) -> None:
         # Looked at again as it is now: there are never fewer than were asked for.
-        deployment = self._staged(name, self._member.newest[1].submissions[name])
+        deployment = self.staged(name, self._member.newest[1].submissions[name])
         running = running_of(deployment, deployment.fragments[spec.name])
         if len(set(running) - set(gone)) >= self._wanted_of(name, spec):
-            self._change(name, lambda known: known.without(*gone), {})
+            self.change(name, lambda known: known.without(*gone), {})
 
-    def _change(
-        self, name: str, change: Callable[[Membership], Membership], places: dict[str, str]
+    def change(
+        self,
+        name: str,
+        change: Callable[[Membership], Membership],
+        places: dict[str, str],
+        counts: Mapping[str, int] | None = None,
     ) -> None:
-        """Change who takes part, in the staged files first, and offer what came of it."""
-        with self._lock:
+        """Change who takes part, in the staged files first, and offer what came of it.
+
+        counts  of fragments that are to have another number of replicas from now on.
+        """
+        with self.lock:
             version, desired = self._member.newest
             submission = desired.submissions.get(name)
             if submission is None:
@@ -459,7 +493,11 @@ class Coordinating:
             else:
                 change_membership(deployment, change)
             deployment = load_deployment(deployment.path)
-            changed = replace(submission.changed(deployment), placed=places_of(deployment))
+            changed = replace(
+                submission.changed(deployment),
+                placed=places_of(deployment),
+                counts={**submission.counts, **(counts or {})},
+            )
             self._member.offer(desired.with_submission(name, changed), version)
         self._journal.write("membership", submission=name, added=places)
 

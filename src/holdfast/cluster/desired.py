@@ -41,6 +41,7 @@ class Submission:
     membership  what has changed since: replicas added and removed (plans/membership_file.py).
     placed      the servers of each fragment's replicas, by name.
     stays       fragments whose places were given, and are not changed.
+    counts      of fragments that are to have another number of replicas than was submitted.
     """
 
     tables: dict[str, Any]
@@ -51,6 +52,7 @@ class Submission:
     membership: str | None = None
     placed: dict[str, list[str]] = field(default_factory=dict)
     stays: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
 
     def options(self, name: str, processes: list[str]) -> dict[str, Any]:
         """What a server's ``deploy`` takes."""

@@ -239,6 +239,10 @@ class Member:
             ),
             "cluster-placement": self._coordinating.explain,
             "cluster-submission": self._submission,
+            "cluster-collect": self._to_coordinator(
+                "cluster-collect", self._coordinating.collector.collect
+            ),
+            "cluster-add": self._to_coordinator("cluster-add", self._coordinating.collector.add),
             "cluster-vote": self._to_coordinator("cluster-vote", self._coordinating.change_vote),
             "cluster-forget": self._to_coordinator("cluster-forget", self._coordinating.forget),
         }
@@ -361,7 +365,11 @@ class Member:
             "servers": dict(cards),
             "missing": missing,
             "submissions": {
-                name: {"placed": each.placed, "note": self._coordinating.notes.get(name, "")}
+                name: {
+                    "placed": each.placed,
+                    "note": self._coordinating.notes.get(name, ""),
+                    **self._coordinating.collector.status(name),
+                }
                 for name, each in self.desired.submissions.items()
             },
         }

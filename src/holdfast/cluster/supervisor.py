@@ -36,7 +36,7 @@ from holdfast.cluster.starting import (
 )
 from holdfast.cluster.status import node_status
 from holdfast.cluster.usage import signal_jvm
-from holdfast.deployment import Deployment, load_deployment, membership_path
+from holdfast.deployment import Deployment, DeploymentError, load_deployment, membership_path
 from holdfast.durable import make_private
 from holdfast.errors import HoldfastError
 from holdfast.plans.addresses import Addresses, taken_ports
@@ -84,6 +84,11 @@ class Supervisor:
         Whatever does not fit is said before anything starts. Told to stop meanwhile, it starts
         nothing.
         """
+        if self.deployment.collection is not None:
+            raise DeploymentError(
+                f"{self.deployment.path.name}: collection: discarding replicas is what a cluster "
+                f"does: hand it to one (holdfast submit), or leave the table out"
+            )
         check_connectors(self.deployment)
         for warning in check_certificates(self.deployment.security):
             self._tell(warning)

@@ -15,6 +15,9 @@ _SUBMIT = """Hands a deployment to a cluster: any of its servers. Sources, and c
 say which server they run on (listen = "east"); fragments say how many replicas they have, and the
 cluster finds the servers for them. It is acknowledged when a majority of the servers has it on
 disk. What was submitted can be looked at with the other commands, by the file that is written."""
+_COLLECT = """Discards what is worth least of racing fragments, by how early each replica was:
+feeds, which their readers revive by themselves when they need them, and whole replicas, until the
+streams cost no more than is said. [collection] of the deployment file has it done every period."""
 _CALL_SECONDS = 60.0
 
 
@@ -60,6 +63,30 @@ def add_cluster(commands: argparse._SubParsersAction[Any]) -> None:
     explain.add_argument("deployment", metavar="DEPLOYMENT.toml")
     explain.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
     explain.set_defaults(command=_explain)
+
+    replicas = commands.add_parser(
+        "replicas", help="discard or add replicas of what was submitted to a cluster"
+    )
+    actions = replicas.add_subparsers(required=True, metavar="ACTION")
+    collect = actions.add_parser(
+        "collect", help="discard the least useful replicas and feeds now", description=_COLLECT
+    )
+    collect.add_argument("deployment", metavar="DEPLOYMENT.toml")
+    collect.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
+    collect.add_argument(
+        "--cost", type=float, required=True, help="what all streams may cost: tuples a second × ms"
+    )
+    collect.add_argument(
+        "--least", type=int, default=1, help="so many replicas of each fragment stay (default 1)"
+    )
+    collect.set_defaults(command=_collect)
+    more = "add a replica of a fragment where it costs least"
+    add = actions.add_parser("add", help=more, description=more)
+    add.add_argument("deployment", metavar="DEPLOYMENT.toml")
+    add.add_argument("fragment", metavar="FRAGMENT")
+    add.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
+    add.add_argument("--at", metavar="SERVER", help="there, wherever it would cost least")
+    add.set_defaults(command=_add)
 
 
 def _add_security(parser: argparse.ArgumentParser) -> None:
@@ -154,6 +181,12 @@ def show_status(found: dict[str, Any]) -> None:
     for name, each in sorted(found["submissions"].items()):
         places = "; ".join(f"{one}: {', '.join(at)}" for one, at in each["placed"].items())
         note = f". {each['note']}" if each["note"] else ""
+        if "cost" in each:
+            gone = each["collected"]
+            note += (
+                f". Its streams cost {each['cost']:.0f}; collected: {gone['feeds']} feeds and "
+                f"{gone['replicas']} replicas, {gone['revived']} feeds revived"
+            )
         console.print(f"{name}: {places}{note}")
     for name, card in sorted(found["servers"].items()):
         for what, problem in card["problems"].items():
@@ -190,6 +223,29 @@ def _explain(options: argparse.Namespace) -> int:
     found = _call(options.to, deployment.security.read(), "cluster-placement", asked)
     for choice in found["choices"]:
         print(explained(choice))
+    for feed in found["feeds"]:
+        worth = "collected" if feed["utility"] is None else f"worth {feed['utility']:.2f}"
+        print(
+            f"{feed['stream']} from {feed['producer']} to {feed['consumer']}: {worth}, costs "
+            f"{feed['cost']:.1f}"
+        )
+    print(f"all streams cost {found['cost']:.1f}")
+    return 0
+
+
+def _collect(options: argparse.Namespace) -> int:
+    deployment = _loaded(options)
+    asked = {"name": deployment.name, "cost": options.cost, "least": options.least}
+    found = _call(options.to, deployment.security.read(), "cluster-collect", asked)
+    print(found["said"] or f"nothing may go; its streams cost {found['before']:.0f}")
+    return 0
+
+
+def _add(options: argparse.Namespace) -> int:
+    deployment = _loaded(options)
+    asked = {"name": deployment.name, "fragment": options.fragment, "server": options.at}
+    found = _call(options.to, deployment.security.read(), "cluster-add", asked)
+    print(f"{found['replica']} at {found['server']} joins")
     return 0
 
 
@@ -204,6 +260,8 @@ def explained(choice: dict[str, Any]) -> str:
     else:
         server, cost = choice["runner_up"]
         text += f"; at {server}, the second best, they would cost {cost:.1f}"
+    if choice.get("utility") is not None:
+        text += f"; {choice['replica']} is worth {choice['utility']:.2f}"
     for server, why in sorted(choice["ruled_out"].items()):
         text += f"\n    {server} {why}"
     return text

@@ -20,6 +20,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from holdfast.core.consumer import Consumer, ConsumerEvent
+from holdfast.core.copy_view import InputView
 from holdfast.core.effects import (
     DeliverBoundary,
     DeliverTuples,
@@ -44,7 +45,7 @@ from holdfast.core.messages import NotServed, StreamFrame, SubscribeRefused
 from holdfast.core.records import Membership
 from holdfast.core.settings import Input, Timing
 from holdfast.core.stream_copy import FAR_FUTURE, GapFound, StreamCopy
-from holdfast.core.upstream import TakeFrames
+from holdfast.core.upstream_events import TakeFrames
 
 
 class ClientState(Enum):
@@ -107,6 +108,10 @@ class Client(Machine[ClientState, Trigger]):
         """The process the stream comes from now."""
         feed = self.consumer.upstreams[self.stream].main
         return None if feed is None else feed.peer
+
+    def view(self) -> InputView:
+        """How its stream comes."""
+        return InputView.of(self.consumer.upstreams[self.stream])
 
     def is_final(self, refusal: SubscribeRefused) -> bool:
         """Whether nobody can give what is needed, now that one has refused it."""

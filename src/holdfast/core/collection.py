@@ -9,15 +9,16 @@ fragment's replica is worth what the stream replicas that leave it are worth tog
 
 Collecting discards what is worth least, one after another, until what is left costs no more than θ:
 a stream replica, which costs rate × latency, or a replica of a fragment with all its streams. Of
-two that are worth the same the dearer one goes. Kept are
+two that are worth the same the dearer one goes. Below θ, streams that are not used are used again,
+the cheapest first. Kept are
 
     at least k_min replicas of every fragment, and of each input of each reader k_min streams, if
     there are so many;
-    unless k_min is 1, the last replica of a fragment in each zone: what is likely to be cut off
-    must not take the last one of another side with it.
+    unless k_min is 1, replicas in k_min zones, if there are so many: the last one on one side of a
+    likely partition does not go.
 
-A reader that loses its last stream because a fragment's replica goes gets another one instead, the
-cheapest of those that were discarded or never used. The unit is the fragment, where the papers on
+A reader that is left with fewer streams because a fragment's replica goes gets others instead, the
+cheapest of those that were discarded or are not used. The unit is the fragment, where the papers on
 this have the operator: what is computed together lives together.
 """
 
@@ -52,12 +53,16 @@ class Running:
     zones         replica -> what it fails together with.
     applications  readers that nobody reads, and what each is worth.
     feeds         every feed that could be, used or not.
+    used          those that are; None for all.
+    stays         feeds and replicas that do not go, whatever they are worth.
     """
 
     replicas: Mapping[str, Sequence[str]]
     zones: Mapping[str, str]
     applications: Mapping[str, float]
     feeds: Mapping[Feed, FeedFacts]
+    used: frozenset[Feed] | None = None
+    stays: frozenset[Feed | str] = frozenset()
 
 
 @dataclass
@@ -82,7 +87,8 @@ class Collection:
             name: fragment for fragment, names in running.replicas.items() for name in names
         }
         self.kept = Collected(
-            set(running.feeds), {name: list(found) for name, found in running.replicas.items()}
+            set(running.feeds if running.used is None else running.used),
+            {name: list(found) for name, found in running.replicas.items()},
         )
 
     @property
@@ -92,9 +98,31 @@ class Collection:
 
     def collect(self, theta: float) -> Collected:
         """Discard until it costs no more than θ, or nothing more may go."""
+        for consumer, stream in sorted({(one.consumer, one.stream) for one in self._running.feeds}):
+            self._revive(consumer, stream)
         while self.cost > theta and self._discard_one():
             pass
         return self.kept
+
+    def use_again(self, theta: float) -> list[Feed]:
+        """Use feeds again while that costs no more than θ; which."""
+        running = {name for names in self.kept.replicas.values() for name in names}
+        readers = running | set(self._running.applications)
+        unused = [
+            (facts.cost, str(feed), feed)
+            for feed, facts in self._running.feeds.items()
+            if feed not in self.kept.feeds and feed.producer in running and feed.consumer in readers
+        ]
+        fresh: list[Feed] = []
+        cost = self.cost
+        for more, _, feed in sorted(unused, key=lambda one: one[:2]):
+            cost += more
+            if cost > theta:
+                break
+            fresh.append(feed)
+        self.kept.feeds.update(fresh)
+        self.kept.revived += fresh
+        return fresh
 
     def _discard_one(self) -> bool:
         feeds, replicas = self.utilities()
@@ -165,16 +193,18 @@ class Collection:
             at = (feed.consumer, feed.stream)
             beside[at] = beside.get(at, 0) + 1
         for feed in self.kept.feeds:
-            if beside[feed.consumer, feed.stream] > self._k_min:
+            if beside[feed.consumer, feed.stream] > self._k_min and feed not in self._running.stays:
                 yield feed
 
     def _replicas_that_may_go(self) -> Iterator[str]:
         for names in self.kept.replicas.values():
             if len(names) <= self._k_min:
                 continue
-            zones = [self._running.zones[name] for name in names]
-            for name, zone in zip(names, zones, strict=True):
-                if self._k_min == 1 or zones.count(zone) > 1:
+            zones = {name: self._running.zones[name] for name in names}
+            enough = min(self._k_min, len(set(zones.values())))
+            for name in names:
+                left = {zone for other, zone in zones.items() if other != name}
+                if len(left) >= enough and name not in self._running.stays:
                     yield name
 
     def _cost_of(self, replica: str) -> float:
@@ -193,16 +223,18 @@ class Collection:
                 self._revive(feed.consumer, feed.stream)
 
     def _revive(self, consumer: str, stream: str) -> None:
-        """Give a reader that has no stream left the cheapest there is."""
+        """Give a reader that has too few streams left the cheapest there are."""
         running = {name for names in self.kept.replicas.values() for name in names}
-        if any(feed.consumer == consumer and feed.stream == stream for feed in self.kept.feeds):
-            return
-        found = [
-            (facts.cost, str(feed), feed)
-            for feed, facts in self._running.feeds.items()
-            if feed.consumer == consumer and feed.stream == stream and feed.producer in running
+        at = [
+            feed
+            for feed in self._running.feeds
+            if (feed.consumer, feed.stream) == (consumer, stream) and feed.producer in running
         ]
-        if found:
-            feed = min(found)[2]
-            self.kept.feeds.add(feed)
-            self.kept.revived.append(feed)
+        unused = sorted(
+            (feed for feed in at if feed not in self.kept.feeds),
+            key=lambda feed: (self._running.feeds[feed].cost, str(feed)),
+        )
+        lacking = self._k_min - (len(at) - len(unused))
+        fresh = unused[: max(0, lacking)]
+        self.kept.feeds.update(fresh)
+        self.kept.revived += fresh

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from holdfast.core import detector, upstream
+from holdfast.core import detector
 from holdfast.core.detector import AskPeer, FailureDetector, PeerLost
 from holdfast.core.effects import Send
 from holdfast.core.events import FeedLost, MembershipTold, MessageArrived, TimerFired
@@ -24,7 +24,14 @@ from holdfast.core.messages import (
 )
 from holdfast.core.settings import Input, Timing
 from holdfast.core.stream_copy import StreamCopy
-from holdfast.core.upstream import Upstream, UpstreamEffect
+from holdfast.core.upstream import Upstream
+from holdfast.core.upstream_events import (
+    FeedArrived,
+    FeedBroken,
+    PeerReported,
+    PeerSilent,
+    UpstreamEffect,
+)
 
 ConsumerEvent: TypeAlias = MessageArrived | FeedLost | TimerFired | MembershipTold
 ConsumerEffect: TypeAlias = UpstreamEffect
@@ -50,6 +57,7 @@ class Consumer:
                 stands=one.standing,
                 part=one.part,
                 early=one.early,
+                collected=dict(one.collected),
             )
             for one in inputs
         }
@@ -83,7 +91,7 @@ class Consumer:
                 # A sign of life as good as an answer: on a busy machine answers come late, and
                 # to give up a producer that sends would be to begin again and again.
                 self.detectors[sender].handle(detector.Replied(), now)
-                arrived = upstream.FeedArrived(sender, message)
+                arrived = FeedArrived(sender, message)
                 owner = self._stream_of(message.feed) or self._streams_at[sender][0]
                 return self.upstreams[owner].handle(arrived, now)
             case MessageArrived(sender, HeartbeatReply() as reply):
@@ -95,18 +103,22 @@ class Consumer:
                 stream = self._stream_of(feed)
                 if stream is None:
                     return []
-                return self.upstreams[stream].handle(upstream.FeedBroken(feed), now)
+                return self.upstreams[stream].handle(FeedBroken(feed), now)
             case TimerFired():
                 return self._tick(now)
             case MembershipTold(membership):
                 for peer, like in membership.added:
                     self._take_in(peer, like)
-                return [
+                effects = [
                     effect
                     for peer, _ in membership.gone
                     if peer in self.detectors
                     for effect in self._leave(peer, now)
                 ]
+                for stream, one in self.upstreams.items():
+                    collected = membership.collected_from(self._owner, stream)
+                    effects += one.collect(collected, now)
+                return effects
         return []
 
     def _take_in(self, peer: str, like: str) -> None:
@@ -169,7 +181,7 @@ class Consumer:
                     effects.append(self._request(peer))
                 elif isinstance(effect, PeerLost):
                     for stream in self._streams_at[peer]:
-                        effects += self.upstreams[stream].handle(upstream.PeerSilent(peer), now)
+                        effects += self.upstreams[stream].handle(PeerSilent(peer), now)
         self.next_due = min(one.next_ask_at for one in self.detectors.values())
         return effects
 
@@ -191,7 +203,7 @@ class Consumer:
         effects: list[ConsumerEffect] = []
         for report in reply.reports:
             if report.stream in self._streams_at[peer]:
-                event = upstream.PeerReported(peer, report, reply.feeds)
+                event = PeerReported(peer, report, reply.feeds)
                 effects += self.upstreams[report.stream].handle(event, now)
         return effects
 

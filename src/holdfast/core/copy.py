@@ -139,16 +139,7 @@ class Copy:
         return CopyView(
             None if replica is None else replica.state,
             boundary if replica is None else replica.versions.stable_position,
-            tuple(
-                InputView(
-                    name,
-                    None if one.main is None else one.main.peer,
-                    one.copy.next_id,
-                    one.copy.boundary,
-                    tuple(one.ranks.shares.items()),
-                )
-                for name, one in upstreams.items()
-            ),
+            tuple(InputView.of(one) for one in upstreams.values()),
             tuple(
                 (name, one.next_id, one.first_id, sum(each.header.count for each in one.stable))
                 for name, one in self.served.items()

@@ -7,20 +7,37 @@ from dataclasses import dataclass
 from holdfast.core.consistency import NodeState
 from holdfast.core.frame import Why
 from holdfast.core.messages import CopyState
+from holdfast.core.upstream import Upstream
 
 
 @dataclass(frozen=True, slots=True)
 class InputView:
     """An input as it is now: from whom it comes, and how far.
 
-    shares  how much of it each replica brought, by how early it was, if all of them send it.
+    weights  what each replica brought, by how early it was, if all of them send it (ranks.py).
+    spared   where no feed is kept because it was collected, and
+    revived  where one is kept all the same (revival.py).
     """
 
     stream: str
     producer: str | None
     next_id: int
     boundary: int
-    shares: tuple[tuple[str, float], ...] = ()
+    weights: tuple[tuple[str, float], ...] = ()
+    spared: tuple[str, ...] = ()
+    revived: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, one: Upstream) -> InputView:
+        return cls(
+            one.copy.stream,
+            None if one.main is None else one.main.peer,
+            one.copy.next_id,
+            one.copy.boundary,
+            tuple(one.ranks.weights.items()),
+            tuple(sorted(one.revival.spared)),
+            one.revival.revived,
+        )
 
 
 @dataclass(frozen=True, slots=True)

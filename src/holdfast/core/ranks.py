@@ -11,6 +11,8 @@ to know about the tuples before, and nothing grows with time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class Ranks:
     """The replicas of one stream as one reader gets them."""
@@ -35,8 +37,8 @@ class Ranks:
         self.weights[peer] = self.weights.get(peer, 0.0) + weight + (next_id - at)
         self._reached[peer] = next_id
 
-    @property
-    def shares(self) -> dict[str, float]:
-        """The weights as parts of their sum."""
-        whole = sum(self.weights.values())
-        return {peer: weight / whole for peer, weight in self.weights.items()} if whole else {}
+
+def shares(weights: Mapping[str, float]) -> dict[str, float]:
+    """Weights as parts of their sum."""
+    whole = sum(weights.values())
+    return {peer: weight / whole for peer, weight in weights.items()} if whole else {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from holdfast.core.frame import StreamFrame
 
@@ -55,11 +56,22 @@ class Membership:
     gone   (name, epoch): clients that were retired and replicas that were removed, and when. A
            name that is gone is never given to anybody else.
     added  (name, like): replicas that take part as ``like`` does, another one of their fragment.
+    collected  (reader, stream, producer, epoch): feeds that cost more than they are worth, and
+           since when; the reader keeps none there until it needs one (``core.revival``).
     """
 
     epoch: int = 0
     gone: tuple[tuple[str, int], ...] = ()
     added: tuple[tuple[str, str], ...] = ()
+    collected: tuple[tuple[str, str, str, int], ...] = ()
+
+    def collected_from(self, reader: str, stream: str) -> dict[str, int]:
+        """The producers whose feed of a stream is collected for a reader, and since when."""
+        return {
+            producer: epoch
+            for one, name, producer, epoch in self.collected
+            if (one, name) == (reader, stream)
+        }
 
     def gone_since(self, name: str) -> int | None:
         """The epoch in which ``name`` went; None if it takes part, or never did."""
@@ -75,12 +87,28 @@ class Membership:
 
     def with_another(self, name: str, like: str) -> Membership:
         """The next one, in which a new replica takes part as another one does."""
-        return Membership(self.epoch + 1, self.gone, (*self.added, (name, like)))
+        epoch, added = self.epoch + 1, (*self.added, (name, like))
+        return replace(self, epoch=epoch, added=added)
 
     def without(self, *names: str) -> Membership:
         """The next one, in which these are gone, too."""
         epoch = self.epoch + 1
-        return Membership(epoch, (*self.gone, *((name, epoch) for name in names)), self.added)
+        gone = (*self.gone, *((name, epoch) for name in names))
+        left = tuple(one for one in self.collected if not {one[0], one[2]} & set(names))
+        return Membership(epoch, gone, self.added, left)
+
+    def collecting(
+        self, feeds: Iterable[tuple[str, str, str]], used: Iterable[tuple[str, str, str]] = ()
+    ) -> Membership:
+        """The next one, in which some feeds are collected, and others are used again.
+
+        What was collected before is told anew where it is named: the reader may have revived it.
+        """
+        epoch = self.epoch + 1
+        fresh = [(*feed, epoch) for feed in feeds]
+        named = {*(one[:3] for one in fresh), *used}
+        left = [one for one in self.collected if one[:3] not in named]
+        return replace(self, epoch=epoch, collected=(*left, *fresh))
 
 
 @dataclass(frozen=True, slots=True)

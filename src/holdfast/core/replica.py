@@ -66,7 +66,7 @@ from holdfast.core.settings import Keeping, Policy, Reconcile, ReplicaSettings
 from holdfast.core.soutput import SOutput, SOutputState
 from holdfast.core.stream_copy import FAR_FUTURE, GapFound, StreamCopy
 from holdfast.core.sunion import SUnion
-from holdfast.core.upstream import JudgeSource, TakeFrames
+from holdfast.core.upstream_events import JudgeSource, TakeFrames
 from holdfast.core.versions import Advanced, Line, Versions
 from holdfast.core.why import Basis
 

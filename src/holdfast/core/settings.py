@@ -211,6 +211,7 @@ class Input:
     part      what is taken of its tuples; None for all.
     early     take results also before their place in the order is known (early_lane.py).
     trails    by which its early tuples may have come, for whoever hands them on.
+    collected (producer, epoch): where no feed is kept until it is needed (revival.py).
     """
 
     stream: str
@@ -219,6 +220,7 @@ class Input:
     part: Part | None = None
     early: bool = False
     trails: tuple[Trail, ...] = ()
+    collected: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +279,12 @@ class ReplicaSettings:
     def among(self, membership: Membership) -> ReplicaSettings:
         """The same among those who take part now."""
         inputs = tuple(
-            replace(one, producers=membership.applied_to(one.producers)) for one in self.inputs
+            replace(
+                one,
+                producers=membership.applied_to(one.producers),
+                collected=tuple(membership.collected_from(self.address, one.stream).items()),
+            )
+            for one in self.inputs
         )
         fragment = membership.applied_to((self.address, *self.partners))
         partners = tuple(name for name in fragment if name != self.address)

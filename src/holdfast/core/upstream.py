@@ -34,7 +34,8 @@ same whoever brings them, so each is taken from whoever is first. Early ones are
 - A copy that is suspended sends nothing. When it wakes, its tuples are here before any heartbeat
   has told of it, and before the lost copy is given up.
 - Replicas that race all send. One that is lost, cut off or slow leaves no gap: nobody must notice
-  before the others' tuples are taken. Who was how early is noted (ranks.py).
+  before the others' tuples are taken. Who was how early is noted (ranks.py). Where a feed was
+  collected none is kept, until it is needed (revival.py).
 
 When no current replica is known the stream is *hopeless* for the moment, which SUnion uses
 not to wait in vain.
@@ -46,9 +47,9 @@ time is heard of or lost, so two sources never come out of nothing, nor are both
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 from holdfast.core.effects import Send
 from holdfast.core.feed import Feed, FeedIds
@@ -64,7 +65,18 @@ from holdfast.core.messages import (
     Unsubscribe,
 )
 from holdfast.core.ranks import Ranks
+from holdfast.core.revival import Revival
 from holdfast.core.stream_copy import StreamCopy
+from holdfast.core.upstream_events import (
+    FeedArrived,
+    FeedBroken,
+    JudgeSource,
+    PeerReported,
+    PeerSilent,
+    TakeFrames,
+    UpstreamEffect,
+    UpstreamEvent,
+)
 
 
 class Following(Enum):
@@ -114,60 +126,6 @@ TABLE: Mapping[tuple[Enum, Enum], Enum] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PeerReported:
-    """A heartbeat reply: the stream's report and which of our feeds the peer serves."""
-
-    peer: str
-    report: StreamReport
-    feeds: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PeerSilent:
-    """The failure detector gave the peer up."""
-
-    peer: str
-
-
-@dataclass(frozen=True, slots=True)
-class FeedArrived:
-    """A message of one of our feeds, or of one we have left."""
-
-    peer: str
-    message: FeedFrames
-
-
-@dataclass(frozen=True, slots=True)
-class FeedBroken:
-    """A feed was refused, its connection broke or it skipped tuples."""
-
-    feed: int
-
-
-UpstreamEvent: TypeAlias = PeerReported | PeerSilent | FeedArrived | FeedBroken
-
-
-@dataclass(frozen=True, slots=True)
-class TakeFrames:
-    """Frames for whoever uses the stream, in order; a gap in them is answered with FeedBroken."""
-
-    stream: str
-    frames: tuple[StreamFrame, ...]
-    feed: int
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeSource:
-    """Whether a stable, current replica of the stream is known has changed."""
-
-    stream: str
-    hopeless: bool
-
-
-UpstreamEffect: TypeAlias = Send | TakeFrames | JudgeSource
-
-
 class Upstream(Machine[Following, Trigger]):
     """One input stream's sources."""
 
@@ -184,6 +142,7 @@ class Upstream(Machine[Following, Trigger]):
         stands: bool = False,
         part: Part | None = None,
         early: bool = False,
+        collected: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(f"{owner} upstream of {copy.stream}", Following.NOTHING)
         self.copy = copy
@@ -202,6 +161,8 @@ class Upstream(Machine[Following, Trigger]):
         self._reply_us = reply_us
         # How long a replica has to serve a feed it was asked for.
         self._grace_us = reply_us
+        self.revival = Revival(reply_us, behind_us // 3)
+        self.revival.told(collected or {})
 
     @property
     def newest_boundary(self) -> int:
@@ -223,7 +184,12 @@ class Upstream(Machine[Following, Trigger]):
         """A producer takes part no longer."""
         self.producers = tuple(one for one in self.producers if one != peer)
         self._first_ids.pop(peer, None)
+        self.revival.left(peer)
         return self.handle(PeerSilent(peer), now)
+
+    def collect(self, collected: Mapping[str, int], now: int) -> list[UpstreamEffect]:
+        """Keep no feed at these producers, until one is needed; by the epochs that say so."""
+        return self._choose(now) if self.revival.told(collected) else []
 
     def ask_early(self, wanted: bool, now: int) -> list[UpstreamEffect]:
         """Open the feeds anew, with early results or without, if that is not so already."""
@@ -240,9 +206,11 @@ class Upstream(Machine[Following, Trigger]):
                 if self._lacks(peer):
                     report = replace(report, state=_RECOVERING)
                 self.reports[peer] = report
+                self._revive(now)
                 return self._compare_feeds(peer, feeds, now) + self._choose(now)
             case PeerSilent(peer):
                 self.reports.pop(peer, None)
+                self._revive(now)
                 return self._choose(now)
             case FeedArrived(peer, message):
                 return self._arrived(peer, message, now)
@@ -253,6 +221,11 @@ class Upstream(Machine[Following, Trigger]):
                     if feed.id == feed_id
                     for effect in self._broken(feed, now)
                 ]
+
+    def _revive(self, now: int) -> None:
+        """Look whether a feed that was collected is needed."""
+        of_use = {peer: one.boundary for peer, one in self.reports.items() if one.state in _OF_USE}
+        self.revival.look(of_use, self.copy.boundary, now)
 
     def _lacks(self, peer: str) -> bool:
         """Whether a producer begins after what is needed, and another one may not."""
@@ -395,6 +368,8 @@ class Upstream(Machine[Following, Trigger]):
         """Whether the stable replica we follow is about as far as anyone: the usual case."""
         if self.state is not Following.STABLE or self.main is None:
             return False
+        if self.main.peer in self.revival.spared:
+            return False
         mine = self.reports.get(self.main.peer)
         if mine is None or mine.state is not StreamState.STABLE:
             return False
@@ -403,11 +378,11 @@ class Upstream(Machine[Following, Trigger]):
 
     def _stand(self, now: int, effects: list[UpstreamEffect]) -> None:
         """Keep a feed at every replica that is not followed, where the producer has us do so."""
-        followed = {feed.peer for feed in self._followed()}
+        unwanted = {*(feed.peer for feed in self._followed()), *self.revival.spared}
         wanted = [
             peer
             for peer, report in self.reports.items()
-            if self._stands and peer not in followed and report.state is not _RECOVERING
+            if self._stands and peer not in unwanted and report.state is not _RECOVERING
         ]
         for peer in [peer for peer in self.standing if peer not in wanted]:
             effects.append(Send(peer, Unsubscribe(self.standing.pop(peer).id)))
@@ -478,9 +453,12 @@ class Upstream(Machine[Following, Trigger]):
 
         least = max(reached(peer) for peer in peers) - self._behind_us // 3
         near = [peer for peer in peers if reached(peer) >= least]
+        near = [peer for peer in near if peer not in self.revival.spared] or near
+        found = min(near, key=self.producers.index)
         if feed is not None and feed.peer in near:
-            return feed.peer
-        return min(near, key=self.producers.index)
+            found = feed.peer
+        self.revival.revive(found)
+        return found
 
     def validate(self) -> None:
         both = self.state is Following.LIVE_AND_CORRECTIONS

@@ -37,6 +37,7 @@ from holdfast.nodes.listening import Listener
 from holdfast.nodes.metrics import NodeMetrics
 from holdfast.nodes.node import Place, disk_control
 from holdfast.nodes.problems import Problems
+from holdfast.nodes.replica_status import inputs_status
 from holdfast.nodes.standstill import Standstill, Watched
 from holdfast.stream_events import Boundary, ClientEvent, Tuples, Undo
 from holdfast.why_words import plain_why
@@ -196,6 +197,7 @@ class ClientNode:
             "state": "tentative" if self._tentative_until else "stable",
             "tentative": {} if self._why is None else {self._output: plain_why(self._why)},
             "from": self._client.following,
+            "inputs": inputs_status([self._client.input]),
             "next_id": self._client.next_id,
             "committed": self._client.committed,
             "boundary": self._boundary,

@@ -8,8 +8,9 @@ from typing import Any
 
 from holdfast.blocks import Block
 from holdfast.core.copy import Copy
-from holdfast.core.copy_view import CopyView
+from holdfast.core.copy_view import CopyView, InputView
 from holdfast.core.protected import ProtectedReplica
+from holdfast.core.ranks import shares
 from holdfast.core.settings import ReplicaSettings, StandbySettings
 from holdfast.kept.shipper import Shipped, Shipper
 from holdfast.plans.fragment_plans import ShardPlan
@@ -20,15 +21,7 @@ from holdfast.why_words import plain_why
 def streams_status(view: CopyView) -> dict[str, Any]:
     """How far inputs and outputs are, and from whom the inputs come."""
     return {
-        "inputs": {
-            one.stream: {
-                "from": one.producer,
-                "next_id": one.next_id,
-                "boundary": one.boundary,
-                "shares": {name: round(share, 4) for name, share in one.shares},
-            }
-            for one in view.inputs
-        },
+        "inputs": inputs_status(view.inputs),
         "outputs": {stream: next_id for stream, next_id, _, _ in view.outputs},
         "trimmed_below": {stream: first_id for stream, _, first_id, _ in view.outputs},
         "tentative": {stream: plain_why(why) for stream, why in view.tentative},
@@ -43,6 +36,22 @@ def tentative_bytes(copy: Copy) -> dict[str, int]:
         assert isinstance(block, Block)
         sizes[stream] += block.nbytes
     return dict(sizes)
+
+
+def inputs_status(inputs: Iterable[InputView]) -> dict[str, Any]:
+    """From whom each input comes, and how early everybody is who sends it."""
+    return {
+        one.stream: {
+            "from": one.producer,
+            "next_id": one.next_id,
+            "boundary": one.boundary,
+            "shares": {name: round(share, 4) for name, share in shares(dict(one.weights)).items()},
+            "weights": {name: round(weight, 3) for name, weight in one.weights},
+            "collected": list(one.spared),
+            "revived": list(one.revived),
+        }
+        for one in inputs
+    }
 
 
 def shard_status(shard: ShardPlan | None, settings: ReplicaSettings) -> dict[str, Any]:

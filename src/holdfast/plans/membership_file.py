@@ -1,9 +1,11 @@
 """Who takes part in a deployment beyond what its file says, on disk: ``data/membership.json``.
 
     {"epoch": 3, "gone": {"screen": 1, "main-2": 2},
-     "added": {"main-3": "main-1"}, "places": {"main-3": "east"}}
+     "added": {"main-3": "main-1"}, "places": {"main-3": "east"},
+     "collected": [["screen", "out", "main-3", 3]]}
 
-``places`` says where a replica that was added runs, as ``replicas`` of the deployment file does.
+``places`` says where a replica that was added runs, as ``replicas`` of the deployment file does;
+``collected`` which readers keep no feed of a stream at which producer, and since when.
 
 The machine that started the deployment decides, one change at a time, and numbers the changes.
 Processes look at the file, servers are sent it, and all tell each other (``core.membership``).
@@ -53,6 +55,7 @@ def change_membership(
             "epoch": found["epoch"],
             "gone": dict(found["gone"]),
             "added": dict(found["added"]),
+            "collected": found["collected"],
             "places": {**before, **(places or {})},
         }
         write_document(path, document)
@@ -61,7 +64,8 @@ def change_membership(
 
 def _listed(document: dict[str, Any]) -> dict[str, Any]:
     pairs = {name: list(document[name].items()) for name in ("gone", "added")}
-    return {"epoch": document["epoch"], **pairs}
+    # An earlier version knew of no feeds that are collected.
+    return {"epoch": document["epoch"], **pairs, "collected": document.get("collected", [])}
 
 
 @contextmanager

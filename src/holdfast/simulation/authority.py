@@ -9,6 +9,7 @@ from holdfast.core.consistency import NodeState
 from holdfast.core.events import MembershipTold
 from holdfast.core.records import Membership
 from holdfast.core.settings import SECOND_US
+from holdfast.simulation import collecting
 from holdfast.simulation.checkpointing import CheckpointingProcess
 from holdfast.simulation.client_process import ClientProcess
 from holdfast.simulation.clock import ServerClock
@@ -51,6 +52,36 @@ class Authority:
                 self._add(like)
                 return True
         return False
+
+    def collect(self) -> bool:
+        """The least useful feeds and replicas go; whether any do."""
+        found = collecting.running(self._world)
+        random = self._world.random
+        k_min, share = random.choice([1, 1, 2]), random.choice([0.0, 0.4, 0.7])
+        kept = collecting.collect(found, k_min, share)
+        gone = [one for one in kept.discarded if isinstance(one, str)]
+        leaving = [self._world.replicas[name] for name in gone]
+        left = {name: len(names) for name, names in found.replicas.items()}
+        for process in leaving:
+            # A replica goes only if another one has all that somebody may ask it for.
+            fragment = next(name for name in left if process.address in found.replicas[name])
+            if left[fragment] > k_min and self._can_go(process):
+                left[fragment] -= 1
+                self._remove(process)
+        taking_part = self._world.processes.keys() - self.gone.keys()
+        feeds = [
+            (feed.consumer, feed.stream, feed.producer)
+            for feed in found.feeds
+            if feed not in kept.feeds and {feed.consumer, feed.producer} <= taking_part
+        ]
+        # Feeds of those that could not go stay as they were.
+        stay = {name for name in gone if name not in self.gone}
+        feeds = [one for one in feeds if not stay & {one[0], one[2]}]
+        used = [(feed.consumer, feed.stream, feed.producer) for feed in kept.feeds]
+        self.membership = self.membership.collecting(feeds, used)
+        self._world.changes += 1
+        self._tell(self.membership)
+        return bool(feeds)
 
     def _can_lend(self, like: ReplicaProcess) -> bool:
         """Whether somebody has the state that the new one will need."""

@@ -28,6 +28,7 @@ class FaultKind(Enum):
     SILENCE = "source is silent"
     REMOVED = "removed for good"
     ADDED = "another is added"
+    COLLECTED = "feeds and replicas are collected"
 
 
 class Moment(Enum):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.acknowledgements import Acknowledgements
+from holdfast.core.collection import Collection
 from holdfast.core.consumer import Consumer
 from holdfast.core.events import ConsumersKept, ConsumersNotKept
 from holdfast.core.membership import Consumers, Word
 from holdfast.core.messages import HeartbeatRequest
 from holdfast.core.provider import Provider
 from holdfast.core.records import Membership
+from holdfast.core.revival import Revival
 from holdfast.simulation.planting import mutation
 
 
@@ -69,5 +71,37 @@ def keep_nothing_for_one_that_is_added(original: Any) -> Any:
 def never_ask_one_that_is_added(original: Any) -> Any:
     def broken(self: Consumer, peer: str, like: str) -> None:
         pass
+
+    return broken
+
+
+@mutation(Revival, "look", shape="collections")
+def never_revive_what_was_collected(original: Any) -> Any:
+    def broken(self: Revival, boundaries: Any, reached: int, now: int) -> None:
+        pass
+
+    return broken
+
+
+@mutation(Revival, "told", shape="collections")
+def keep_feeds_that_were_collected(original: Any) -> Any:
+    def broken(self: Revival, collected: Any) -> bool:
+        return False
+
+    return broken
+
+
+@mutation(Collection, "_feeds_that_may_go", shape="collections")
+def collect_the_last_feed_of_a_reader(original: Any) -> Any:
+    def broken(self: Collection) -> Any:
+        return iter(list(self.kept.feeds))
+
+    return broken
+
+
+@mutation(Collection, "_replicas_that_may_go", shape="collections")
+def collect_more_replicas_than_may_go(original: Any) -> Any:
+    def broken(self: Collection) -> Any:
+        return iter([name for names in self.kept.replicas.values() for name in names])
 
     return broken

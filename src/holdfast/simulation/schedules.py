@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation import special_networks
+from holdfast.simulation.collecting import _collections
 from holdfast.simulation.copy_shapes import _around, _cut_short, _overload, _overtaken, _relay
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Schedule
 from holdfast.simulation.networks import NetworkSpec
@@ -479,6 +480,7 @@ SHAPES: dict[Shape, float] = {
     _departures: 0.0,
     _arrivals: 0.0,
     _missing_input: 0.0,
+    _collections: 0.0,
 }
 # Shapes that bring their network.
 NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
@@ -487,6 +489,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _cut_short: special_networks.two_copies,
     _steady: special_networks.long_windows,
     _missing_input: special_networks.racing_unions,
+    _collections: special_networks.racing_chain,
 }
 # Shapes that need a pair of copies of a certain kind.
 SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3, _relay: 0.25}

@@ -144,6 +144,27 @@ def racing_unions(random: Random) -> NetworkSpec:
     )
 
 
+def racing_chain(random: Random) -> NetworkSpec:
+    """Racing fragments in a row, of two or three replicas each, read by two clients."""
+    # Who waits long for missing tuples would long not notice that one feed is late.
+    longer = random.choice([6, 20, 30]) * SECOND_US
+    timing = replace(generate_timing(random), delay_us=longer)
+    fast = (Policy.PROCESS, Policy.PROCESS)
+
+    def racing(name: str, operator: Operator) -> Fragment:
+        copies = tuple(f"{name}{letter}" for letter in "abc"[: random.choice([2, 3, 3])])
+        keeps = random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO])
+        return Fragment(name, Plan(((f"{name}.0", operator),)), copies, *fast, keeps, race=True)
+
+    first = racing("f00", Union(("s0", "s1"), random.choice([-1, 0])))
+    second = racing("f10", Window(("f00.0",), timing.bucket_us * random.choice([1, 3])))
+    third = racing("f20", Union(("f10.0",), -1))
+    fragments = (first, second, third)[: random.choice([2, 3])]
+    job_us = int(timing.bucket_us * random.choice([0.05, 0.2]))
+    outputs = ("f00.0", f"{fragments[-1].name}.0")
+    return build(timing, ("s0", "s1"), fragments, outputs, job_us)
+
+
 def _one_fragment(
     timing: Timing,
     job_us: int,

@@ -361,6 +361,9 @@ class World:
             case FaultKind.ADDED:
                 if begins and self.authority.add(fault.servers[0]):
                     self.hits[FaultKind.ADDED.value] += 1
+            case FaultKind.COLLECTED:
+                if begins and self.authority.collect():
+                    self.hits[FaultKind.COLLECTED.value] += 1
             case FaultKind.SILENCE:
                 for process in self._at(fault.servers[0]):
                     if isinstance(process, EntryProcess):

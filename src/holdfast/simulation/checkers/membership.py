@@ -3,7 +3,7 @@
 - What was kept for one who is gone goes only when it is on disk that it is.
 - In the end everybody obeys the newest membership, keeps nothing for those who are gone and reads
   nothing from them, and they have ended; for those who were added it keeps what they read, and it
-  asks them for what they provide.
+  asks them for what they provide. Of feeds that were collected it has those that it revived.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ def check(world: World) -> None:
             for name in served.acknowledgements.needs():
                 if name in gone:
                     raise Violation("membership", f"{address} keeps {served.stream} for {name}")
+        _check_spared(process)
         asked = () if process.consumer is None else process.consumer.detectors
         for name in asked:
             if name in gone:
@@ -67,6 +68,19 @@ def check(world: World) -> None:
         for name, _ in membership.added:
             if name in world.replicas and name != address:
                 _check_known(world.replicas[name], process)
+
+
+def _check_spared(process: Process) -> None:
+    """Whoever reads keeps no feed that was collected, unless it has revived it."""
+    consumer = process.consumer
+    upstreams = {} if consumer is None else consumer.upstreams
+    for stream, upstream in upstreams.items():
+        collected = known_to(process).collected_from(process.address, stream)
+        feeds = {feed.peer for feed in upstream.feeds()} - {*upstream.revival.revived}
+        if feeds & collected.keys():
+            raise Violation(
+                "membership", f"{upstream.name} has feeds that were collected: {sorted(feeds)}"
+            )
 
 
 def _check_known(added: ReplicaProcess, process: Process) -> None:

@@ -47,6 +47,11 @@ class Race:
         self._settle_us += 3 * SECOND_US
         # How long a message takes, and not how long it takes to notice that none comes.
         self._arrival_us = 2 * timing.heartbeat_interval_us
+        # How long it takes to notice that a collected feed is needed, beyond a reader's patience,
+        # and until what it brings is there; and how long what was published is remembered.
+        self._revival_us = 4 * timing.heartbeat_interval_us + SECOND_US // 4
+        longest_us = max(2 * timing.heartbeat_interval_us, timing.alpha_x_us // 3)
+        self._remembered_us = self._revival_us + longest_us
         self._published: dict[tuple[str, str], deque[tuple[int, int]]] = {
             (producer, stream): deque() for _, stream, producer in self._readers
         }
@@ -70,7 +75,7 @@ class Race:
                 published.clear()
                 continue
             published.append((now, replica.provider.streams[stream].boundary))
-            while len(published) > 1 and published[1][0] <= now - self._arrival_us:
+            while len(published) > 1 and published[1][0] <= now - self._remembered_us:
                 published.popleft()
         for reader, stream, producer in self._readers:
             self._check(reader, stream, producer, now)
@@ -101,6 +106,10 @@ class Race:
             self._missing.pop((reader, stream, producer), None)
             return
         upstream: Upstream = consumer.upstreams[stream]
+        if producer in upstream.revival.spared:
+            self._missing.pop((reader, stream, producer), None)
+            self._check_spared(upstream, producer, now)
+            return
         feed = next((one for one in upstream.feeds() if one.peer == producer), None)
         if feed is None:
             # One that broke is opened again when its replica is next heard of.
@@ -113,7 +122,7 @@ class Race:
                 f"{since / 1e6:.3f} s; now {now / 1e6:.3f} s\n{upstream.story()}",
             )
         self._missing.pop((reader, stream, producer), None)
-        when, boundary = self._published[producer, stream][0]
+        when, boundary = self._published_before(producer, stream, now - self._arrival_us)
         late = when <= now - self._arrival_us and now - feed.opened_at > SECOND_US
         if late and upstream.copy.boundary < boundary:
             raise Violation(
@@ -122,3 +131,26 @@ class Race:
                 f"{producer} published up to {boundary / 1e6:.3f} s at {when / 1e6:.3f} s; now "
                 f"{now / 1e6:.3f} s\n{upstream.story()}",
             )
+
+    def _check_spared(self, upstream: Upstream, producer: str, now: int) -> None:
+        """What a collected feed would have brought long ago is here without it."""
+        stream = upstream.copy.stream
+        before = now - self._revival_us - upstream.revival.patience_us
+        when, boundary = self._published_before(producer, stream, before)
+        if when <= before and upstream.copy.boundary < boundary:
+            raise Violation(
+                "revival",
+                f"{upstream.name} has it up to {upstream.copy.boundary / 1e6:.3f} s and revives no "
+                f"feed at {producer}, which published up to {boundary / 1e6:.3f} s at "
+                f"{when / 1e6:.3f} s; now {now / 1e6:.3f} s\n{upstream.story()}",
+            )
+
+    def _published_before(self, producer: str, stream: str, time: int) -> tuple[int, int]:
+        """The last that a producer was seen to have published by some time, or the first."""
+        published = self._published[producer, stream]
+        found = published[0]
+        for one in published:
+            if one[0] > time:
+                break
+            found = one
+        return found
