@@ -46,6 +46,37 @@ replicas = [{listed}]
     return _written(directory, text, 4)
 
 
+CITIES = {
+    "boston": "42.36, -71.06",
+    "berlin": "52.52, 13.41",
+    "paris": "48.86, 2.35",
+    "tokyo": "35.68, 139.69",
+    "sydney": "-33.87, 151.21",
+    "lima": "-12.05, -77.04",
+    "nairobi": "-1.29, 36.82",
+    "seattle": "47.61, -122.33",
+}
+
+
+def mapped(directory: Path) -> Deployment:
+    """Replicas in three of eight cities."""
+    text = """\
+name = "cities"
+network = "network.py"
+[sources.load]
+listen = "boston"
+[fragments.main]
+replicas = ["boston", "berlin", "tokyo"]
+[clients.recorder]
+output = "busy"
+sink = "jsonl:busy.jsonl"
+listen = "sydney"
+"""
+    for place, (name, at) in enumerate(CITIES.items()):
+        text += f'[servers.{name}]\nlisten = "127.0.0.1:{4700 + place}"\nat = "{at}"\n'
+    return _written(directory, text, 4)
+
+
 def _written(directory: Path, text: str, operators: int) -> Deployment:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "network.py").write_text("network = None\n")
@@ -88,7 +119,12 @@ def look(deployment: Deployment, turn: int) -> Look:
             "outputs": {"busy": 10 * turn},
             "operators": {name: {"rows": turn, "bytes": 9 * turn} for name in stateful},
         }
-    nodes["entry-load"] = {"kind": "entry", "state": "idle", "next_id": 100 * turn, "boundary": 1}
+    nodes["entry-load"] = {
+        "kind": "entry",
+        "state": "idle",
+        "next_id": 100 * turn,
+        "boundary": int(at * 1e6),
+    }
     if "recorder" in nodes:
         nodes["recorder"] = {"kind": "client", "state": "stable", "from": "main-1", "next_id": turn}
     processes = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from benchmarks.web_browser import Visitor, chromium
-from benchmarks.web_made_up import look, small, wide
+from benchmarks.web_made_up import CITIES, look, mapped, small, wide
 from holdfast.client import Tuples, Undo
 from holdfast.flight.roles import Role, make_token
 from holdfast.web.looking import Looker
@@ -105,6 +106,35 @@ def test_who_only_reads_sees_no_controls(browser: Browser, tmp_path: Path) -> No
         # Nothing of the session is there for a script to take.
         assert page.evaluate("document.cookie") == ""
         assert all(secret not in text for text in (page.content(), visitor.page.url))
+        visitor.check()
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("still")
+def test_servers_with_coordinates_are_on_a_map(browser: Browser, tmp_path: Path) -> None:
+    deployment = mapped(tmp_path)
+    with serving(WebServer(deployment)) as server:
+        visitor = Visitor(browser, server.address)
+        visitor.come(server.link())
+        visitor.show("physical")
+        page = visitor.page
+        visitor.wait(lambda: page.locator(".server").count() == len(CITIES), "every city")
+        assert page.evaluate("holdfast.view.kind") == "map"
+        boxes = {
+            name: page.locator(f".server[aria-label='Server {name}']").bounding_box()
+            for name in CITIES
+        }
+        found = {name: box for name, box in boxes.items() if box is not None}
+        # West is left, south is below, and no card lies on another.
+        assert found["seattle"]["x"] < found["berlin"]["x"] < found["tokyo"]["x"]
+        assert found["berlin"]["y"] < found["nairobi"]["y"] < found["sydney"]["y"]
+        for one, other in itertools.combinations(found.values(), 2):
+            assert (
+                one["x"] + one["width"] <= other["x"]
+                or other["x"] + other["width"] <= one["x"]
+                or one["y"] + one["height"] <= other["y"]
+                or other["y"] + other["height"] <= one["y"]
+            )
         visitor.check()
 
 

@@ -1,6 +1,7 @@
 """Builds a network that somebody wrote on the page, in a process of its own.
 
-    python -m holdfast.web.building < {"deployment": PATH, "toml": TEXT, "network": TEXT}
+    python -m holdfast.web.building < {"deployment": PATH, "tables": {...}, "network": TEXT,
+                                       "anew": whether what is kept does not matter}
 
 Nothing is written but the last line of its output, JSON: what is wrong, or what it comes to. The
 process and its JVM are gone before anybody believes it.
@@ -13,7 +14,6 @@ import os
 import re
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from holdfast.deployment_file import DeploymentReader
 from holdfast.errors import HoldfastError, StateError
 
 
-def built(deployment: Deployment, network: str) -> dict[str, Any]:
+def built(deployment: Deployment, network: str, anew: bool) -> dict[str, Any]:
     """What a network's text comes to in a deployment, or what is wrong with it."""
     from holdfast.cluster.networks import load_network
     from holdfast.cluster.planning import network_problem, plan_of, refuse_other_query
@@ -48,7 +48,8 @@ def built(deployment: Deployment, network: str) -> dict[str, Any]:
         "outputs": dict(plan.output_operators),
     }
     try:
-        refuse_other_query(deployment, plan)
+        if not anew:
+            refuse_other_query(deployment, plan)
     except StateError as error:
         return {**found, **_problem("state", str(error))}
     return {**found, "problem": None}
@@ -69,8 +70,8 @@ def main() -> int:
     asked = json.load(sys.stdin)
     path = Path(asked["deployment"])
     try:
-        deployment = DeploymentReader(path).deployment(tomllib.loads(asked["toml"]))
-    except (HoldfastError, tomllib.TOMLDecodeError) as error:
+        deployment = DeploymentReader(path).deployment(asked["tables"])
+    except HoldfastError as error:
         print(json.dumps(_problem("knobs", str(error))))
         return 0
     # What the network imports stands beside its file, not beside what is built here.
@@ -78,7 +79,7 @@ def main() -> int:
     sys.path.insert(0, beside)
     known = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([beside, *([known] if known else [])])
-    found = built(deployment, asked["network"])
+    found = built(deployment, asked["network"], bool(asked["anew"]))
     print(json.dumps(found), flush=True)
     return 0
 

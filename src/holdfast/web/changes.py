@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import tomllib
+from collections.abc import Mapping
 from typing import Any
 
 from holdfast.deployment import Deployment
 from holdfast.deployment_file import DeploymentReader
 from holdfast.plans.plan import Plan
 
+IN_PLACE = "every process stops and starts again; what they have logged is kept"
+
 
 def changes_between(
-    deployment: Deployment, plan: Plan, toml: str, built: dict[str, Any]
+    deployment: Deployment,
+    plan: Plan,
+    tables: tuple[dict[str, Any], dict[str, Any]],
+    built: Mapping[str, Any],
+    besides: str = IN_PLACE,
 ) -> list[str]:
-    """Operators, outputs, knobs and processes that would not be as they are."""
+    """Operators, outputs, knobs and processes that would not be as they are; and what happens.
+
+    ``tables`` of the deployment as they are and as they would be.
+    """
     before = {each.name: each.plain() for each in plan.operators}
     after = {each["name"]: each for each in built["operators"]}
     said = [line for each in plan.fragments.values() for line in each.description]
@@ -30,18 +39,12 @@ def changes_between(
     outputs = set(plan.outputs)
     found += [f"output {name}: new" for name in sorted(set(built["outputs"]) - outputs)]
     found += [f"output {name}: gone" for name in sorted(outputs - set(built["outputs"]))]
-    tables, tables_after = tomllib.loads(deployment.path.read_text()), tomllib.loads(toml)
-    found += _values("", tables, tables_after)
-    other = DeploymentReader(deployment.path).deployment(tables_after)
-    found += [
-        f"process {name}: new" for name in other.processes if name not in deployment.processes
-    ]
-    found += [
-        f"process {name}: gone" for name in deployment.processes if name not in other.processes
-    ]
-    if found:
-        found.append("every process stops and starts again; what they have logged is kept")
-    return found
+    found += _values("", *tables)
+    # Replicas that were added while it ran are in neither.
+    now, then = (DeploymentReader(deployment.path).deployment(each).processes for each in tables)
+    found += [f"process {name}: new" for name in then if name not in now]
+    found += [f"process {name}: gone" for name in now if name not in then]
+    return [*found, besides] if found else []
 
 
 def _of(name: str, operator: dict[str, Any], said: list[str]) -> tuple[Any, ...]:

@@ -86,10 +86,54 @@ class SubmissionEye(ClusterEye):
     ) -> None:
         super().__init__([address], security.read())
         self._table = security.table()
-        self._directory = directory
+        self.directory = directory
+        self._lock = threading.Lock()
         self._version: list[int] | None = None
         self._written: dict[str, Any] | None = None
         self.name = self._chosen(name)
+        self.path = self.write()
+
+    @property
+    def submission(self) -> Submission:
+        """As the cluster had it when it was last asked."""
+        assert self._written is not None, "it is written when it is made"
+        return Submission(**self._written)
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """What a deployment file of it has beside what was submitted."""
+        return {"network": self.submission.network, "security": self._table, "data": "data"}
+
+    @property
+    def address(self) -> str:
+        """One of the servers, one that answers if any does."""
+        return self._addresses[0]
+
+    def ask(self, action: str, **asked: Any) -> Any:
+        """Ask whichever server answers."""
+        return ask_any(self._addresses, self._security, action, **asked)
+
+    def follow(self, name: str) -> None:
+        """Look at another submission from now on."""
+        with self._lock:
+            self.name = name
+        self.write()
+
+    def write(self) -> Path:
+        """The submission as a deployment; its file."""
+        with self._lock:
+            found = self.ask("cluster-submission", name=self.name)["submission"]
+            if found != self._written:
+                self.path = Submission(**found).write(self.directory, self._table)
+                # Nothing of it runs on this machine.
+                write_whole(self.directory / "data" / "processes.json", b"{}")
+                self._written = found
+            return self.path
+
+    def changed(self) -> None:
+        if self.latest is not None and self.latest["version"] != self._version:
+            self.write()
+            self._version = self.latest["version"]
 
     def _chosen(self, name: str | None) -> str:
         known = sorted(str(each) for each in self.look()["submissions"])
@@ -100,19 +144,3 @@ class SubmissionEye(ClusterEye):
             wrong = "say which with --submission" if name is None else f"{name!r} is not submitted"
             raise HoldfastError(f"{wrong}; submitted are: {listed}")
         return name
-
-    def write(self) -> Path:
-        """The submission as a deployment; its file."""
-        found = ask_any(self._addresses, self._security, "cluster-submission", name=self.name)
-        path = self._directory / "deployment.json"
-        if found["submission"] != self._written:
-            path = Submission(**found["submission"]).write(self._directory, self._table)
-            # Nothing of it runs on this machine.
-            write_whole(self._directory / "data" / "processes.json", b"{}")
-            self._written = found["submission"]
-        return path
-
-    def changed(self) -> None:
-        if self.latest is not None and self.latest["version"] != self._version:
-            self.write()
-            self._version = self.latest["version"]

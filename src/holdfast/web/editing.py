@@ -36,6 +36,7 @@ _STOP_SECONDS = 60.0
 FRAGMENT_KNOBS: dict[str, tuple[str, ...] | None] = {
     "protection": ("none", "active", "passive", "hybrid"),
     "replicas": None,
+    "shards": None,
     "while_failed": ("process", "delay", "suspend"),
     "while_stabilizing": ("process", "delay", "suspend"),
     "reconcile": ("checkpoint", "undo"),
@@ -57,6 +58,8 @@ class Candidate:
 class Editor:
     """Changes one deployment, one change at a time."""
 
+    says = "the files are written; the deployment stops and starts again"
+
     def __init__(
         self, deployment: Callable[[], Deployment], history: History, closed: str | None = None
     ) -> None:
@@ -76,28 +79,7 @@ class Editor:
         self._check_open()
         deployment = self._deployment()
         tables = tomllib.loads(deployment.path.read_text())
-        knobs: list[dict[str, Any]] = [
-            _knob("timing", "delay", tables.get("timing", {}).get("delay", "3 seconds"), None)
-        ]
-        for name, spec in deployment.fragments.items():
-            if spec.shard is not None:
-                continue
-            # The knobs of a fragment with shards are those of each shard.
-            spec = deployment.fragments[spec.merges[0]] if spec.merges else spec
-            table = tables.get("fragments", {}).get(name, {})
-            replicas = table.get("replicas", len(spec.replicas))
-            shown = {
-                "protection": spec.protection.value,
-                "replicas": replicas if isinstance(replicas, int) else None,
-                "while_failed": spec.while_failed.value,
-                "while_stabilizing": spec.while_stabilizing.value,
-                "reconcile": spec.reconcile.value,
-            }
-            knobs += [
-                _knob(f"fragments.{name}", key, shown[key], choices)
-                for key, choices in FRAGMENT_KNOBS.items()
-                if shown[key] is not None
-            ]
+        knobs = knobs_of(deployment, tables)
         return {
             "network": deployment.network.read_text(),
             "file": deployment.network.name,
@@ -112,10 +94,10 @@ class Editor:
         try:
             deployment = self._deployment()
             candidate = self._candidate(deployment, asked)
-            found = _built(deployment, candidate)
+            found = self._built(deployment, candidate)
             if found["problem"] is not None:
                 return {"problem": found["problem"], "changes": []}
-            changes = changes_between(deployment, read_plan(deployment), candidate.toml, found)
+            changes = self._changes(deployment, candidate, found)
             self._checked = candidate.digest
             return {"problem": None, "changes": changes, "digest": candidate.digest}
         finally:
@@ -130,13 +112,24 @@ class Editor:
             raise InputError("this is not what was checked last; look at what it changes first")
         if not self._busy.acquire(blocking=False):
             raise InputError("another change is being built or submitted; try again in a moment")
-        said = "the files are written; the deployment stops and starts again"
+        said = self.says
         self._history.controlled(time.time(), by, "submit a change", said, False)
         thread = threading.Thread(
             target=self._start, args=(deployment, candidate), name="holdfast-web-submit"
         )
         thread.start()
         return {"said": said}
+
+    # -- what differs where a cluster runs it (resubmitting.py) ---------------------------
+
+    def _built(self, deployment: Deployment, candidate: Candidate) -> dict[str, Any]:
+        return build(deployment, tomllib.loads(candidate.toml), candidate.network)
+
+    def _changes(
+        self, deployment: Deployment, candidate: Candidate, found: dict[str, Any]
+    ) -> list[str]:
+        tables = tomllib.loads(deployment.path.read_text()), tomllib.loads(candidate.toml)
+        return changes_between(deployment, read_plan(deployment), tables, found)
 
     # -- carrying it out ----------------------------------------------------------------
 
@@ -197,11 +190,44 @@ def _knob(table: str, key: str, value: Any, choices: tuple[str, ...] | None) -> 
             "choices": choices}  # fmt: skip
 
 
-def _built(deployment: Deployment, candidate: Candidate) -> dict[str, Any]:
+def knobs_of(deployment: Deployment, tables: dict[str, Any]) -> list[dict[str, Any]]:
+    """The knobs that forms change, with their values."""
+    knobs: list[dict[str, Any]] = [
+        _knob("timing", "delay", tables.get("timing", {}).get("delay", "3 seconds"), None)
+    ]
+    for name, spec in deployment.fragments.items():
+        if spec.shard is not None:
+            continue
+        # The knobs of a fragment with shards are those of each shard.
+        spec = deployment.fragments[spec.merges[0]] if spec.merges else spec
+        table = tables.get("fragments", {}).get(name, {})
+        replicas = table.get("replicas", len(spec.replicas))
+        shards = table.get("shards", 1)
+        shown = {
+            "protection": spec.protection.value,
+            "replicas": replicas if isinstance(replicas, int) else None,
+            "shards": shards if isinstance(shards, int) else None,
+            "while_failed": spec.while_failed.value,
+            "while_stabilizing": spec.while_stabilizing.value,
+            "reconcile": spec.reconcile.value,
+        }
+        knobs += [
+            _knob(f"fragments.{name}", key, shown[key], choices)
+            for key, choices in FRAGMENT_KNOBS.items()
+            if shown[key] is not None
+        ]
+    return knobs
+
+
+def build(
+    deployment: Deployment, tables: dict[str, Any], network: str, anew: bool = False
+) -> dict[str, Any]:
+    """What it comes to, in a process of its own; ``anew``: what is kept does not matter."""
     asked = {
         "deployment": str(deployment.path),
-        "toml": candidate.toml,
-        "network": candidate.network,
+        "tables": tables,
+        "network": network,
+        "anew": anew,
     }
     command = [sys.executable, "-m", "holdfast.web.building"]
     with subprocess.Popen(

@@ -33,12 +33,17 @@ class Journals:
     def __init__(self, history: History) -> None:
         self._history = history
         self._offsets: dict[str, int] = {}
+        self._of = ""
         self._asked: dict[str, Future[tuple[list[str], int]]] = {}
         self._again_at: dict[str, float] = {}
         self._pool = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="holdfast-journal")
 
     def follow(self, places: Places) -> None:
         """Take what was written since the last time."""
+        if places.deployment.name != self._of:
+            # Another submission of a cluster: its processes have journals of their own.
+            self._of = places.deployment.name
+            self._offsets.clear()
         for process, server in places.server_of.items():
             lines = (
                 self._here(places.deployment, process)

@@ -20,17 +20,14 @@ from holdfast.errors import HoldfastError
 from holdfast.flight.credentials import SecuritySpec
 from holdfast.flight.security import is_loopback
 from holdfast.web.app import Page, make_app
-from holdfast.web.clusters import ClusterEye, SubmissionEye
+from holdfast.web.clusters import SubmissionEye
 from holdfast.web.editing import Editor
 from holdfast.web.hub import Hub
+from holdfast.web.resubmitting import Resubmitter
 from holdfast.web.sessions import Sessions
 from holdfast.web.watching import Watch
 
 _START_SECONDS = 60.0
-_IN_A_CLUSTER = (
-    "the cluster runs what was submitted and does not change it: withdraw it (holdfast withdraw), "
-    "change its file and submit it anew"
-)
 _OWN_NAMES = {"127.0.0.1", "localhost", "::1"}
 
 
@@ -44,7 +41,7 @@ class WebServer:
         port: int = 0,
         names: tuple[str, ...] = (),
         not_editable: str | None = None,
-        eye: ClusterEye | None = None,
+        eye: SubmissionEye | None = None,
     ) -> None:
         """
         names         it is reached by, beside its host.
@@ -59,6 +56,8 @@ class WebServer:
         self.watch = Watch(deployment, Hub(), eye)
         self.sessions = Sessions(lambda: security.current())
         editor = Editor(lambda: self.watch.deployment, self.watch.history, not_editable)
+        if eye is not None:
+            editor = Resubmitter(lambda: self.watch.deployment, self.watch.history, eye)
         page = Page(self.watch, self.sessions, editor, self._secure)
         hosts = {name.lower() for name in (host, *names)} | _OWN_NAMES
         spec = deployment.security
@@ -145,8 +144,7 @@ def watched(options: argparse.Namespace) -> Iterator[WebServer]:
     spec = SecuritySpec.given(options.security, options.token_file, options.tokens)
     with tempfile.TemporaryDirectory(prefix="holdfast-web-") as directory:
         eye = SubmissionEye(named, spec, options.submission, Path(directory))
-        deployment = load_deployment(eye.write())
-        yield WebServer(deployment, options.host, options.port, names, _IN_A_CLUSTER, eye)
+        yield WebServer(load_deployment(eye.path), options.host, options.port, names, eye=eye)
 
 
 def is_address(text: str) -> bool:

@@ -30,7 +30,7 @@ export class Edit {
     setText(this.title, found.file);
     // What was written before somebody looked at another view is still there.
     const draft = this.app.draft || { network: found.network, knobs: {} };
-    this.text.value = draft.network;
+    this.text.value = draft.network ?? found.network;
     const tables = new Map();
     for (const knob of found.knobs) {
       if (!tables.has(knob.table)) tables.set(knob.table, []);
@@ -38,7 +38,7 @@ export class Edit {
         : make("input", { oninput: () => this.changed(), ...(typeof knob.value === "number" ? { type: "number", min: 1 } : {}) });
       input.value = draft.knobs[knob.name] ?? knob.value;
       input.dataset.name = knob.name;
-      tables.get(knob.table).push(make("label", { class: "knob" }, knob.key === "delay" ? "X, delay" : knob.key.replaceAll("_", " "), input));
+      tables.get(knob.table).push(make("label", { class: "knob" }, { delay: "X, delay", listen: "place" }[knob.key] || knob.key.replaceAll("_", " "), input));
     }
     this.knobs.replaceChildren(...[...tables].map(([table, inputs]) => make("fieldset", {}, make("legend", {}, table), ...inputs)));
     this.changed();

@@ -36,11 +36,11 @@ export function spread(places, servers, kind, wide, tall) {
     place.y = 20 + (kind === "map" ? bounds.top - y : y - bounds.top) * up;
     place.pin = { x: place.x + 12, y: place.y + 12 };
   }
-  pushApart(known);
+  const shift = pushApart(known);
   let x = 6;
   const below = known.reduce((most, place) => Math.max(most, place.y + place.height), 0) + GAP;
   for (const place of places) if (!known.includes(place)) { Object.assign(place, { x, y: below }); x += place.width + GAP; }
-  return { bounds, across, up };
+  return { bounds, across, up, shift };
 }
 
 function lonLat([latitude, longitude]) { return [longitude, latitude]; }
@@ -65,12 +65,13 @@ function pushApart(places) {
   }
   const left = Math.min(0, ...places.map((place) => place.x - 6)), top = Math.min(0, ...places.map((place) => place.y - 6));
   for (const place of places) { place.x -= left; place.y -= top; place.pin = { x: place.pin.x - left, y: place.pin.y - top }; }
+  return { x: -left, y: -top };
 }
 
 export function drawGround(pen, ground, kind, width, from, height) {
   if (kind !== "map") return;
-  const { bounds, across, up } = ground;
-  const x = (longitude) => 32 + (longitude - bounds.left) * across, y = (latitude) => 32 + (bounds.top - latitude) * up;
+  const { bounds, across, up, shift } = ground;
+  const x = (longitude) => 32 + shift.x + (longitude - bounds.left) * across, y = (latitude) => 32 + shift.y + (bounds.top - latitude) * up;
   pen.save();
   pen.beginPath();
   pen.rect(0, from, width, height);

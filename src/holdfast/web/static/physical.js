@@ -47,6 +47,8 @@ export class Physical {
     // One machine alone: its processes side by side, by what they do.
     this.places = servers.length === 1 ? this.spread(servers[0]) : this.grid(servers, columns);
     this.kind = servers.length > 1 && !wanted ? kindOf(live.servers) : null;
+    // There is more to see of a map when those that run nothing are small.
+    if (this.kind) for (const place of this.places) if (!place.processes.length) Object.assign(place, { height: HEAD + 2, width: 150 });
     if (this.kind) this.ground = this.settled(() => spread(this.places, live.servers, this.kind, this.pane.clientWidth - 40, this.pane.clientHeight - 90));
     let height = 0, width = 0;
     this.spots = new Map();
@@ -116,7 +118,8 @@ export class Physical {
     let card = this.cards.get(place.name);
     if (!card) {
       card = { title: make("h3"), processes: new Map() };
-      card.element = make("section", { class: "server", "aria-label": `Server ${place.name || "this machine"}` }, card.title);
+      card.element = make("section", { class: "server", "aria-label": `Server ${place.name || "this machine"}`,
+        ondragover: (event) => { if (this.dragged) event.preventDefault(); }, ondrop: (event) => { event.preventDefault(); this.drop(place.name); } }, card.title);
       this.cards.set(place.name, card);
       this.map.append(card.element);
     }
@@ -128,7 +131,9 @@ export class Physical {
     const server = live.servers[place.name] || {};
     const used = place.processes.map((spot) => live.processes[spot.name]);
     const cpu = used.reduce((sum, each) => sum + (each.cpu || 0), 0), memory = used.reduce((sum, each) => sum + (each.memory_bytes || 0), 0);
-    setText(card.title, `${place.name || server.host || ""}${place.name ? ` · ${server.host || ""}` : ""}${server.spare ? " · spare" : ""}${serverText(server)} · ${Math.round(cpu * 100)} % CPU · ${bytes(memory)}`);
+    const uses = used.length ? ` · ${Math.round(cpu * 100)} % CPU · ${bytes(memory)}` : "";
+    setText(card.title, `${place.name || server.host || ""}${serverState(server)}${uses}${place.name ? ` · ${server.host || ""}` : ""}${serverText(server)}`);
+    if (card.title.title !== card.title.textContent) card.title.title = card.title.textContent;
     setClass(card.element, server.there === false ? "server lost" : "server");
     const names = new Set(place.processes.map((spot) => spot.name));
     for (const [name, one] of card.processes) if (!names.has(name)) { one.element.remove(); card.processes.delete(name); }
@@ -140,7 +145,8 @@ export class Physical {
     let one = card.processes.get(spot.name);
     if (!one) {
       one = { title: make("span"), said: make("small") };
-      one.element = make("button", { type: "button", onclick: () => this.choose(spot.name), "data-process": spot.name }, one.title, one.said);
+      one.element = make("button", { type: "button", onclick: () => this.choose(spot.name), "data-process": spot.name,
+        ondragstart: () => { this.dragged = spot.name; }, ondragend: () => { this.dragged = null; } }, one.title, one.said);
       card.processes.set(spot.name, one);
       card.element.append(one.element);
     }
@@ -150,6 +156,8 @@ export class Physical {
       Object.assign(one.element.style, { position: "absolute", left: `${spot.x}px`, top: `${spot.y}px`, width: `${spot.width}px` });
     }
     const nodes = process.nodes.map((name) => live.nodes[name] || {});
+    const draggable = String(this.canPlace() && ["entry", "client"].includes(nodes[0].kind));
+    if (one.element.getAttribute("draggable") !== draggable) one.element.setAttribute("draggable", draggable);
     const state = nodes.map((node) => node.state || "unknown").sort((one, other) => worse(other) - worse(one))[0] || "unknown";
     setClass(one.element, `process state-${state.replaceAll(" ", "-")}${this.chosen === spot.name ? " chosen" : ""}`);
     setText(one.title, `${spot.name} · ${state}`);
@@ -221,6 +229,22 @@ export class Physical {
     }
   }
 
+  // Sources and applications of a submission have places, which are chosen by hand.
+  canPlace() {
+    const { cluster } = this.app.store.general;
+    return Boolean(this.app.session.edit && cluster && cluster.submitted);
+  }
+
+  drop(server) {
+    const { live } = this.app.store, process = live.processes[this.dragged], node = process && live.nodes[process.nodes[0]];
+    this.dragged = null;
+    if (!node || process.server === server || !server) return;
+    const knob = node.kind === "entry" ? `sources.${node.of}.listen` : `clients.${process.nodes[0]}.listen`;
+    const { draft } = this.app;
+    this.app.draft = { network: draft ? draft.network : null, knobs: { ...(draft ? draft.knobs : {}), [knob]: server } };
+    location.hash = "edit";
+  }
+
   choose(name) {
     this.chosen = name;
     this.update();
@@ -247,11 +271,15 @@ export class Physical {
   }
 }
 
-// What a cluster says of a server: who decides, where it belongs, how much of it is in use.
-function serverText(server) {
+function serverState(server) {
   if (server.there === false) return ` · no answer${server.silent_s === null ? "" : ` for ${server.silent_s} s`}`;
+  return `${server.coordinates ? " · coordinates" : ""}${server.spare ? " · spare" : ""}`;
+}
+
+// What a cluster says of a server: where it belongs, and how much of it is in use by whomever.
+function serverText(server) {
   if (!server.there) return "";
-  return `${server.coordinates ? " · coordinates" : ""}${server.zone ? ` · ${server.zone}` : ""} · all: ${Math.round(server.cpu * 100)} % CPU, ${Math.round(server.memory * 100)} % memory`;
+  return `${server.zone ? ` · ${server.zone}` : ""} · in use ${Math.round(server.cpu * 100)} % CPU, ${Math.round(server.memory * 100)} % memory`;
 }
 
 function linkText(stream, link) {
