@@ -6,7 +6,7 @@ history.py   the last hour of it; watching.py puts all of it together and hub.py
 sessions.py  who may look and who may operate; app.py the requests; serve.py the server
 controls.py  replicas and failures on purpose; editing.py, building.py, toml_edit.py another network
              or knobs, resubmitting.py the same where a cluster runs it
-flows.py     who reads from whom, and who is worth what; servers.py, plane.py where servers are drawn
+flows.py     who reads from whom, who is worth what; servers.py, plane.py where servers are drawn
 clusters.py  what a cluster says of itself and of what was submitted
 static/      the page: plain modules, no library
 """
