@@ -95,6 +95,8 @@ class Client:
         links: Links | None = None,
         role: Role = Role.READ,
         ordered: bool = True,
+        lossy: bool = False,
+        since: int = 0,
     ) -> None:
         """
         stream       the output to read.
@@ -108,6 +110,9 @@ class Client:
         ordered      False: in no order, each stable tuple the moment it is there; only for outputs
                      that have such results. What an earlier life had beyond ``next_id`` comes
                      again.
+        lossy        the output is delivered at most once: begin with what comes from now on.
+        since        of such an output, the tuple time, in microseconds, up to which an earlier
+                     life has it.
         """
         self.stream = stream
         self.name = name
@@ -120,8 +125,8 @@ class Client:
         self._queued_bytes = 0
         self._failure: BaseException | None = None
         self._closed = threading.Event()
-        read = Input(stream, tuple(producers), standing, early=not ordered)
-        settings = core.ClientSettings(name, read, next_id, timing or Timing())
+        read = Input(stream, tuple(producers), standing, early=not ordered, lossy=lossy)
+        settings = core.ClientSettings(name, read, next_id, timing or Timing(), since)
         self._driver = make_client(settings)
         self._ordered = ordered
         self._loop = Loop(name, self._driver, self._carry_out, self._fail)
@@ -170,6 +175,7 @@ class Client:
             standing=stream in found.topology.standing,
             links=Links(distances=found.deployment.distances.of(name)),
             ordered=ordered or stream not in found.topology.early,
+            lossy=stream in found.topology.lossy,
         )
 
     # -- reading ------------------------------------------------------------------------
@@ -278,14 +284,17 @@ class Client:
         if SEQ.name in table.column_names:  # of the network; to an application the id is the place
             table = table.drop_columns([SEQ.name])
         stable = header.kind is Kind.STABLE
-        if not stable and header.stime_min < effect.stime_from:
+        first_id = header.first_id + effect.skip
+        if header.stime_min < effect.stime_from:
             stimes = table["stime"].cast(pa.int64()).to_numpy()
-            table = table.filter(pa.array(stimes >= effect.stime_from))
+            newer = table.filter(pa.array(stimes >= effect.stime_from))
+            # They come in the order of time: what is left out is in front.
+            first_id += table.num_rows - newer.num_rows
+            table = newer
         if stable:
             self._reached = header.next_id
         if table.num_rows:
             self._queued_bytes += table.nbytes
-            first_id = header.first_id + effect.skip
             tuples = Tuples(stable, first_id, table, effect.why)
             self._put(tuples if self._ordered else Unordered(table))
 

@@ -36,6 +36,7 @@
     [fragments.counts]
     shards = 4                        # so many divide its tuples; or a list of places
     routing = "key"                   # by the keys of its operators; random, primary
+    delivery = "exactly-once"         # at-least-once, at-most-once
 
     [fragments.main.standby]          # how the copies of a passive or hybrid fragment stand by
     checkpoint = "sweeping"           # sweeping, individual, synchronous
@@ -81,6 +82,7 @@ from holdfast.clock import FOLLOW
 from holdfast.core.settings import (
     Bound,
     Continuous,
+    Delivery,
     Policy,
     Protection,
     Reconcile,
@@ -156,6 +158,7 @@ class FragmentSpec:
                 corrected code, "dead-letter" leaves the row out and writes it down.
     shard       which part of a fragment with shards it is, if it is one (deployment_shards.py).
     merges      the shards whose results it merges, if it does.
+    delivery    how often its results count, whatever is lost.
     """
 
     name: str
@@ -170,6 +173,7 @@ class FragmentSpec:
     race: bool = False
     shard: ShardSpec | None = None
     merges: tuple[str, ...] = ()
+    delivery: Delivery = Delivery.EXACTLY_ONCE
 
     @property
     def protection(self) -> Protection:

@@ -14,6 +14,7 @@ from holdfast.core.settings import (
     Bound,
     Checkpointing,
     Continuous,
+    Delivery,
     Policy,
     Protection,
     Reconcile,
@@ -22,6 +23,7 @@ from holdfast.core.settings import (
     Timing,
 )
 from holdfast.core.source_time import Late
+from holdfast.delivery_knobs import read_delivery
 from holdfast.deployment import (
     LOOPBACK,
     ClientSpec,
@@ -243,6 +245,7 @@ class DeploymentReader(TableReader):
             "standby",
             "checkpoint",
             "on_error",
+            "delivery",
             *SHARD_KNOBS,
             *CONTINUOUS_KNOBS,
         )
@@ -264,7 +267,7 @@ class DeploymentReader(TableReader):
             f"{where}.reconcile", found.get("reconcile", "checkpoint"), Reconcile
         )
         self._check_protection(where, protection, len(endpoints), reconcile)
-        return FragmentSpec(
+        spec = FragmentSpec(
             name,
             endpoints,
             self._choice(f"{where}.while_failed", found.get("while_failed", "process"), Policy),
@@ -278,6 +281,13 @@ class DeploymentReader(TableReader):
             self._on_error(where, found.get("on_error", "stop")),
             protection is Protection.RACE,
         )
+        return replace(spec, delivery=self._delivery(where, found, spec.protection))
+
+    def _delivery(self, where: str, found: dict[str, Any], protection: Protection) -> Delivery:
+        try:
+            return read_delivery(found, protection)
+        except KnobError as error:
+            raise self._error(f"{where}.{error.knob}", error.what) from None
 
     def _on_error(self, where: str, value: Any) -> str:
         if value not in ("stop", "dead-letter"):

@@ -98,4 +98,5 @@ def _merging(
         spec.while_stabilizing,
         Reconcile.UNDO,
         merges=shards,
+        delivery=spec.delivery,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 from holdfast.cluster.networks import load_network
 from holdfast.cluster.planning import refuse_other_query
 from holdfast.core.messages import Part
-from holdfast.core.settings import Protection, Reconcile
+from holdfast.core.settings import Delivery, Protection, Reconcile
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.errors import StateError
 from holdfast.frames import SEQ, STIME, TMAX
@@ -91,6 +92,13 @@ def test_copies_form_a_ring_of_processes(tmp_path: Path) -> None:
         ('shards = 2\nreplicas = ["10.0.0.1"]', "the ring says where replicas run"),
         ('shards = ["10.0.0.1:80"]', "leave the ports away"),
         ('shards = 2\n[fragments."main.2"]', "a shard would be called 'main.2', too; rename one"),
+        (
+            'delivery = "twice"',
+            "at-least-once, exactly-once; got 'twice'",
+        ),
+        ('delivery = "at-most-once"\nreplicas = 2', "goes with protection none, because"),
+        ('delivery = "at-least-once"\nprotection = "hybrid"', "none or passive, because"),
+        ('delivery = "at-least-once"\ncheckpoint = "continuous"', "leave checkpoint away"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, fragment: str, message: str) -> None:
@@ -132,6 +140,22 @@ def test_the_plan_has_the_shards_and_what_merges_them(tmp_path: Path) -> None:
     assert not is_planned(written(tmp_path, "shards = 3"))
     with pytest.raises(DeploymentError, match="no such fragment"):
         Topology(written(tmp_path, "shards = 3"), plan)
+
+
+def test_what_is_delivered_at_most_once_is_so_to_the_end(tmp_path: Path) -> None:
+    plan = plan_with(Routes({"load": ("k",)}))
+    deployment = written(tmp_path, 'shards = 2\ndelivery = "at-most-once"')
+    topology = Topology(deployment, plan)
+    (read,) = topology.replica("main.1-1").inputs
+    assert not read.lossy
+    for process in ("main.1-1", "main-1"):
+        assert topology.replica(process).delivery is Delivery.AT_MOST_ONCE
+    assert all(one.lossy for one in topology.replica("main-1").inputs)
+    assert topology.lossy == {"out.1", "out.2", "out"}
+    merging = replace(deployment.fragments["main"], delivery=Delivery.EXACTLY_ONCE)
+    wrong = replace(deployment, fragments={**deployment.fragments, "main": merging})
+    with pytest.raises(DeploymentError, match=r"main\.delivery: it reads what main\.1 delivers"):
+        Topology(wrong, plan)
 
 
 @pytest.mark.parametrize(
@@ -234,6 +258,40 @@ def test_a_shard_that_is_lost_is_missing_by_name_until_it_is_back(
     world.start("main-1")
     world.go_on()
     world.finish()
+
+
+def delivered(kind: str) -> str:
+    delivery = f'delivery = "{kind}"'
+    return f"{COMMON}[fragments.main]\nshards = 2\n{delivery}\n[fragments.best]\n{delivery}\n"
+
+
+def test_at_least_once_loses_nothing_without_a_log_of_results(
+    worlds: Callable[..., World],
+) -> None:
+    world = worlds(delivered("at-least-once"), "main.1-1", "main.2-1", "main-1", "best-1")
+    world.stop("main.1-1", "main-1")
+    world.start("main.1-1", "main-1")
+    world.go_on()
+    world.stop("best-1")
+    world.start("best-1")
+    world.go_on()
+    logs = (world.deployment.data / "processes").glob("[mb]*/streams/**/*.seg")
+    assert sum(each.stat().st_size for each in logs) < 10_000
+    world.finish()
+
+
+def test_at_most_once_keeps_nothing_and_doubles_nothing(worlds: Callable[..., World]) -> None:
+    world = worlds(delivered("at-most-once"), "main.1-1", "main.2-1", "main-1", "best-1")
+    for names in (("main.1-1",), ("main.2-1", "main-1"), ("best-1",)):
+        world.stop(*names)
+        world.start(*names)
+        world.go_on()
+    assert not list((world.deployment.data / "processes").glob("[mb]*/state/manifest.json"))
+    found = world.view.stable
+    assert found is not None
+    stimes = found["stime"].cast(pa.int64()).to_pylist()
+    # One window every two seconds, none twice.
+    assert stimes == sorted(set(stimes))
 
 
 @pytest.mark.thorough

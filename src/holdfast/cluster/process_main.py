@@ -188,6 +188,7 @@ class ProcessHost:
             timing,
             self.fatal,
             spec.output in self._topology.standing,
+            spec.output in self._topology.lossy,
         )
 
     def _replicas(self, nodes: list[str]) -> list[Hosted]:

@@ -73,12 +73,16 @@ TABLE: Mapping[tuple[Enum, Enum], Enum] = {
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """One client of one stream. ``next_id`` is where an earlier life of it got to."""
+    """One client of one stream. ``next_id`` is where an earlier life of it got to.
+
+    since  of a lossy stream, whose ids do not last: how far in time that was.
+    """
 
     address: str
     input: Input
     next_id: int = 0
     timing: Timing = field(default_factory=Timing)
+    since: int = 0
 
 
 class Client(Machine[ClientState, Trigger]):
@@ -91,7 +95,8 @@ class Client(Machine[ClientState, Trigger]):
         self.settings = settings
         stream = settings.input.stream
         self.stream = stream
-        self.copy = StreamCopy(stream, settings.next_id)
+        self.copy = StreamCopy(stream, settings.next_id, settings.input.lossy)
+        self.copy.cut = settings.since
         self.consumer = Consumer(
             settings.address, (settings.input,), {stream: self.copy}, settings.timing
         )
@@ -133,7 +138,7 @@ class Client(Machine[ClientState, Trigger]):
         # What is delivered need not be kept, except the places of tentative tuples.
         self.copy.stable.clear()
         self.copy.ages.clear()
-        self.consumer.acks[self.stream] = self.copy.first_id_needed(FAR_FUTURE)
+        self.consumer.acks[self.stream] = max(0, self.copy.first_id_needed(FAR_FUTURE))
         at = self.consumer.next_due
         if at > now and at != self._timer_at:
             self._timer_at = at
@@ -168,7 +173,7 @@ class Client(Machine[ClientState, Trigger]):
             self._consume(FeedLost(feed), now, effects)
 
     def _take(self, frame: StreamFrame, now: int, effects: list[Effect]) -> None:
-        first_id = self.copy.next_id
+        first_id = frame.header.first_id if self.copy.next_id < 0 else self.copy.next_id
         oldest = min((one.header.stime_min for one in self.copy.tentative), default=FAR_FUTURE)
         cut = self.copy.cut
         held = self.copy.take(frame, now)

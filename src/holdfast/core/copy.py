@@ -20,9 +20,10 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.core import joining
-from holdfast.core.beginning import EMPTY_RECORD, Beginning, at_record, serve, whole_frames
+from holdfast.core.beginning import Beginning, at_record, serve, whole_frames
 from holdfast.core.bounds import BoundWatch
 from holdfast.core.copy_view import CopyView, Glance, InputView
+from holdfast.core.delivery import begin_anew, of_use
 from holdfast.core.effects import (
     ApplyCheckpoint,
     BeginRunning,
@@ -86,7 +87,7 @@ class Copy:
     OPEN_AT_ONCE = False
 
     def __init__(self, settings: ReplicaSettings, found: Found | None = None) -> None:
-        found = found or Found()
+        found = of_use(settings, found)
         self.settings = settings
         self.replica: Replica | None = None
         self.held: Held | None = None if found.record is None else (found.record, found.state)
@@ -270,7 +271,7 @@ class Copy:
                 effects.append(effect)
 
     def _wake(self, now: int, effects: list[Effect]) -> None:
-        record, state = self.held or (EMPTY_RECORD, None)
+        record, state = self.held or (begin_anew(self.settings, self.served, now), None)
         effects.append(BeginRunning(record, state))
         first_job, first_append = self._numbers
         # What is held may not be on disk: only what was acknowledged before still counts.

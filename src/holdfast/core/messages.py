@@ -105,6 +105,8 @@ class Subscribe:
     what another replica said about earlier times is not said again. ``early``: also results
     whose place in the stream is not known yet, if the stream has such.
 
+    A ``next_id`` below zero is for wherever the stream is now: what was before is not sent.
+
     ``part`` is what the subscriber takes of the tuples; all of them without it. Frames are those of
     the whole stream, with its ids and times; tuples of other slots may be left out of their blocks.
     """

@@ -30,6 +30,7 @@ from holdfast.core.beginning import EMPTY_RECORD, Beginning, serve
 from holdfast.core.consistency import ConsistencyManager, NodeState
 from holdfast.core.consumer import Consumer, ConsumerEvent
 from holdfast.core.continuous_rounds import WindowRounds, window_frames
+from holdfast.core.delivery import begin_copies, keeper_of
 from holdfast.core.effects import CancelJob, DropState, Effect, RunJob, Send, SetTimer
 from holdfast.core.events import (
     Appended,
@@ -62,9 +63,10 @@ from holdfast.core.patience import Patience
 from holdfast.core.progress import Progress
 from holdfast.core.provider import Provider
 from holdfast.core.records import InLog
+from holdfast.core.serving import ServedStream
 from holdfast.core.settings import Keeping, Policy, Reconcile, ReplicaSettings
 from holdfast.core.soutput import SOutput, SOutputState
-from holdfast.core.stream_copy import FAR_FUTURE, GapFound, StreamCopy
+from holdfast.core.stream_copy import FAR_FUTURE, GapFound
 from holdfast.core.sunion import SUnion
 from holdfast.core.upstream_events import JudgeSource, TakeFrames
 from holdfast.core.versions import Advanced, Line, Versions
@@ -84,11 +86,7 @@ class Replica:
         self.settings = settings
         self.timing = timing = settings.timing
         record = record or EMPTY_RECORD
-        first_ids = dict(record.inputs)
-        self.copies = {
-            one.stream: StreamCopy(one.stream, first_ids.get(one.stream, 0))
-            for one in settings.inputs
-        }
+        self.copies = begin_copies(settings, record)
         address = settings.address
         eager = settings.while_failed is Policy.PROCESS
         self.consumer = Consumer(address, settings.inputs, self.copies, timing)
@@ -108,14 +106,15 @@ class Replica:
         self._pauses, self._open = False, begin.open
         self._reached_by = {one.stream: one.reached_by for one in settings.outputs}
         self.soutputs: dict[str, SOutput] = {}
-        served = {}
+        served: dict[str, ServedStream] = {}
+        self.keeper = keeper_of(settings, self.appender, served, self.consumer)
         for one in settings.outputs:
             stream = begin.served.get(one.stream) or serve(settings, one)
             stream.open = begin.open
             served[one.stream] = stream
             base_id = dict(record.outputs).get(one.stream, 0)
             if one.stream in begin.served and stream.next_id:
-                self.appender.add_queue(stream.queue())
+                self.keeper.begin(stream.queue())
             self.soutputs[one.stream] = SOutput(
                 address, one.stream, stream.next_id, stream.boundary, base_id
             )
@@ -175,7 +174,7 @@ class Replica:
                 decide = self._may_act(now)
         if decide:
             self._decide(now, effects)
-        effects += self.appender.flush(now)
+        effects += self.keeper.flush(now)
         effects += self.progress.look(now, self.versions.running, self.appender.under_way)
         self._set_timer(now, effects)
         return effects
@@ -296,7 +295,7 @@ class Replica:
         )
         keeps = self.settings.keeping is Keeping.STATE
         self._newest = (record, self.versions.stable_state if keeps else None)
-        self.appender.describe(*self._newest)
+        self.keeper.describe(*self._newest)
 
     def _keep_windows(self, windows: tuple[WindowBlock, ...]) -> None:
         """Window states go into the log of the first output; no consumer sees them."""
@@ -307,7 +306,7 @@ class Replica:
     def _emit(self, emitted: list[soutput.EmitFrames], effects: list[Effect]) -> None:
         for one in emitted:
             effects += self.provider.streams[one.stream].publish(one.frames)
-            self.appender.add(one.stream, one.frames)
+            self.keeper.emitted(one.stream, one.frames)
 
     # -- what the manager orders --------------------------------------------------------
 

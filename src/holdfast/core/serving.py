@@ -137,7 +137,7 @@ class ServedStream:
         if self._durable and request.next_id > self.next_id:
             detail = f"asked for {request.next_id}, but the log ends at {self.next_id}"
             return [Send(consumer, SubscribeRefused(request.feed, NotServed.LOST, detail))]
-        if request.next_id < self.first_id:
+        if 0 <= request.next_id < self.first_id:
             why = NotServed.TRIMMED if self._durable else NotServed.NOT_HERE
             detail = f"below {self.first_id}, asked for {request.next_id}"
             return [Send(consumer, SubscribeRefused(request.feed, why, detail))]
@@ -262,7 +262,8 @@ class ServedStream:
         return count
 
     def _lacking(self, request: Subscribe) -> tuple[StreamFrame, ...]:
-        start = bisect_right(self.stable, request.next_id, key=lambda kept: kept.header.next_id)
+        next_id = self.next_id if request.next_id < 0 else request.next_id
+        start = bisect_right(self.stable, next_id, key=lambda kept: kept.header.next_id)
         frames = self.stable[start:]
         if frames and frames[0].header.stime_min < request.tentative_boundary:
             stime = request.tentative_boundary

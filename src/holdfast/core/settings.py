@@ -45,6 +45,14 @@ class Protection(Enum):
     RACE = "race"
 
 
+class Delivery(Enum):
+    """How often the results of a fragment count, whatever is lost (``core.delivery``)."""
+
+    AT_MOST_ONCE = "at-most-once"
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
 class Checkpointing(Enum):
     """When a primary sends a checkpoint to the other copy.
 
@@ -212,6 +220,7 @@ class Input:
     early     take results also before their place in the order is known (early_lane.py).
     trails    by which its early tuples may have come, for whoever hands them on.
     collected (producer, epoch): where no feed is kept until it is needed (revival.py).
+    lossy     its ids are those of one life of its producer, which keeps nothing.
     """
 
     stream: str
@@ -221,6 +230,7 @@ class Input:
     early: bool = False
     trails: tuple[Trail, ...] = ()
     collected: tuple[tuple[str, int], ...] = ()
+    lossy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +267,15 @@ class ReplicaSettings:
     lent_tuples_max: int = 1_000_000
     # (output, how much of it is kept for somebody who is away)
     bounds: tuple[tuple[str, Bound], ...] = ()
+    delivery: Delivery = Delivery.EXACTLY_ONCE
 
     def __post_init__(self) -> None:
         names = {one.stream for one in self.inputs}
+        if self.delivery is not Delivery.EXACTLY_ONCE and self.continuous is not None:
+            raise ValueError(
+                f"{self.address}: continuous checkpoints are in the log of results, and with "
+                f"delivery = {self.delivery.value} there is none"
+            )
         if not names:
             raise ValueError(f"{self.address}: a fragment has at least one input")
         if self.continuous is not None and self.reconcile is Reconcile.UNDO:

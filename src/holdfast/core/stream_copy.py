@@ -12,6 +12,9 @@ and the tentative boundary, that is, only about times about which nothing was sa
 Tentative tuples are therefore never corrected by other tentative tuples, and never doubled by
 changing to another replica. Stable tuples replace the tentative ones of their times as the
 stable boundary passes over them.
+
+The ids of a *lossy* stream belong to one life of its producer (``core.delivery``). On a new feed
+they say nothing, so there it goes by time, too: rows older than any it has are left out.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from holdfast.core.machine import ProtocolError
 from holdfast.core.messages import StreamFrame
 
 FAR_FUTURE = 1 << 62
+# Instead of an id: wherever the stream is now.
+ANYWHERE = -1
 
 
 class GapFound(Exception):
@@ -33,9 +38,12 @@ class GapFound(Exception):
 class StreamCopy:
     """The received part of one stream."""
 
-    def __init__(self, stream: str, next_id: int = 0) -> None:
+    def __init__(self, stream: str, next_id: int = 0, lossy: bool = False) -> None:
         self.stream = stream
         self.next_id = next_id
+        self.lossy = lossy
+        # Of what came since the ids were last unknown: older rows are here already, or lost.
+        self._stime_from = 0
         self.boundary = 0
         self.tentative_boundary = 0
         self.cut = 0
@@ -58,6 +66,8 @@ class StreamCopy:
         """Take a frame; returns what was new in it, if it held tuples and any were."""
         header = frame.header
         kind = header.kind
+        if self.next_id == ANYWHERE and kind in (Kind.BOUNDARY, Kind.STABLE):
+            self.next_id, self._stime_from = header.first_id, self._newer_than()
         if kind is Kind.BOUNDARY:
             self._take_boundary(header, now)
         elif kind is Kind.STABLE:
@@ -86,9 +96,11 @@ class StreamCopy:
         if header.next_id <= self.next_id:
             return None
         skip = self.next_id - header.first_id
-        held = Held(header, block, skip, 0, now)
+        held = Held(header, block, skip, self._stime_from, now)
         self._ids_by_stime.append((self.next_id, header.stime_max))
         self.next_id = header.next_id
+        if header.stime_max < self._stime_from:
+            return None
         self.stable.append(held, self.boundary)
         self.ages.append((now, header.stime_max))
         self._raise_cut(header.stime_max + 1)
@@ -102,6 +114,15 @@ class StreamCopy:
         self.tentative.append(held)
         self.ages.append((now, header.stime_max))
         return held
+
+    def _newer_than(self) -> int:
+        """From which time on a stream is taken whose ids are not known."""
+        return self.cut
+
+    def forget_ids(self) -> None:
+        """The next feed may be of another life of the producer: go on by time."""
+        if self.lossy:
+            self.next_id = ANYWHERE
 
     def _raise_cut(self, stime: int) -> None:
         """Stable tuples now stand for everything older than ``stime``."""
@@ -134,10 +155,10 @@ class StreamCopy:
         end = None
         for held in self.stable:
             start = held.header.first_id + held.skip
-            if end is not None and start != end:
+            if end is not None and start != end and not self.lossy:
                 raise ProtocolError(f"{self.stream}: held ids jump from {end} to {start}")
             end = held.header.next_id
-        if end is not None and end != self.next_id:
+        if end is not None and end != self.next_id and not self.lossy:
             raise ProtocolError(f"{self.stream}: holds ids up to {end}, next is {self.next_id}")
         if self.boundary > self.cut:
             raise ProtocolError(f"{self.stream}: boundary {self.boundary} above cut {self.cut}")

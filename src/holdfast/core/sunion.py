@@ -318,7 +318,8 @@ class SUnion(Machine[SUnionState, Trigger]):
         found = []
         for name, copy in self.copies.items():
             for held in copy.stable.between(start, stop):
-                found.append(InputSlice(name, held.header, held.block, held.skip, start, stop))
+                since = max(start, held.stime_from)
+                found.append(InputSlice(name, held.header, held.block, held.skip, since, stop))
             if stable_only:
                 continue
             for held in copy.tentative:

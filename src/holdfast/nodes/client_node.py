@@ -61,6 +61,7 @@ class ClientNode:
         timing: Timing,
         on_fatal: Callable[[BaseException], None],
         standing: bool = False,
+        lossy: bool = False,
     ) -> None:
         self.name = name
         self._output = output
@@ -96,6 +97,8 @@ class ClientNode:
             standing=standing,
             links=kept_links(directory, place.distances) if place.chaos else None,
             role=Role.REPLICATE,
+            lossy=lossy,
+            since=int(saved.get("boundary", 0)) if lossy else 0,
         )
         self._boundary = 0
         # Up to which tuple time something stands tentatively, and why; 0 for nothing.
@@ -234,6 +237,7 @@ class ClientNode:
             "next_id": self._client.next_id,
             "position": position,
             "writer": self._writer_id,
+            "boundary": self._boundary,
         }
         try:
             write_document(self._path, saved)

@@ -63,7 +63,13 @@ from holdfast.core.messages import CheckpointShipped
 from holdfast.core.progress import Work
 from holdfast.core.protected import LOOK_US, ProtectedReplica
 from holdfast.core.records import Found, RecoveryRecord
-from holdfast.core.settings import Keeping, Protection, ReplicaSettings, StandbySettings
+from holdfast.core.settings import (
+    Delivery,
+    Keeping,
+    Protection,
+    ReplicaSettings,
+    StandbySettings,
+)
 from holdfast.flight.server import PutBatch
 from holdfast.kept.consumers import read_consumers
 from holdfast.kept.continuous_recovery import read_extent
@@ -211,7 +217,9 @@ class ReplicaNode(Node):
     def _make_driver(self) -> Copy:
         record = self._kept.record
         if record is not None:
-            self.store.check_reaches(dict(record.outputs), self.store.directory.parent / "state")
+            if self._settings.delivery is Delivery.EXACTLY_ONCE:
+                state = self.store.directory.parent / "state"
+                self.store.check_reaches(dict(record.outputs), state)
             if self._settings.keeping is Keeping.WINDOWS:
                 self._note_windows(record)
         logged = tuple(self.store.logged(stream, complete=False) for stream in self.store.logs)

@@ -12,6 +12,7 @@ from holdfast.core.entry import EntrySettings
 from holdfast.core.provenance import Trail
 from holdfast.core.settings import (
     Bound,
+    Delivery,
     Input,
     Output,
     Protection,
@@ -23,6 +24,7 @@ from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.flight.security import Security
 from holdfast.plans.addresses import Book
 from holdfast.plans.budget import check_budget, divide, division, end_to_end_us, told
+from holdfast.plans.deliveries import check_delivery
 from holdfast.plans.fragment_plans import MOST_WAYS, FragmentPlan
 from holdfast.plans.plan import Plan, deployed, read_plan
 from holdfast.plans.source_times import (
@@ -59,6 +61,13 @@ class Topology:
             output.stream
             for name, fragment in plan.fragments.items()
             if deployment.fragments[name].standing
+            for output in fragment.outputs
+        }
+        # The streams of which nothing is kept: their ids are those of one life.
+        self.lossy = {
+            output.stream
+            for name, fragment in plan.fragments.items()
+            if deployment.fragments[name].delivery is Delivery.AT_MOST_ONCE
             for output in fragment.outputs
         }
         # By which trails the tuples come of sources, and of streams with early results.
@@ -169,6 +178,7 @@ class Topology:
                     None if plan.shard is None else plan.shard.share.parts[name],
                     name in handed_on,
                     self._trails[name] if name in handed_on else (),
+                    lossy=name in self.lossy,
                 )
                 for name in plan.inputs
             ),
@@ -187,6 +197,7 @@ class Topology:
             spec.while_stabilizing,
             spec.reconcile,
             continuous=spec.continuous,
+            delivery=spec.delivery,
             bounds=tuple(
                 (output.stream, bound)
                 for output in plan.outputs
@@ -212,7 +223,7 @@ class Topology:
     def client(self, name: str, next_id: int = 0) -> ClientSettings:
         output = self._deployment.clients[name].output
         standing = output in self.standing
-        read = Input(output, self.producers[output], standing)
+        read = Input(output, self.producers[output], standing, lossy=output in self.lossy)
         return ClientSettings(name, read, next_id, self.timing)
 
     def standby(self, process: str) -> StandbySettings | None:
@@ -250,6 +261,7 @@ class Topology:
                         f"{deployment.path.name}: the network's {what[:-1]} {name!r} is not "
                         f"deployed; add [{what}.{name}]"
                     )
+        check_delivery(deployment, plan)
         check_budget(deployment, plan)
         check_times(deployment, plan)
         for stream in deployment.bounds:

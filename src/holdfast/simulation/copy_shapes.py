@@ -65,6 +65,28 @@ def _around(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
+def _deliveries(random: Random, layout: Layout) -> list[Fault]:
+    """Servers are lost one by one and several at once, with connections that break between them."""
+    time = 5 * SECOND_US
+    faults = []
+    for _ in range(random.randint(4, 10)):
+        end = time + int(random.choice([0.3, 2, 6]) * random.uniform(0.5, 1.5) * SECOND_US)
+        if random.random() < 0.7:
+            kinds = [FaultKind.CRASH, FaultKind.CRASH, FaultKind.CRASH, FaultKind.PAUSE]
+            server = random.choice(random.choice(layout.groups))
+            faults.append(Fault(random.choice(kinds), time, end, (server,)))
+            if random.random() < 0.5:
+                # Whoever reads from it, or it reads from, begins anew where others are behind.
+                server = random.choice(random.choice(layout.groups))
+                back = time + int(random.uniform(0.2, 0.6) * SECOND_US)
+                faults.append(Fault(FaultKind.CRASH, time + 10_000, back, (server,)))
+        else:
+            kinds = [FaultKind.CUT, FaultKind.LOSE_CONNECTION, FaultKind.SLOW_LINK]
+            faults.append(Fault(random.choice(kinds), time, end, random.choice(layout.links)))
+        time += int(random.choice([0.05, 1, 6]) * random.uniform(0.5, 1.5) * SECOND_US)
+    return faults
+
+
 def _overload(random: Random, layout: Layout) -> list[Fault]:
     """Copies that time themselves are slow in turn."""
     time = 5 * SECOND_US

@@ -103,6 +103,35 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Gather:
+    """Tumbling windows per key that tell which tuples they have, and how often, up to 15 times.
+
+    A window's value has a digit of four bits for each tuple of the source, at its id.
+    """
+
+    inputs: tuple[str, ...]
+    size_us: int
+    blocking: bool = False
+
+    def advance(
+        self, state: object, rows: list[Tagged], start: int, stop: int
+    ) -> tuple[object, list[Row], int]:
+        # (window start, key) -> (digits, oldest stime)
+        windows: dict[tuple[int, int], tuple[int, int]] = dict(state or ())  # type: ignore[call-overload]
+        for stime, _, _, key, _, seq in rows:
+            place = (stime - stime % self.size_us, key)
+            digits, oldest = windows.get(place, (0, stime))
+            windows[place] = (digits + (1 << 4 * seq), min(oldest, stime))
+        ended = [place for place in sorted(windows) if place[0] + self.size_us <= stop]
+        results: list[Row] = [
+            (place[0] + self.size_us - 1, place[1], windows.pop(place)[0], 0) for place in ended
+        ]
+        marker = min((oldest for _, oldest in windows.values()), default=stop)
+        kept = [row for row in results if row[0] >= start]
+        return tuple(windows.items()), kept, min(marker, stop)
+
+
+@dataclass(frozen=True)
 class Distinct:
     """The first row of each key in tumbling windows, as soon as it is there."""
 

@@ -28,6 +28,7 @@ from holdfast.core.stream_copy import StreamCopy
 from holdfast.core.sunion import StableTaken, SUnion
 from holdfast.core.upstream import Upstream
 from holdfast.core.versions import Begin, Line, Versions
+from holdfast.simulation import delivery_mutations as delivery_mutations
 from holdfast.simulation import early_mutations as early_mutations
 from holdfast.simulation import joining_mutations as joining_mutations
 from holdfast.simulation import keeping_mutations as keeping_mutations

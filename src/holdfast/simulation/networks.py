@@ -16,6 +16,7 @@ from holdfast.core.settings import (
     SECOND_US,
     Checkpointing,
     Continuous,
+    Delivery,
     Input,
     Output,
     Policy,
@@ -47,6 +48,7 @@ class Fragment:
     race: bool = False
     # Of one that merges shards: what it must come to.
     whole: Plan | None = None
+    delivery: Delivery = Delivery.EXACTLY_ONCE
 
     @property
     def protection(self) -> Protection:
@@ -82,6 +84,16 @@ class NetworkSpec:
     def standing(self) -> set[str]:
         """The streams whose readers keep feeds at every copy."""
         return {stream for one in self.fragments if one.standing for stream, _ in one.plan.outputs}
+
+    @property
+    def lossy(self) -> set[str]:
+        """The streams of which nothing is kept."""
+        return {
+            stream
+            for one in self.fragments
+            if one.delivery is Delivery.AT_MOST_ONCE
+            for stream, _ in one.plan.outputs
+        }
 
     @property
     def trails(self) -> dict[str, tuple[Trail, ...]]:
@@ -129,6 +141,7 @@ class NetworkSpec:
         """The settings of every replica, by address."""
         producers, consumers, standing = self.producers, self._consumers(), self.standing
         trails, sources = self.trails, {one.stream for one in self.entries}
+        lossy = self.lossy
         settings = {}
         for fragment in self.fragments:
             inputs = fragment.inputs
@@ -150,6 +163,7 @@ class NetworkSpec:
                             name in standing,
                             early=name in hands_on,
                             trails=trails[name] if name in hands_on else (),
+                            lossy=name in lossy,
                         )
                         for name in inputs
                     ),
@@ -168,6 +182,7 @@ class NetworkSpec:
                     fragment.while_stabilizing,
                     fragment.reconcile,
                     continuous=fragment.continuous,
+                    delivery=fragment.delivery,
                 )
         return settings
 
@@ -204,7 +219,12 @@ def build(
     clients = tuple(
         ClientSettings(
             f"client{index}",
-            Input(stream, producers[stream], stream in bare.standing),
+            Input(
+                stream,
+                producers[stream],
+                stream in bare.standing,
+                lossy=stream in bare.lossy,
+            ),
             timing=timing,
         )
         for index, stream in enumerate(client_streams)

@@ -14,7 +14,15 @@ from typing import TypeAlias
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation import special_networks
 from holdfast.simulation.collecting import _collections
-from holdfast.simulation.copy_shapes import _around, _cut_short, _overload, _overtaken, _relay
+from holdfast.simulation.copy_shapes import (
+    _around,
+    _cut_short,
+    _deliveries,
+    _overload,
+    _overtaken,
+    _relay,
+)
+from holdfast.simulation.deliveries import deliveries
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Schedule
 from holdfast.simulation.networks import NetworkSpec
 
@@ -477,6 +485,7 @@ SHAPES: dict[Shape, float] = {
     _steady: 0.015,
     # Only by their names: with a weight, every seed would stand for something else.
     _around: 0.0,
+    _deliveries: 0.0,
     _departures: 0.0,
     _arrivals: 0.0,
     _missing_input: 0.0,
@@ -485,6 +494,7 @@ SHAPES: dict[Shape, float] = {
 # Shapes that bring their network.
 NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _around: special_networks.ring,
+    _deliveries: deliveries,
     _deserted: special_networks.slow_redo,
     _cut_short: special_networks.two_copies,
     _steady: special_networks.long_windows,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.simulation.checkers import Violation, early
+from holdfast.simulation.checkers import Violation, delivery, early
 from holdfast.simulation.executor import Row, Tagged, tagged
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ def check(world: World) -> None:
         stream = client.driver.stream
         if client.unordered:
             early.check_all(client, streams[stream])
+            continue
+        if client.settings.input.lossy:
+            delivery.check(world, client, streams[stream])
             continue
         expected = [row for row in streams[stream] if row[0] < client.boundary]
         got = [row for row in client.stable if row[0] < client.boundary]

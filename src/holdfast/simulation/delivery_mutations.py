@@ -1,0 +1,37 @@
+"""Deliberate bugs in what is kept and acknowledged for each kind of delivery."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core.consumer import Consumer
+from holdfast.core.delivery import ConfirmedKeeper
+from holdfast.core.effects import Effect
+from holdfast.core.stream_copy import StreamCopy
+from holdfast.simulation.planting import mutation
+
+
+@mutation(ConfirmedKeeper, "_is_confirmed", shape="deliveries")
+def record_at_least_once_what_nobody_has_confirmed(original: Any) -> Any:
+    return lambda self, record: True
+
+
+@mutation(ConfirmedKeeper, "flush", shape="deliveries")
+def acknowledge_at_least_once_what_only_came(original: Any) -> Any:
+    def broken(self: ConfirmedKeeper, now: int) -> list[Effect]:
+        consumer: Consumer = self._consumer
+        for stream, one in consumer.upstreams.items():
+            consumer.acks[stream] = one.copy.next_id
+        return list(original(self, now))
+
+    return broken
+
+
+@mutation(StreamCopy, "forget_ids", shape="deliveries")
+def go_on_at_most_once_by_the_ids_of_another_life(original: Any) -> Any:
+    return lambda self: None
+
+
+@mutation(StreamCopy, "_newer_than", shape="deliveries")
+def take_at_most_once_what_is_older_than_what_is_here(original: Any) -> Any:
+    return lambda self: 0
