@@ -11,11 +11,13 @@ import pytest
 from holdfast.blocks import Block
 from holdfast.core.effects import InputSlice
 from holdfast.core.frame import Header, Kind
-from holdfast.core.messages import Part, StreamFrame
+from holdfast.core.messages import FeedFrames, Part, StreamFrame
+from holdfast.flight.feeds import Feeds
 from holdfast.flight.parts import cut, fits, is_part, part_schema
 from holdfast.frames import SEQ, STIME, TMAX
 from holdfast.nodes.jobs import input_tables
 from holdfast.slots import ANY, SLOTS, Share, wrong_part
+from tests.flight.test_feeds import Call
 
 STREAM = pa.schema([STIME, TMAX, pa.field("k", pa.string()), pa.field("n", pa.int64())])
 TABLE = pa.schema([STIME, TMAX, SEQ, *list(STREAM)[2:]])
@@ -114,3 +116,20 @@ def test_parts_that_cannot_be_are_refused(part: Part, message: str) -> None:
     assert wrong is not None
     assert message in wrong
     assert wrong_part(Part(0, 4, ("k", "seq")), STREAM) is None
+
+
+def test_what_is_counted_is_what_goes_out() -> None:
+    counted: list[tuple[str, Kind, int]] = []
+    found = Feeds("p", count=lambda to, kind, tuples, size: counted.append((to, kind, tuples)))
+    frames = (frame(0, 60), frame(60, 40))
+    mark = StreamFrame(Header(Kind.BOUNDARY, 100, 0, 1_000, 1_000, 1_000))
+    for name, part in (("whole", None), *zip("ab", parts(2, ("k",)), strict=True)):
+        feed = found.open(name, 5, STREAM, part)
+        assert found.deliver(name, FeedFrames(5, 0, (*frames, mark)))
+        batches = feed.batches(Call())
+        assert [next(batches)[0].num_rows for _ in range(2)][1] == 0
+    sent = {name: tuples for name, _, tuples in counted}
+    assert sent["whole"] == 100
+    assert 0 < sent["a"] < 100
+    assert sent["a"] + sent["b"] == 100
+    assert {kind for _, kind, _ in counted} == {Kind.STABLE}

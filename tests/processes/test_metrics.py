@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from holdfast.core.frame import Missing, Why
+from holdfast.core.frame import Kind, Missing, Why
 from holdfast.nodes.http_server import serve_http
 from holdfast.nodes.journal import Journal, adopt_logging
 from holdfast.nodes.metrics import NodeMetrics, registry
@@ -23,7 +23,7 @@ def test_metrics_are_served() -> None:
     metrics.in_state("recovering")
     metrics.in_state("stable")
     metrics.tuples_in.inc(7)
-    metrics.sent_tuples("screen", "stable", 3, 120)
+    metrics.sent_tuples("screen", Kind.STABLE, 3, 120)
     port = serve_http("127.0.0.1", 0, dict)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()

@@ -33,6 +33,14 @@ FEEDS_OF_ONE, FEEDS = 100, 1_000
 _LOOK_SECONDS = 1.0
 
 
+# To whom, of which kind, how many tuples and their bytes.
+Count = Callable[[str, Kind, int, int], None]
+
+
+def _count_nothing(consumer: str, kind: Kind, tuples: int, size: int) -> None:
+    """For those who do not ask."""
+
+
 class Feed:
     """One subscription, as its provider sees it."""
 
@@ -44,12 +52,15 @@ class Feed:
         schema: pa.Schema,
         arrival: Callable[[str, int], float],
         part: Part | None = None,
+        count: Count = _count_nothing,
     ) -> None:
         """``arrival``: when so many bytes that are sent to somebody now will be there.
 
         ``part``: what the subscriber takes of the tuples, all if it is None.
+        ``count`` is told of tuples that go out: to whom, of which kind, how many and their bytes.
         """
         self._arrival = arrival
+        self._count = count
         self._part = part
         self.schema = schema if part is None else part_schema(schema)
         self.consumer = consumer
@@ -120,6 +131,8 @@ class Feed:
                 left = len(runs) - index - 1
                 told = (run[0].why, run[0].claims)
                 metadata = encode_header(message.feed, message.seq, left, header, *told)
+                if batch is not None:
+                    self._count(self.consumer, header.kind, batch.num_rows, batch.nbytes)
                 yield self._empty if batch is None else batch, metadata
 
     def _next(self, context: flight.ServerCallContext) -> FeedFrames | None:
@@ -194,18 +207,25 @@ class Feeds:
     """All feeds of a process."""
 
     def __init__(
-        self, process: str, arrival: Callable[[str, int], float] = lambda consumer, size: 0.0
+        self,
+        process: str,
+        arrival: Callable[[str, int], float] = lambda consumer, size: 0.0,
+        count: Count = _count_nothing,
     ) -> None:
-        """``arrival``: when so many bytes that are sent to somebody now will be there."""
+        """``arrival``: when so many bytes that are sent to somebody now will be there.
+
+        ``count`` is told of tuples that go out.
+        """
         self._process = process
         self._arrival = arrival
+        self._count = count
         self._feeds: dict[tuple[str, int], Feed] = {}
         self._lock = threading.Lock()
         self._closed = False
 
     def open(self, consumer: str, feed: int, schema: pa.Schema, part: Part | None = None) -> Feed:
         """A new feed; one of the same id is replaced."""
-        made = Feed(self._process, consumer, feed, schema, self._arrival, part)
+        made = Feed(self._process, consumer, feed, schema, self._arrival, part, self._count)
         with self._lock:
             if self._closed:
                 raise flight.FlightUnavailableError(f"{self._process} is stopping")

@@ -32,7 +32,7 @@ from holdfast.core.messages import (
     Unsubscribe,
 )
 from holdfast.errors import InputError
-from holdfast.flight.feeds import Feed, Feeds
+from holdfast.flight.feeds import Count, Feed, Feeds
 from holdfast.flight.gate import Gatekeeper
 from holdfast.flight.links import LinkCut, Links
 from holdfast.flight.refusals import Refusals, Tell
@@ -104,8 +104,12 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         controls: Mapping[str, Control] | None = None,
         links: Links | None = None,
         on_refused: Tell = lambda caller, address, reason, calls: None,
+        count: Count = lambda consumer, kind, tuples, size: None,
     ) -> None:
-        """``on_refused`` is told of calls that are not let in, seldom (refusals.py)."""
+        """``on_refused`` is told of calls that are not let in, seldom (refusals.py).
+
+        ``count`` is told of tuples that go out (feeds.py).
+        """
         self._links = links or Links()
         self.refusals = Refusals(on_refused)
         self._gatekeeper = Gatekeeper(process.name, security, self.refusals)
@@ -113,7 +117,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         security.check_binding(host)
         self._process = process
         self._controls = dict(controls or {})
-        self.feeds = Feeds(process.name, self._links.arrival)
+        self.feeds = Feeds(process.name, self._links.arrival, count)
         # Flight itself says only that it did not start properly.
         check_free(host, port)
         super().__init__(

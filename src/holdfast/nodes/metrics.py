@@ -6,9 +6,7 @@ import math
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from holdfast.blocks import Block
-from holdfast.core.frame import Why
-from holdfast.core.messages import FeedFrames
+from holdfast.core.frame import Kind, Why
 
 registry = CollectorRegistry()
 
@@ -110,7 +108,7 @@ class NodeMetrics:
         self.tuples_out = _TUPLES_OUT.labels(*labels)
         self.job_seconds = _JOB_SECONDS.labels(*labels)
         self.boundary = _BOUNDARY.labels(*labels)
-        self._frames_sent = _FRAMES_SENT.labels(*labels)
+        self.frames_sent = _FRAMES_SENT.labels(*labels)
         self.alpha = _ALPHA.labels(*labels)
         self.behind = _BEHIND.labels(*labels)
         self.input_ratio = _INPUT_RATIO.labels(*labels)
@@ -131,17 +129,9 @@ class NodeMetrics:
         """So many rows of the source could not become tuples."""
         _DEAD_LETTERS.labels(*self._labels).set(count)
 
-    def sent(self, to: str, message: FeedFrames) -> None:
-        """A feed message went out."""
-        self._frames_sent.inc(len(message.frames))
-        for frame in message.frames:
-            if frame.header.kind.is_data:
-                assert isinstance(frame.block, Block)
-                label = frame.header.kind.name.lower()
-                self.sent_tuples(to, label, frame.header.count, frame.block.nbytes)
-
-    def sent_tuples(self, to: str, label: str, tuples: int, size: int) -> None:
-        """So many tuples went to another process."""
+    def sent_tuples(self, to: str, kind: Kind, tuples: int, size: int) -> None:
+        """So many tuples went to another process: of a shard's feed, those that are its own."""
+        label = kind.name.lower()
         _TUPLES_SENT.labels(*self._labels, to, label).inc(tuples)
         _BYTES_SENT.labels(*self._labels, to, label).inc(size)
 

@@ -262,6 +262,7 @@ class Node:
             self.controls(),
             self.links,
             self.journal.refused_call,
+            self.metrics.sent_tuples,
         )
 
     def stop(self) -> None:
@@ -351,7 +352,7 @@ class Node:
             case FeedFrames() | SubscribeRefused():
                 assert self.server is not None
                 if isinstance(message, FeedFrames):
-                    self.metrics.sent(to, message)
+                    self.metrics.frames_sent.inc(len(message.frames))
                 if not self.server.feeds.deliver(to, message):
                     # The driver goes on feeding nobody until it is told.
                     self.loop.post(MessageArrived(to, Unsubscribe(message.feed)))
