@@ -23,10 +23,13 @@ def identity_of(description: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(description).encode()).hexdigest()
 
 
-def refuse_changed(kept: Sequence[str], now: Sequence[str], where: str) -> None:
+def refuse_changed(
+    kept: Sequence[str], now: Sequence[str], where: str, otherwise: str = ""
+) -> None:
     """Raise StateError with the differences unless both are one description.
 
-    ``where`` says whose state it is, for example ``the state directory 'state'``.
+    ``where`` says whose state it is, for example ``the state directory 'state'``; ``otherwise``
+    what else can be done about it.
     """
     if list(kept) == list(now):
         return
@@ -38,6 +41,7 @@ def refuse_changed(kept: Sequence[str], now: Sequence[str], where: str) -> None:
         f"{where} has state of another query, which this one cannot go on with. What differs:\n"
         + "".join(f"  {line}\n" for line in shown)
         + "Go back to the query it was made with, or start over with a new directory"
+        + (f"; {otherwise}" if otherwise else "")
     )
 
 

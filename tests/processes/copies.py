@@ -57,6 +57,7 @@ class Hosted:
     """A deployment in this process: its nodes are started and stopped by name."""
 
     def __init__(self, directory: Path, network: str, deployment: str) -> None:
+        directory.mkdir(exist_ok=True)
         (directory / "network.py").write_text(network)
         (directory / "deployment.toml").write_text(deployment)
         self.deployment = load_deployment(directory / "deployment.toml")

@@ -57,14 +57,14 @@ class Place:
         state.write_bytes(b"state")
         return state
 
-    def plan(self, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    def plan(self, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
         """Plan as ``holdfast up`` does; the exit code and what was said."""
         with self._monkeypatch.context() as patch:
             patch.setattr(sys, "path", sys.path[:])
             patch.setattr(sys, "modules", dict(sys.modules))
             patch.setattr(sys, "dont_write_bytecode", True)
             patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-            code = planning.main([str(self.deployment.path)])
+            code = planning.main([str(self.deployment.path), *options])
         return code, capsys.readouterr().err
 
 
@@ -146,6 +146,21 @@ def test_what_computes_the_same_goes_on_and_other_sources_do_not(
     problem = json.loads(said)
     assert "source 'load' in the data directory" in problem
     assert "was  key: None\n  now  key: server" in problem
+    assert problem.endswith("holdfast up --from-now")
+    code, said = place.plan(capsys, "--from-now")
+    assert (code, "source 'load' has changed" in said) == (REFUSED, True)
+
+
+def test_from_now_needs_a_place_to_go_on_from(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert place.plan(capsys) == (0, "")
+    place.keep_state()
+    place.write("lengths.py", 'LENGTH = "2 s"\n')
+    code, said = place.plan(capsys, "--from-now")
+    assert code == REFUSED
+    assert "no replica of 'main' has kept its place" in said
+    assert not is_planned(place.deployment)
 
 
 def test_the_plan_of_another_version_is_refused_when_there_is_state(

@@ -1,6 +1,6 @@
 """Making the plan of a network (``python -m holdfast.cluster.planning deployment.toml``).
 
-It is refused when there is state of another query.
+It is refused when there is state of another query; with ``--from-now``, that is put aside.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 
+from holdfast.cluster.from_now import begin_from_now
 from holdfast.cluster.networks import load_network
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.description import columns_text
@@ -35,6 +36,11 @@ from holdfast.plans.plan import (
     write_plan,
 )
 from holdfast.spark.engine import input_schema
+
+FROM_NOW = (
+    "or have it go on with nothing in its windows, where the one before stopped: "
+    "holdfast up --from-now"
+)
 
 
 def plan_of(network: Network) -> Plan:
@@ -71,8 +77,11 @@ def _operator_plan(operator: Operator) -> OperatorPlan:
     )
 
 
-def refuse_other_query(deployment: Deployment, plan: Plan) -> None:
-    """Raise StateError if nodes have kept state of another query than ``plan`` is of."""
+def refuse_other_query(deployment: Deployment, plan: Plan, from_now: bool = False) -> None:
+    """Raise StateError if nodes have kept state of another query than ``plan`` is of.
+
+    ``from_now``: fragments that have changed begin with nothing where they stopped, if they can.
+    """
     found = found_plan(deployment)
     if found is None or not _has_kept_state(deployment):
         return
@@ -84,13 +93,16 @@ def refuse_other_query(deployment: Deployment, plan: Plan) -> None:
             f"a new data directory"
         )
     before = read_plan(deployment)
+    if from_now:
+        begin_from_now(deployment, before, plan)
+        return
     for kind, kept, now in (
         ("source", before.sources, plan.sources),
         ("fragment", before.fragments, plan.fragments),
     ):
         for name in {**kept, **now}:
             were, are = _lines(kept.get(name)), _lines(now.get(name))
-            refuse_changed(were, are, f"{kind} {name!r} in {where}")
+            refuse_changed(were, are, f"{kind} {name!r} in {where}", FROM_NOW)
 
 
 def _lines(part: SourcePlan | FragmentPlan | None) -> tuple[str, ...]:
@@ -118,11 +130,12 @@ def _has_kept_state(deployment: Deployment) -> bool:
 
 def main(arguments: list[str]) -> int:
     deployment = load_deployment(arguments[0])
+    from_now = "--from-now" in arguments[1:]
     try:
         settings = sql_settings(deployment)
         plan = plan_of(load_network(deployment.network, deployment.spark_master, settings))
         plan = deployed(deployment, plan)
-        refuse_other_query(deployment, plan)
+        refuse_other_query(deployment, plan, from_now)
     except (StateError, DeploymentError) as error:
         print(json.dumps(str(error)), file=sys.stderr)
         return REFUSED if isinstance(error, StateError) else NOT_DEPLOYABLE

@@ -103,12 +103,15 @@ def _problem(where: str, parse: Callable[[str], object], name: str, text: str) -
 
 
 def plan_network(
-    deployment: Deployment, tell: Tell, is_stopping: Callable[[], bool]
+    deployment: Deployment, tell: Tell, is_stopping: Callable[[], bool], from_now: bool = False
 ) -> Plan | None:
-    """The network's plan, made if there is none yet; None if told to stop meanwhile."""
+    """The network's plan, made if there is none yet; None if told to stop meanwhile.
+
+    ``from_now``: a changed network goes on where the one before stopped (from_now.py).
+    """
     if not is_planned(deployment):
         with said("reading the network (Spark takes a few seconds)", tell):
-            problem = _made(deployment, is_stopping)
+            problem = _made(deployment, is_stopping, from_now)
         if is_stopping():
             return None
         if problem is not None:
@@ -116,9 +119,10 @@ def plan_network(
     return read_plan(deployment)
 
 
-def _made(deployment: Deployment, is_stopping: Callable[[], bool]) -> str | None:
+def _made(deployment: Deployment, is_stopping: Callable[[], bool], from_now: bool) -> str | None:
     """Make the plan in a process of its own; what is wrong, if something is."""
     command = [sys.executable, "-m", "holdfast.cluster.planning", str(deployment.path)]
+    command += ["--from-now"] if from_now else []
     # In a session of its own, so that Ctrl-C is for who watches, not for Spark.
     with (
         subprocess.Popen(

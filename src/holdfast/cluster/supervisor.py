@@ -54,8 +54,15 @@ class SupervisorError(HoldfastError):
 class Supervisor:
     """Runs a deployment: the processes of this machine, and through servers the others."""
 
-    def __init__(self, deployment: Deployment, tell: Tell = lambda text: None) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        tell: Tell = lambda text: None,
+        from_now: bool = False,
+    ) -> None:
+        """``from_now``: a changed network goes on where the one before stopped (from_now.py)."""
         self.deployment = deployment
+        self._from_now = from_now
         self._tell = tell
         self._children = Children(deployment, deployment.hosted_by(None), tell, self._new_ports)
         used = [name for name in deployment.servers if deployment.hosted_by(name)]
@@ -98,7 +105,7 @@ class Supervisor:
         make_private(self.deployment.data)
         self.deployment.security.make()
         self._take_lock()
-        plan = plan_network(self.deployment, self._tell, lambda: self._stopping)
+        plan = plan_network(self.deployment, self._tell, lambda: self._stopping, self._from_now)
         if plan is None:
             return
         Topology(self.deployment, plan)

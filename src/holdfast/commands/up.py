@@ -23,6 +23,11 @@ def add_up(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--detach", action="store_true", help="go on in the background when everything is up"
     )
+    parser.add_argument(
+        "--from-now",
+        action="store_true",
+        help="a changed network goes on where the one before stopped, its windows empty",
+    )
     # The file descriptor on which the one in the background says that everything is up.
     parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
     parser.set_defaults(command=_up)
@@ -37,7 +42,7 @@ def _here(options: argparse.Namespace) -> int:
     from holdfast.deployment import load_deployment
 
     tell = _teller()
-    supervisor = Supervisor(load_deployment(options.deployment), tell)
+    supervisor = Supervisor(load_deployment(options.deployment), tell, options.from_now)
 
     def stop(number: int, frame: Any) -> None:
         if not supervisor.stopping:
@@ -96,6 +101,7 @@ def _detached(options: argparse.Namespace) -> int:
         shown = log.tell()
         command = [sys.executable, "-m", "holdfast.cli", "up", options.deployment]
         command += ["--wait", str(options.wait), "--ready-fd", str(theirs)]
+        command += ["--from-now"] if options.from_now else []
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

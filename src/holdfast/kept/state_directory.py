@@ -129,6 +129,10 @@ class StateDirectory:
         }
         self._chain = [link] if packed.since is None else [*self._chain, link]
 
+    def forget(self) -> None:
+        """With the next manifest, there is no state."""
+        self._chain = []
+
     def write_manifest(self, manifest: Manifest) -> None:
         """Steps 4 and 5."""
         self.manifest = {"format": _FORMAT, **manifest, "chain": self._chain}

@@ -1,0 +1,167 @@
+"""A changed network goes on where the one before it stopped: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import SparkSession
+
+from holdfast.client import Client, View
+from holdfast.cluster.from_now import begin_from_now
+from holdfast.errors import StateError
+from holdfast.kept.packed_codec import decode_record
+from holdfast.kept.state_directory import StateDirectory
+from holdfast.network import Network
+from holdfast.plans.plan import Plan, read_plan
+from holdfast.testing.undisturbed import logged_tuples, undisturbed
+from tests.processes.copies import Hosted
+
+NETWORK = """
+from pyspark.sql import functions as F
+from holdfast import Network, window
+
+network = Network("changed", bucket="200 ms")
+load = network.source("load", "k bigint, v double")
+load.groupBy(window("2 seconds"), "k").agg(F.sum("v").alias("v")).output("found")
+"""
+CHANGED = NETWORK.replace("F.sum", "F.max")
+DEPLOYMENT = """
+network = "network.py"
+[timing]
+delay = "4 seconds"
+heartbeat = "100 ms"
+[sources.load]
+keep = true
+[fragments.main]
+replicas = 2
+[clients.reader]
+output = "found"
+"""
+NODES = ("main-1", "main-2")
+
+
+class World:
+    """An entry point, two replicas, a client."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.hosted = Hosted(directory, NETWORK, DEPLOYMENT)
+        self.entry = self.hosted._host("entry-load")._entry("entry-load")
+        self.entry.start()
+        self.hosted.start(*NODES)
+        self.producer = self.hosted.producer_of("load")
+        self.client = Client.of(self.hosted.deployment.path, "found", name="reader")
+        self.view = View()
+        self._random = np.random.default_rng(5)
+
+    def run(self, until: Callable[[], bool], sends: bool = True) -> None:
+        """Send and read until something holds."""
+        deadline = time.monotonic() + 120.0
+        while not until():
+            assert time.monotonic() < deadline
+            assert not self.hosted.failures
+            rows = {"k": self._random.integers(0, 3, 10), "v": self._random.random(10)}
+            if sends and self.producer.pending < 30:
+                self.producer.send(pa.table(rows))
+            event = self.client.read(0.05)
+            if event is not None:
+                self.view.apply(event)
+
+    def results(self) -> int:
+        return 0 if self.view.stable is None else self.view.stable.num_rows
+
+    def change(self, network: str) -> tuple[Plan, Plan]:
+        """Stop the replicas and put another network in the place of the one that ran."""
+        self.hosted.stop(*list(self.hosted.copies))
+        before = read_plan(self.hosted.deployment)
+        self.hosted = Hosted(self.directory, network, DEPLOYMENT)
+        return before, read_plan(self.hosted.deployment)
+
+    def close(self) -> None:
+        self.client.close()
+        self.hosted.stop(*list(self.hosted.copies))
+        self.entry.stop()
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    try:
+        made.run(lambda: made.results() > 0)
+        yield made
+    finally:
+        made.close()
+
+
+def boundary_of(world: World, node: str) -> int:
+    """Where a replica begins, with nothing."""
+    state = StateDirectory(world.hosted.deployment.data / "processes" / node / "state")
+    try:
+        assert state.manifest is not None
+        assert state.read_state() == []
+        return decode_record(state.manifest["record"]).boundary
+    finally:
+        state.close()
+
+
+def expected(network: Network, tuples: pa.Table, until: int) -> pa.Table:
+    return undisturbed(network, {"load": tuples}, until)["found"]
+
+
+def since(table: pa.Table, stime: int) -> pa.Table:
+    return table.filter(pc.greater_equal(table["stime"].cast(pa.int64()), stime))
+
+
+def test_a_changed_fragment_goes_on_with_nothing_where_it_stopped(world: World) -> None:
+    first = world.hosted.network
+    before, now = world.change(CHANGED)
+    begin_from_now(world.hosted.deployment, before, now)
+    boundary = boundary_of(world, "main-1")
+    assert boundary_of(world, "main-2") == boundary
+    assert len(list((world.hosted.deployment.data / "aside").iterdir())) == 2
+    world.hosted.start(*NODES)
+    had = world.results()
+    world.run(lambda: world.results() > had + 5)
+    world.producer.close(30.0)
+    newest = int(time.time() * 1e6)
+    world.run(lambda: world.view.stable_until > newest, sends=False)
+    until = world.view.stable_until
+    log = world.hosted.deployment.data / "processes" / "entry-load" / "streams" / "load"
+    tuples, found = logged_tuples(log), world.view.stable
+    assert found is not None
+    old = expected(first, tuples, boundary)
+    # Its windows have what came from there on; those that were open count from there.
+    new = since(expected(world.hosted.network, since(tuples, boundary), until), boundary)
+    wanted = pa.concat_tables([old, new]).combine_chunks()
+    assert found.combine_chunks().equals(wanted)
+    assert new.num_rows
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        (CHANGED.replace("v double", "v double, w double"), "source 'load' has changed"),
+        (CHANGED.replace('alias("v")', 'alias("w")'), "the columns of 'found' have changed"),
+        (
+            CHANGED.replace("load.groupBy", 'load.fragment("other").groupBy'),
+            "fragment 'other' was not there before",
+        ),
+    ],
+    ids=["source", "columns", "fragment"],
+)
+def test_what_cannot_go_on_is_refused_and_nothing_is_touched(
+    spark: SparkSession, tmp_path: Path, changed: str, why: str
+) -> None:
+    other = DEPLOYMENT.replace("main", "other") if "other" in changed else DEPLOYMENT
+    hosted = Hosted(tmp_path / "before", NETWORK, DEPLOYMENT)
+    before = read_plan(hosted.deployment)
+    after = Hosted(tmp_path / "after", changed, other)
+    with pytest.raises(StateError, match=why):
+        begin_from_now(after.deployment, before, read_plan(after.deployment))
+    assert not (after.deployment.data / "aside").exists()
