@@ -37,13 +37,14 @@ def reading(sender: str, next_id: int, **shares: float) -> dict[str, Any]:
 
 
 def look(deployment: Deployment, at: float, count: int) -> Look:
-    best = {"sums": reading("main-1", count, main_1=0.75, main_2=0.25)}
+    shares = {"main_1": 0.75, "main_2": 0.25}
+    best = [{"sums": reading("main-1", count, **shares)} for _ in range(2)]
     nodes: dict[str, dict[str, Any]] = {
         "entry-load": {"kind": "entry"},
         "main-1": {"kind": "replica", "inputs": {"load": reading("entry-load", count)}},
         "main-2": {"kind": "replica", "inputs": {"load": reading("entry-load", count)}},
-        "best-1": {"kind": "replica", "inputs": best},
-        "best-2": {"kind": "replica", "inputs": best, "cut": {"incoming": ["main-2"]}},
+        "best-1": {"kind": "replica", "inputs": best[0]},
+        "best-2": {"kind": "replica", "inputs": best[1], "cut": {"incoming": ["main-2"]}},
         "recorder": {"kind": "client", "from": "best-1", "next_id": count, "boundary": 0},
     }
     return Look(at, deployment, 1, {}, nodes)
@@ -62,7 +63,18 @@ def test_links_say_how_fast_how_late_and_who_was_first(deployment: Deployment) -
     assert found["main-2\tbest-2\tsums"]["cut"]
     # The client reads one of two; the other one is there to be read.
     assert found["best-1\trecorder\tbest"]["behind_s"] is None
-    assert found["best-2\trecorder\tbest"] == {"rate": 0.0, "cut": False, "unused": True}
+    unused = found["best-2\trecorder\tbest"]
+    assert unused == {"rate": 0.0, "cut": False, "unused": True, "collected": False}
+
+
+def test_a_feed_that_was_collected_is_not_read_and_shown_as_such(deployment: Deployment) -> None:
+    now = look(deployment, 100.0, 300)
+    now.nodes["best-1"]["inputs"]["sums"]["collected"] = ["main-2"]
+    found = links(now, None, 0.0, {"sums": ("main-1", "main-2")})
+    assert found["main-2\tbest-1\tsums"]["collected"]
+    assert found["main-2\tbest-1\tsums"]["unused"]
+    # All that best-1 is worth comes from main-1 now.
+    assert utilities(now)["main-1"] > 1.5
 
 
 def test_what_a_replica_is_worth_comes_from_the_applications(deployment: Deployment) -> None:

@@ -209,6 +209,20 @@ def test_a_token_that_is_taken_back_ends_the_session(tmp_path: Path) -> None:
         assert browser.get("/api/session").json["name"] is None
 
 
+def test_a_server_that_stops_ends_the_streams_of_those_who_watch(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    deployment = written(tmp_path)
+    with serving(WebServer(deployment)) as server:
+        browser = Browser(server.port)
+        browser.sign_in(deployment, Role.READ)
+        events = browser.events()
+        assert next(events)[0] == "snapshot"
+    # Nothing is broken off, about which a server would complain.
+    assert all(kind == "changes" for kind, _ in events)
+    assert not [each for each in caplog.records if each.levelname in ("ERROR", "CRITICAL")]
+
+
 def test_no_chaos_where_the_deployment_does_not_allow_it(tmp_path: Path) -> None:
     deployment = written(tmp_path, chaos=False)
     with serving(WebServer(deployment)) as server:

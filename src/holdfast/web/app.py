@@ -56,13 +56,18 @@ class Refusal(HoldfastError):
 class Page:
     """What answers the requests."""
 
-    def __init__(self, watch: Watch, sessions: Sessions, editor: Editor, secure: bool) -> None:
+    def __init__(
+        self,
+        watch: Watch,
+        sessions: Sessions,
+        editor: Editor,
+        controls: Controls,
+        secure: bool,
+    ) -> None:
         """``secure``: over TLS, so the cookie is never sent without."""
         self._watch = watch
         self._sessions = sessions
-        self._controls = Controls(
-            lambda: watch.deployment, watch.history, lambda: watch.is_submitted
-        )
+        self._controls = controls
         self._editor = editor
         self._secure = secure
 

@@ -23,16 +23,24 @@ from holdfast.flight.security import Security
 _ASK_SECONDS = 1.0
 _AGAIN_SECONDS = 10.0
 _CALL_SECONDS = 3.0
+# What changes something waits for a majority of the servers.
+_CHANGE_SECONDS = 60.0
 
 
-def ask_any(addresses: Sequence[str], security: Security, action: str, **asked: Any) -> Any:
+def ask_any(
+    addresses: Sequence[str],
+    security: Security,
+    action: str,
+    within_s: float = _CALL_SECONDS,
+    **asked: Any,
+) -> Any:
     """What the first of these servers answers that does; HoldfastError if none does."""
     said = []
     for address in addresses:
         host, _, port = address.rpartition(":")
         location = security.location(host, int(port))
         try:
-            return call(location, security, "holdfast", action, asked, _CALL_SECONDS)
+            return call(location, security, "holdfast", action, asked, within_s)
         except Exception as error:
             said.append(f"server {address}: {explain(error)}")
     raise HoldfastError("; ".join(said) or "there are no servers to ask")
@@ -109,9 +117,9 @@ class SubmissionEye(ClusterEye):
         """One of the servers, one that answers if any does."""
         return self._addresses[0]
 
-    def ask(self, action: str, **asked: Any) -> Any:
-        """Ask whichever server answers."""
-        return ask_any(self._addresses, self._security, action, **asked)
+    def change(self, action: str, **asked: Any) -> Any:
+        """Have the cluster do something, through one server: nothing is asked for twice."""
+        return ask_any([self.address], self._security, action, _CHANGE_SECONDS, **asked)
 
     def follow(self, name: str) -> None:
         """Look at another submission from now on."""
@@ -122,7 +130,8 @@ class SubmissionEye(ClusterEye):
     def write(self) -> Path:
         """The submission as a deployment; its file."""
         with self._lock:
-            found = self.ask("cluster-submission", name=self.name)["submission"]
+            answer = ask_any(self._addresses, self._security, "cluster-submission", name=self.name)
+            found = answer["submission"]
             if found != self._written:
                 self.path = Submission(**found).write(self.directory, self._table)
                 # Nothing of it runs on this machine.

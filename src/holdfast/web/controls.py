@@ -20,12 +20,13 @@ from holdfast.cluster.members import Changed, add_replica, move_replica, remove_
 from holdfast.cluster.supervisor import send_signal
 from holdfast.deployment import Deployment
 from holdfast.errors import HoldfastError, InputError
+from holdfast.web.clusters import SubmissionEye
 from holdfast.web.history import History
 
 _LONGEST_SECONDS = 3600.0
 _REFUSED_SECONDS = 1.0
 # Allowed where nothing is to fail on purpose.
-_NO_FAILURES = ("add", "move", "remove")
+_NO_FAILURES = ("add", "move", "remove", "collect")
 
 
 class Controls:
@@ -36,10 +37,15 @@ class Controls:
         deployment: Callable[[], Deployment],
         history: History,
         is_submitted: Callable[[], bool] = lambda: False,
+        eye: SubmissionEye | None = None,
     ) -> None:
-        """``is_submitted``: whether a cluster runs it, and places its replicas itself."""
+        """
+        is_submitted  whether a cluster runs it, and places its replicas itself.
+        eye           by which that cluster is asked for something, if it is what is watched.
+        """
         self._deployment = deployment
         self._is_submitted = is_submitted
+        self._eye = eye
         self._history = history
         self._actions: Mapping[str, Callable[[Deployment, dict[str, Any]], tuple[str, str]]] = {
             "kill": lambda d, asked: _signalled(d, asked, signal.SIGKILL, "kill -9"),
@@ -52,6 +58,7 @@ class Controls:
             "add": _added,
             "move": self._moved,
             "remove": _removed,
+            "collect": self._collected,
         }
 
     def carry_out(self, by: str, asked: dict[str, Any]) -> str:
@@ -64,12 +71,15 @@ class Controls:
             deployment = self._deployment()
             if name not in _NO_FAILURES:
                 check_chaos(deployment)
-            elif self._is_submitted():
+            action = self._actions[name]
+            if name == "add" and self._eye is not None:
+                action = self._added_in_cluster
+            elif name in ("add", "move", "remove") and self._is_submitted():
                 raise InputError(
                     f"a cluster runs {deployment.name} and decides itself where its replicas are; "
                     f"holdfast placement explain says why each is there"
                 )
-            text, said = self._actions[name](deployment, asked)
+            text, said = action(deployment, asked)
         except HoldfastError as error:
             self._history.controlled(at, by, _wish(asked), str(error), True)
             raise
@@ -112,6 +122,27 @@ class Controls:
             return f"move {replica} to {place}", moved.result(_REFUSED_SECONDS)
         moved.add_done_callback(lambda done: self._tell_moved(replica, done))
         return f"move {replica} to {place}", "a new replica joins; when it is stable this one goes"
+
+    def _added_in_cluster(self, deployment: Deployment, asked: dict[str, Any]) -> tuple[str, str]:
+        fragment, place = _text(asked, "fragment"), str(asked.get("place") or "")
+        eye = self._watched_cluster()
+        found = eye.change("cluster-add", name=eye.name, fragment=fragment, server=place or None)
+        return f"add a replica of {fragment}", f"{found['replica']} joins at {found['server']}"
+
+    def _collected(self, deployment: Deployment, asked: dict[str, Any]) -> tuple[str, str]:
+        cost, least = _number(asked, "cost", -1.0), int(_number(asked, "least", 1.0))
+        eye = self._watched_cluster()
+        found = eye.change("cluster-collect", name=eye.name, cost=cost, least=least)
+        said = found["said"] or f"nothing may go; its streams cost {found['before']:.0f}"
+        return f"collect down to a cost of {cost:g}", said
+
+    def _watched_cluster(self) -> SubmissionEye:
+        if self._eye is None:
+            raise InputError(
+                "replicas are collected by clusters: watch one of its servers, holdfast web "
+                "HOST:PORT"
+            )
+        return self._eye
 
     def _tell_moved(self, replica: str, moved: Future[str]) -> None:
         error = moved.exception()

@@ -52,11 +52,17 @@ def links(
             "share": one.share,
         }
         inputs.setdefault((one.reader, one.stream), set()).add(one.sender)
+    collected = set(collected_of(now))
     for (reader, stream), senders in inputs.items():
         for sender in producers.get(stream, ()):
             if sender not in senders:
                 cut = (sender, reader) in cuts
-                found[f"{sender}\t{reader}\t{stream}"] = {"rate": 0.0, "cut": cut, "unused": True}
+                found[f"{sender}\t{reader}\t{stream}"] = {
+                    "rate": 0.0,
+                    "cut": cut,
+                    "unused": True,
+                    "collected": (sender, reader, stream) in collected,
+                }
     shown = {tuple(key.split("\t")[:2]) for key in found}
     for sender, reader in cuts - shown:
         found[f"{sender}\t{reader}\t"] = {"rate": 0.0, "cut": True}
@@ -75,14 +81,25 @@ def readings(look: Look) -> Iterator[Reading]:
             next_id, boundary = int(each["next_id"]), int(each.get("boundary", 0))
             shares: dict[str, float] = each.get("shares") or {}
             senders = dict.fromkeys(shares) | ({each["from"]: None} if each.get("from") else {})
+            for sender in each.get("collected", ()):
+                senders.pop(sender, None)
             for sender in senders:
                 share = shares.get(sender) if len(shares) > 1 else None
                 yield Reading(str(sender), name, str(stream), next_id, boundary, share)
-        if status.get("kind") == "client" and status.get("from"):
+        # One of an older version does not say more.
+        if status.get("kind") == "client" and status.get("from") and not status.get("inputs"):
             output = look.deployment.clients[name].output
             boundary = int(status.get("boundary", 0))
             next_id = int(status["next_id"])
             yield Reading(str(status["from"]), name, output, next_id, boundary, None)
+
+
+def collected_of(look: Look) -> Iterator[tuple[str, str, str]]:
+    """Sender, reader and stream of every feed that was found not worth its cost."""
+    for name, status in look.nodes.items():
+        for stream, each in status.get("inputs", {}).items():
+            for sender in each.get("collected", ()):
+                yield str(sender), name, str(stream)
 
 
 def cuts_of(look: Look) -> set[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -28,6 +29,13 @@ class Hub:
         self._loop = None
         for queue in self._viewers:
             _end(queue)
+
+    def end(self) -> None:
+        """The same, from any thread: a server that stops would wait for those who watch."""
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has stopped meanwhile
+                loop.call_soon_threadsafe(self.close)
 
     @property
     def count(self) -> int:
@@ -56,6 +64,8 @@ class Hub:
 
     async def messages(self, snapshot: Callable[[], dict[str, Any]]) -> AsyncIterator[bytes]:
         """What one viewer is sent: everything as it is, then what changes."""
+        if self._loop is None:
+            return
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._viewers.add(queue)
         try:

@@ -53,6 +53,10 @@ class Resubmitter(Editor):
             for name, table in tables.get(kind, {}).items()
             if "listen" in table
         ]  # fmt: skip
+        if "collection" in tables:
+            cost = tables["collection"]["network_cost"]
+            places.append({"name": "collection.network_cost", "table": "collection",
+                           "key": "network_cost", "value": cost, "choices": None})  # fmt: skip
         return {
             "network": deployment.network.read_text(),
             "file": deployment.network.name,
@@ -75,6 +79,8 @@ class Resubmitter(Editor):
                 known = self._servers(str(tables[kind][of].get("listen", value)))
                 if value not in known:
                     raise InputError(f"{name}: {value!r} is no server; there are {known}")
+            elif name == "collection.network_cost" and "collection" in tables:
+                value = _number(name, value)
             else:
                 self._check_knob(deployment, table, key, value)
             place = tables
@@ -119,7 +125,7 @@ class Resubmitter(Editor):
             write_whole(path, json.dumps({**tables, "files": others}).encode())
             submit(path, self._eye.address, lambda text: self._tell(text, "info"))
             self._eye.follow(after)
-            self._eye.ask("cluster-withdraw", name=before)
+            self._eye.change("cluster-withdraw", name=before)
             self._tell("the change runs", "control")
         except (HoldfastError, OSError) as error:
             self._tell(f"the change could not be made: {error}", "error")
@@ -131,6 +137,12 @@ def next_name(name: str) -> str:
     """monitoring-2 after monitoring, monitoring-3 after that."""
     found = re.fullmatch(r"(.+)-(\d+)", name)
     return f"{name}-2" if found is None else f"{found.group(1)}-{int(found.group(2)) + 1}"
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{name} is a number; got {value!r}")
+    return value
 
 
 def _as_submitted(submission: Submission) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from holdfast.flight.credentials import SecuritySpec
 from holdfast.flight.security import is_loopback
 from holdfast.web.app import Page, make_app
 from holdfast.web.clusters import SubmissionEye
+from holdfast.web.controls import Controls
 from holdfast.web.editing import Editor
 from holdfast.web.hub import Hub
 from holdfast.web.resubmitting import Resubmitter
@@ -58,7 +59,11 @@ class WebServer:
         editor = Editor(lambda: self.watch.deployment, self.watch.history, not_editable)
         if eye is not None:
             editor = Resubmitter(lambda: self.watch.deployment, self.watch.history, eye)
-        page = Page(self.watch, self.sessions, editor, self._secure)
+        watch = self.watch
+        controls = Controls(
+            lambda: watch.deployment, watch.history, lambda: watch.is_submitted, eye
+        )
+        page = Page(self.watch, self.sessions, editor, controls, self._secure)
         hosts = {name.lower() for name in (host, *names)} | _OWN_NAMES
         spec = deployment.security
         self._socket = _listening(host, port)
@@ -100,6 +105,7 @@ class WebServer:
             time.sleep(0.02)
 
     def close(self) -> None:
+        self.watch.hub.end()
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(10.0)

@@ -217,6 +217,7 @@ def _cluster(look: Look) -> dict[str, Any]:
         "unmanaged": found["unmanaged"],
         "submitted": mine is not None,
         "note": "" if mine is None else mine["note"],
+        "cost": None if mine is None else mine.get("cost"),
     }
 
 

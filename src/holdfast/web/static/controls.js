@@ -13,7 +13,7 @@ export class Controls {
 
   update() {
     const { store } = this.app;
-    const key = JSON.stringify([Object.keys(store.live.processes), Object.keys(store.live.nodes), Object.keys(store.live.servers), Object.keys(store.fixed.fragments), store.fixed.chaos]);
+    const key = JSON.stringify([Object.keys(store.live.processes), Object.keys(store.live.nodes), Object.keys(store.live.servers), Object.keys(store.fixed.fragments), store.fixed.chaos, isSubmitted(this.app)]);
     if (key !== this.made) { this.made = key; this.makeForms(); }
     const controls = JSON.stringify(store.controls);
     if (controls === this.listed) return;
@@ -46,13 +46,28 @@ export class Controls {
 }
 
 function replicaForms(app, said) {
-  if (isSubmitted(app)) return [make("p", { class: "faint" }, "A cluster runs this and decides itself where its replicas are.")];
+  if (isSubmitted(app)) return clusterForms(app, said);
   const { store } = app, fragments = choice("Fragment", Object.keys(store.fixed.fragments)), place = choice("Place", placesOf(store));
   const replicas = choice("Replica", Object.keys(store.live.nodes).filter((name) => store.live.nodes[name].kind === "replica"));
   return [make("h2", {}, "Replicas"),
     make("div", { class: "row" }, fragments, place, button(app, "Add", () => ({ action: "add", fragment: valueOf(fragments), place: valueOf(place) }), said)),
     make("div", { class: "row" }, replicas, button(app, "Move to the place", () => ({ action: "move", replica: valueOf(replicas), place: valueOf(place) }), said),
       button(app, "Remove", () => ({ action: "remove", replica: valueOf(replicas) }), said))];
+}
+
+// A cluster decides itself where replicas are; what is asked for is one more, or none that is useless.
+function clusterForms(app, said) {
+  const { store } = app, { cost } = store.general.cluster;
+  const fragments = choice("Fragment", Object.keys(store.fixed.fragments));
+  const place = choice("Place", [["", "where it costs least"], ...Object.keys(store.live.servers).filter(Boolean).map((name) => [name, name])]);
+  const theta = make("input", { name: "cost", type: "number", min: 0, value: cost === null || cost === undefined ? 0 : Math.round(cost / 2) });
+  const least = make("input", { name: "least", type: "number", min: 1, value: 1 });
+  return [make("h2", {}, "Replicas"),
+    make("div", { class: "row" }, fragments, place, button(app, "Add", () => ({ action: "add", fragment: valueOf(fragments), place: valueOf(place) }), said)),
+    make("h2", {}, "Collection"),
+    make("div", { class: "row" }, make("label", { class: "faint" }, "until all streams cost at most ", theta), make("label", { class: "faint" }, "replicas that stay ", least),
+      button(app, "Collect now", () => ({ action: "collect", cost: Number(theta.value), least: Number(least.value) }), said)),
+    make("p", { class: "faint" }, "A cost is tuples a second × milliseconds under way. Feeds and replicas of racing fragments are collected, the least useful first.")];
 }
 
 function isSubmitted(app) {

@@ -203,7 +203,7 @@ export class Physical {
       pen.moveTo(x0, y0);
       pen.bezierCurveTo((x0 + x1) / 2, y0, (x0 + x1) / 2, y1, x1, y1);
       pen.stroke();
-      if (both && stream && (link.rate > 0 || link.cut)) {
+      if (both && stream && (link.rate > 0 || link.cut || link.collected)) {
         pen.fillStyle = ink;
         pen.textAlign = "center";
         // Early on the curve, where lines of one sender have parted and those of others not yet met.
@@ -283,6 +283,7 @@ function serverText(server) {
 }
 
 function linkText(stream, link) {
+  if (link.collected) return `${stream} collected`;
   const late = link.behind_s === null || link.behind_s === undefined ? "" : ` ${link.behind_s.toFixed(1)} s`;
   const share = link.share === null || link.share === undefined ? "" : ` ${Math.round(100 * link.share)} %`;
   return `${stream} ${number(link.rate)}/s${late}${share}`;
