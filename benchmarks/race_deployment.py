@@ -1,10 +1,10 @@
 """The monitoring network of benchmark race, deployed over a wide area on one machine.
 
-    load readings  ──▶ loads      (their union)  ──▶ alerts (join on the server that was busy, or
-    latency readings ─▶ latencies (their union)  ──▶         was far away)  ──▶ the operator
-                                   └──▶ slow (the long ones)  ──▶ a watcher, beside the operator
+    load readings ────▶ merged (a union of each kind) ──▶ alerts (join on the server that was busy,
+    latency readings ─▶   └──▶ slow (the long ones)              or was far away) ──▶ the operator
+                                └──▶ a watcher, beside the operator
 
-Two places send readings of each kind. Three fragments have three replicas each, one at each of
+Two places send readings of each kind. Two fragments have three replicas each, one at each of
 three sites; a site is one process with one Spark driver. Replicas with the same number are at
 different sites, so that whoever follows the first that is named follows somebody far away.
 """
@@ -34,7 +34,7 @@ from holdfast.producer import Producer
 from holdfast.testing.deployed import supervised
 
 SITES = ("site-1", "site-2", "site-3")
-FRAGMENTS = ("loads", "latencies", "alerts")
+FRAGMENTS = ("merged", "alerts")
 SOURCES = ("load_east", "load_west", "latency_east", "latency_west")
 READER, WATCHER = "operator", "watcher"
 PLACES = len(SITES) + len(SOURCES) + 1
@@ -50,13 +50,13 @@ LOAD = "server bigint, load double, load_made bigint"
 LATENCY = "origin bigint, server bigint, ms double, made bigint"
 
 
-def united(fragment, columns, *names):
-    first, *others = [network.source(name, columns).fragment(fragment) for name in names]
+def united(columns, *names):
+    first, *others = [network.source(name, columns).fragment("merged") for name in names]
     return first.union(*others)
 
 
-loads = united("loads", LOAD, "load_east", "load_west").fragment("alerts")
-latencies = united("latencies", LATENCY, "latency_east", "latency_west")
+loads = united(LOAD, "load_east", "load_west").fragment("alerts")
+latencies = united(LATENCY, "latency_east", "latency_west")
 latencies.filter("ms > 50.0").output("slow")
 alerts = latencies.fragment("alerts").join(loads, on="server", within="{BUCKET_MS} ms")
 alerts = alerts.filter("ms > 50.0").selectExpr(

@@ -18,7 +18,7 @@ MISSING_SECONDS = 20.0
 WITHIN_SECONDS = 120.0
 # Whoever asks first for early results has engines made for them.
 SETTLE_SECONDS = 5.0
-REPLICAS = ("latencies-1", "latencies-2", "latencies-3")
+REPLICAS = ("merged-1", "merged-2", "merged-3")
 
 
 class Watcher:

@@ -36,12 +36,10 @@ def test_places_are_neither_near_nor_far_and_replicas_of_one_number_apart(tmp_pa
     assert SHORTEST_MS <= min(links) <= max(links) <= LONGEST_MS
     found = write_deployment(tmp_path, "race", places, matrix).distances
     assert found.places == usual_places(places)
-    assert len({found.places[f"{name}-1"] for name in ("loads", "latencies", "alerts")}) == 3
-    near = nearest_places(
-        places, matrix, {"alerts": "alerts-2", "loads": "loads-3", "latencies": "latencies-1"}
-    )
+    assert len({found.places[f"{name}-1"] for name in ("merged", "alerts")}) == 2
+    near = nearest_places(places, matrix, {"alerts": "alerts-2", "merged": "merged-3"})
     site = near["alerts-2"]
-    assert {near["loads-3"], near["latencies-1"]} == {site}
+    assert near["merged-3"] == site
     assert sorted(near.values()) == sorted(usual_places(places).values())
     assert matrix[site, near[READER]] == min(matrix[each, near[READER]] for each in places[:3])
 
