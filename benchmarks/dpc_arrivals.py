@@ -5,7 +5,7 @@ and with which label.
 
 - Delay_new: the longest time from the making of a tuple to the first result of it, stable or
   tentative, over all tuples that were to be had: those of a source that is cut off count only
-  when they are made after the link has healed.
+  when they had come to all replicas before the cut, or are made after the link has healed.
 - N_tentative: the tentative tuples the client received.
 """
 
@@ -22,7 +22,7 @@ from benchmarks.dpc_setting import FAILED, SOURCES
 from holdfast.client import Boundary, Client, Tuples, Undo
 
 FAILED_INDEX = SOURCES.index(FAILED)
-# Tuples made so shortly before the cut may still have been on their way.
+# Tuples made so shortly before the cut may still have been on their way, where nobody was asked.
 ON_THEIR_WAY_US = 500_000
 
 
@@ -42,10 +42,14 @@ class Seen:
 
 @dataclass(frozen=True)
 class Failure:
-    """A cut of the link to the failing source, in microseconds of the clock."""
+    """A cut of the link to the failing source, in microseconds of the clock.
+
+    had  how many tuples of the source every replica had while it was cut, if they were asked.
+    """
 
     cut: int
     healed: int
+    had: int | None = None
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,10 @@ def first_arrivals(seen: Seen) -> Seen:
 def available(seen: Seen, failure: Failure) -> npt.NDArray[np.bool_]:
     """Which tuples were to be had although the failing source was cut off."""
     made = seen.made
-    away = (made > failure.cut - ON_THEIR_WAY_US) & (made < failure.healed)
+    if failure.had is None:
+        away = (made > failure.cut - ON_THEIR_WAY_US) & (made < failure.healed)
+    else:
+        away = (seen.number // len(SOURCES) >= failure.had) & (made < failure.healed)
     kept: npt.NDArray[np.bool_] = ~((seen.source == FAILED_INDEX) & away)
     return kept
 

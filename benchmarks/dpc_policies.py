@@ -52,7 +52,7 @@ NOTES = """
 - Combinations that delay run on the verge of X, as in the paper. *Delay & process* crosses it: what
   has waited αX when the failure heals is answered beside the partner's redo, which here takes the
   cores that the answer needs.
-- Tuples that the cut source made in the last half second before the cut may have been on their way
+- Tuples of the cut source that had not come to every replica when it was cut were on their way
   and are not counted as available.
 - A combination goes through its failures one after the other in one deployment, and its client
   must hold every tuple once, stable, at the end; else there is no figure.

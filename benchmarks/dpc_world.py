@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.dpc_arrivals import Arrivals, Failure, Figures, figures
-from benchmarks.dpc_setting import CLIENT, OUTPUT, SOURCES, Setting, describe_deployment
+from benchmarks.dpc_setting import CLIENT, FAILED, OUTPUT, SOURCES, Setting, describe_deployment
 from holdfast.client import Client
 from holdfast.producer import Producer
 
@@ -257,8 +257,9 @@ class World:
         """Cut the link to one source for a while; wait until all is stable again."""
         cut = int(self.hosts.entries.order("cut")["at"] * 1e6)
         time.sleep(max(0.0, cut / 1e6 + seconds - time.time()))
+        had = self._had_by_all(FAILED)
         healed = int(self.hosts.entries.order("heal")["at"] * 1e6)
-        failure = Failure(cut, healed)
+        failure = Failure(cut, healed, had)
         time.sleep(0.5)
         limit = 60.0 + 2 * seconds
         self.wait(lambda: self.arrivals.stable_until > healed, limit, "corrections")
@@ -266,6 +267,14 @@ class World:
         until = time.time_ns() // 1000
         time.sleep(1.0)
         return failure, figures(self.arrivals.seen(cut - 2_000_000), failure, until)
+
+    def _had_by_all(self, stream: str) -> int | None:
+        """How many tuples of a source every replica has, where numbers and ids go together."""
+        if self.setting.own_time or self.setting.quiet:
+            return None
+        found = self.hosts.replicas.order("status").values()
+        inputs = [each["inputs"][stream] for each in found if stream in each["inputs"]]
+        return min(int(each["next_id"]) for each in inputs)
 
     def finish(self) -> int:
         """Stop the load; the client must hold every tuple once. Returns how many there are."""

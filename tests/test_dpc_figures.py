@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from benchmarks.dpc_arrivals import Failure, Seen, figures
@@ -35,6 +37,12 @@ def test_tuples_of_the_failed_source_count_when_it_is_back() -> None:
     back = (5, 15.5, 16.5, True)
     found = figures(seen(missing, back), FAILURE, UNTIL)
     assert (found.delay_new_s, found.new_tuples) == (1.0, 1)
+
+
+def test_tuples_of_the_failed_source_count_if_every_replica_had_them() -> None:
+    had, on_its_way = (2, 9.2, 12.0, False), (5, 9.3, 16.0, True)
+    found = figures(seen(had, on_its_way), replace(FAILURE, had=1), UNTIL)
+    assert (found.delay_new_s, found.new_tuples) == (2.8, 1)
 
 
 def test_what_happened_long_before_the_failure_does_not_count() -> None:
