@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from holdfast.core.appender import Appender
@@ -9,7 +11,7 @@ from holdfast.core.consumer import Consumer
 from holdfast.core.copy import Copy
 from holdfast.core.delivery import ConfirmedKeeper, NoKeeper
 from holdfast.core.effects import Append, Effect, RunJob, Send
-from holdfast.core.events import JobDone, LoggedStream, MessageArrived, Started
+from holdfast.core.events import JobDone, LoggedStream, MessageArrived, Started, TimerFired
 from holdfast.core.frame import Kind
 from holdfast.core.messages import (
     FeedFrames,
@@ -150,10 +152,27 @@ def test_a_lossy_stream_is_taken_up_by_time_on_a_new_feed() -> None:
     copy.validate()
 
 
-def test_ids_of_other_streams_are_never_forgotten() -> None:
-    copy = StreamCopy("s", next_id=5)
-    copy.forget_ids()
-    assert copy.next_id == 5
+def heard(copy: Copy, now: int, state: StreamState, first_id: int) -> None:
+    report = StreamReport("x", state, 100, 100, first_id)
+    copy.handle(MessageArrived("e", HeartbeatReply((report,), ())), now)
+
+
+@pytest.mark.parametrize("lossy", [True, False])
+def test_at_most_once_nobody_joins_whatever_is_trimmed(lossy: bool) -> None:
+    one = settings(Delivery.AT_MOST_ONCE)
+    copy = Copy(replace(one, inputs=(replace(one.inputs[0], lossy=lossy),)))
+    asked, _ = begin(copy, 5_000_000)
+    copy.handle(MessageArrived("e", FeedFrames(asked.feed, 0, (boundary(7, 100),))), 5_000_010)
+    # The producer is gone, and another life of it begins far beyond.
+    for at in range(5_010_000, 5_200_000, 10_000):
+        copy.handle(TimerFired(), at)
+    for at in (5_200_000, 5_300_000):
+        heard(copy, at, StreamState.RECOVERING, 9_000_000)
+    assert copy.joining is None
+    assert copy.replica is not None
+    heard(copy, 5_400_000, StreamState.STABLE, 9_000_000)
+    feeds = copy.replica.consumer.upstreams["x"].feeds()
+    assert [feed.asked_from for feed in feeds] == [ANYWHERE]
 
 
 def test_whoever_asks_for_now_is_sent_nothing_that_was_before() -> None:

@@ -74,7 +74,7 @@ from holdfast.core.provider import Provider
 from holdfast.core.racing import make_replica
 from holdfast.core.records import Checkpoint, Found, LoggedStream, RecoveryRecord
 from holdfast.core.replica import Replica
-from holdfast.core.settings import Keeping, ReplicaSettings
+from holdfast.core.settings import Delivery, Keeping, ReplicaSettings
 from holdfast.core.stream_copy import FAR_FUTURE
 
 Held = tuple[RecoveryRecord, object]
@@ -334,7 +334,9 @@ class Copy:
         if self._lacks_since is None:
             self._lacks_since = now
         stream, first_id = lacking
-        if has_nothing:
+        if self.settings.delivery is Delivery.AT_MOST_ONCE:
+            replica.copies[stream].forget_ids()
+        elif has_nothing:
             lacks = f"nothing is here, and {stream} cannot be had from before {first_id}"
             self._begin_joining(lacks, now, effects)
         elif self.settings.partners and now - self._lacks_since > self.settings.timing.delay_us:

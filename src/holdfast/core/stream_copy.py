@@ -120,9 +120,8 @@ class StreamCopy:
         return self.cut
 
     def forget_ids(self) -> None:
-        """The next feed may be of another life of the producer: go on by time."""
-        if self.lossy:
-            self.next_id = ANYWHERE
+        """Take the stream up wherever it is now, and go on by time."""
+        self.next_id = ANYWHERE
 
     def _raise_cut(self, stime: int) -> None:
         """Stable tuples now stand for everything older than ``stime``."""

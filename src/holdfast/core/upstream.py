@@ -173,7 +173,7 @@ class Upstream(Machine[Following, Trigger]):
     def out_of_reach(self) -> int | None:
         """The first id there is, if everybody who can be heard begins after what is needed."""
         heard = [self._first_ids[peer] for peer in self.reports]
-        lacks = bool(heard) and min(heard) > self.copy.next_id >= 0
+        lacks = bool(heard) and not self.copy.lossy and min(heard) > self.copy.next_id >= 0
         return min(heard) if lacks and not any(feed.received for feed in self.feeds()) else None
 
     def take_in(self, peer: str) -> None:
@@ -331,7 +331,9 @@ class Upstream(Machine[Following, Trigger]):
         return effects
 
     def _open(self, peer: str, now: int, effects: list[UpstreamEffect]) -> Feed:
-        self.copy.forget_ids()
+        if self.copy.lossy:
+            # It may be another life of the producer.
+            self.copy.forget_ids()
         feed = Feed(peer, self._feed_ids.issue(now), now, self.copy.next_id)
         position = (self.copy.next_id, self.copy.tentative_boundary)
         wanted = (*position, self._part, self._early)

@@ -18,12 +18,13 @@ class Source:
     """
 
     LATENESS_US = 150_000
+    KEYS = 4
 
     def __init__(self, random: Random, quiet: bool = False) -> None:
         self._random = random
         # Some sources are quiet for seconds: only their boundaries say that they are there.
         some, few = [0, 1, 1, 2, 3], [0] * 20 + [1, 2]
-        self._counts = few if quiet else random.choice([some, some, few])
+        self._counts: list[int] = few if quiet else random.choice([some, some, few])
         self._batches: deque[tuple[int, tuple[tuple[int, int], ...]]] = deque()
         self.made: list[tuple[int, int]] = []
         # When each batch was made, and the time of its tuples, by the batch's first id.
@@ -48,9 +49,8 @@ class Source:
     def produce(self, now: int) -> None:
         self._made_at = now
         count = self._random.choice(self._counts)
-        values = tuple(
-            (self._random.randrange(4), self._random.randrange(1 << 30)) for _ in range(count)
-        )
+        draw = self._random.randrange
+        values = tuple((draw(self.KEYS), draw(1 << 30)) for _ in range(count))
         if values:
             late = [int(self._random.random() * self.LATENESS_US) for _ in values]
             stimes = tuple(max(0, now - each) for each in late)
