@@ -22,7 +22,7 @@ TABLES: dict[str, Any] = {
     "servers": {name: {"listen": f"127.0.0.1:470{place}"} for place, name in enumerate("abc")},
     "sources": {"load": {"from": "rate:10", "listen": "a"}},
     "fragments": {
-        "main": {"protection": "active", "replicas": ["b", "c"]},
+        "main": {"protection": "race", "replicas": ["b", "c"]},
         "best": {"protection": "active", "replicas": ["a", "c"]},
     },
     "clients": {"recorder": {"output": "busy", "sink": "jsonl:busy.jsonl", "listen": "a"}},
@@ -55,6 +55,9 @@ def test_places_are_knobs_and_replicas_that_were_placed_a_number_again(
     found = editor.texts()
     knobs = {each["name"]: each for each in found["knobs"]}
     assert found["network"] == "network = None\n"
+    # Whatever a deployment says is among what it may say, or its form would say something else.
+    assert knobs["fragments.main.protection"]["value"] == "race"
+    assert all(each["value"] in each["choices"] for each in knobs.values() if each["choices"])
     assert knobs["fragments.main.replicas"]["value"] == 2
     assert "fragments.best.replicas" not in knobs  # its places were given
     assert knobs["sources.load.listen"]["value"] == "a"

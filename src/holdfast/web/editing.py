@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.cluster.supervisor import supervisor_pid
+from holdfast.core.settings import Policy, Protection, Reconcile
 from holdfast.deployment import Deployment
 from holdfast.durable import write_whole
 from holdfast.errors import HoldfastError, InputError
@@ -34,12 +35,12 @@ _BUILD_SECONDS = 300.0
 _STOP_SECONDS = 60.0
 # The knobs of a fragment that a form changes, and what each may be; None: a number or a text.
 FRAGMENT_KNOBS: dict[str, tuple[str, ...] | None] = {
-    "protection": ("none", "active", "passive", "hybrid"),
+    "protection": tuple(each.value for each in Protection),
     "replicas": None,
     "shards": None,
-    "while_failed": ("process", "delay", "suspend"),
-    "while_stabilizing": ("process", "delay", "suspend"),
-    "reconcile": ("checkpoint", "undo"),
+    "while_failed": tuple(each.value for each in Policy),
+    "while_stabilizing": tuple(each.value for each in Policy),
+    "reconcile": tuple(each.value for each in Reconcile),
 }
 
 
