@@ -3,6 +3,7 @@
     make bench BENCH=web-pictures
 
 A source is cut off, the link healed, a replica killed; each view is taken when it has most to show.
+The servers on the map are made up: they stand for machines in eight cities.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.web_browser import Visitor, chromium
+from benchmarks.web_made_up import look, mapped
 from benchmarks.web_setting import running, write_deployment
 from holdfast.web.serve import WebServer, serving
 
@@ -28,11 +30,30 @@ def main() -> int:
             chromium() as browser,
         ):
             visitor = Visitor(browser, server.address)
-            visitor.page.set_viewport_size({"width": 1120, "height": 600})
+            visitor.page.set_viewport_size({"width": 1440, "height": 640})
             visitor.come(server.link())
             _take_all(visitor)
             visitor.check()
+    _take_map()
     return 0
+
+
+def _take_map() -> None:
+    with tempfile.TemporaryDirectory(prefix="holdfast-pictures-") as directory:
+        deployment = mapped(Path(directory))
+        with serving(WebServer(deployment)) as server, chromium() as browser:
+            server.watch._looking.close()
+            visitor = Visitor(browser, server.address)
+            visitor.page.set_viewport_size({"width": 1440, "height": 640})
+            visitor.come(server.link())
+            for turn in (2, 3):
+                server.watch.take_look(look(deployment, turn))
+            # Nobody sends these outputs, and nobody supervises: that is no part of the picture.
+            server.watch._readers.clear()
+            visitor.show("physical")
+            visitor.page.click("[data-process=main-2]")
+            visitor.wait(lambda: visitor.page.is_hidden("#problem"), "the map alone")
+            _take(visitor, "map")
 
 
 def _take_all(visitor: Visitor) -> None:

@@ -82,7 +82,7 @@ def test_the_views_are_alive(visitor: Visitor) -> None:
     assert "readings" in visitor.text("thead")
     visitor.show("physical")
     visitor.wait_text("[data-process=main-1]", "MB")
-    visitor.wait_text("[data-process=main-1]", "utility")
+    visitor.wait_text("[data-process=main-1]", "· u ")
     visitor.check()
 
 

@@ -228,7 +228,7 @@ function openWindows(operator, size, node) {
 
 function openText(operator, size, node) {
   const open = openWindows(operator, size, node);
-  return open === null ? "" : `, ${number(open)} open windows`;
+  return open === null ? "" : `, open windows: ${number(open)}`;
 }
 
 function shortly(box, store, rates) {
@@ -236,7 +236,7 @@ function shortly(box, store, rates) {
     const sizes = stateSizes(box.operator, store);
     if (!sizes.length) return "";
     const open = sizes.map(([name, size]) => openWindows(box.operator, size, store.live.nodes[name])).filter((each) => each !== null);
-    return `${number(Math.max(...sizes.map(([, size]) => size.rows)))} rows of state${open.length ? `, ${Math.max(...open)} windows` : ""}`;
+    return `${number(Math.max(...sizes.map(([, size]) => size.rows)))} rows of state${open.length ? `, open windows: ${Math.max(...open)}` : ""}`;
   }
   if (box.kind === "output") return `${number(rates.get(box.name) || 0)} tuples/s${recentDelay(store, box.output)}`;
   if (box.kind === "source") return `${number(rates.get(box.name) || 0)} tuples/s`;

@@ -17,7 +17,7 @@ export class Physical {
     this.map = make("div", { class: "map" });
     this.canvas = make("canvas", { "aria-hidden": "true" });
     this.map.append(this.canvas);
-    this.pane = make("div", { class: "pane", onscroll: () => this.drawSight() }, make("div", { class: "row" }, this.filter, make("span", { class: "faint" }, "solid: tuples flow, faint: could be read, dashed red: cut")), this.map);
+    this.pane = make("div", { class: "pane", onscroll: () => this.drawSight() }, make("div", { class: "row" }, this.filter, make("span", { class: "faint" }, "solid: tuples flow, faint: could be read, dashed red: cut; u: utility")), this.map);
     this.side = make("aside", { class: "side", "aria-label": "Details" });
     root.append(this.pane, this.side);
     this.cards = new Map();
@@ -163,8 +163,8 @@ export class Physical {
     setText(one.title, `${spot.name} · ${state}`);
     const behind = nodes.map((node) => node.behind_s).filter((each) => each !== null && each !== undefined);
     setText(one.said, [process.pid ? null : "no process", process.cpu === null ? null : `${Math.round(process.cpu * 100)} %`,
-      process.memory_bytes ? bytes(process.memory_bytes) : null, behind.length ? `${Math.max(...behind).toFixed(1)} s behind` : null,
-      nodes[0].utility === undefined ? null : `utility ${nodes[0].utility.toFixed(2)}`,
+      process.memory_bytes ? bytes(process.memory_bytes) : null, behind.length ? `${Math.max(...behind).toFixed(1)} s late` : null,
+      nodes[0].utility === undefined ? null : `u ${nodes[0].utility.toFixed(2)}`,
       process.restarts ? `${process.restarts} restarts` : null].filter(Boolean).join(" · "));
   }
 
