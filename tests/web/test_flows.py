@@ -74,14 +74,14 @@ def test_a_feed_that_was_collected_is_not_read_and_shown_as_such(deployment: Dep
     assert found["main-2\tbest-1\tsums"]["collected"]
     assert found["main-2\tbest-1\tsums"]["unused"]
     # All that best-1 is worth comes from main-1 now.
-    assert utilities(now)["main-1"] > 1.5
+    assert utilities(now)["main-1"] == 1.0
 
 
 def test_what_a_replica_is_worth_comes_from_the_applications(deployment: Deployment) -> None:
-    found = utilities(look(deployment, 100.0, 300))
-    # The client reads best-1 alone; nobody reads best-2, which counts as if somebody would.
-    assert found["best-1"] == 1.0
-    assert found["best-2"] == 1.0
-    assert found["main-1"] == pytest.approx(1.5)
-    assert found["main-2"] == pytest.approx(0.5)
+    now = look(deployment, 100.0, 300)
+    # The client reads best-1 alone, which takes three quarters from main-1.
+    assert utilities(now) == {"main-1": 0.75, "main-2": 0.25, "best-1": 1.0, "best-2": 0.0}
+    # Without it somebody elsewhere reads both, for all that is known here.
+    del now.nodes["recorder"]
+    assert utilities(now) == {"main-1": 1.5, "main-2": 0.5, "best-1": 1.0, "best-2": 1.0}
     assert utilities(Look(1.0, deployment)) == {}

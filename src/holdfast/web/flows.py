@@ -113,20 +113,35 @@ def cuts_of(look: Look) -> set[tuple[str, str]]:
 
 
 def utilities(look: Look) -> dict[str, float]:
-    """What each replica is worth to the applications, which are worth one each
-    (``core/collection.py``). Where nothing reads an output, whoever serves it is worth one."""
+    """What each replica is worth to the applications (``core/collection.py``).
+
+    Applications are worth what the deployment says, one if nothing. Where none of a fragment's
+    replicas is read by anybody here, applications elsewhere read them: each counts as one.
+    """
     feeds = {
         Feed(one.stream, one.sender, one.reader): FeedFacts(
             1.0, 1.0 if one.share is None else one.share
         )
         for one in readings(look)
     }
-    read = {feed.producer for feed in feeds}
-    applications = {
-        name: 1.0
-        for name, status in look.nodes.items()
-        if "error" not in status and (status.get("kind") == "client" or name not in read)
-    }
     if not feeds:
         return {}
-    return Collection(Running({}, {}, applications, feeds), 1).utilities()[1]
+    read, deployment = {feed.producer for feed in feeds}, look.deployment
+    replicas = [
+        name
+        for spec in deployment.fragments.values()
+        for name in spec.processes
+        if name in look.nodes
+    ]
+    applications = {
+        name: 1.0
+        for spec in deployment.fragments.values()
+        if read.isdisjoint(spec.processes)
+        for name in spec.processes
+        if "error" not in look.nodes.get(name, {"error": ""})
+    }
+    applications |= {
+        name: client.worth for name, client in deployment.clients.items() if name in look.nodes
+    }
+    found = Collection(Running({}, {}, applications, feeds), 1).utilities()[1]
+    return {name: found.get(name, 0.0) for name in replicas}
