@@ -52,13 +52,8 @@ def read_continuous(found: dict[str, Any]) -> Continuous | None:
 
 
 def _check_protection(found: dict[str, Any]) -> None:
-    if found.get("protection") == "hybrid":
-        what = (
-            "a hybrid copy has its state ready in memory; window states become a state only when "
-            "input is replayed, which a sleeping copy does not get. Use passive, or leave it out"
-        )
-        raise KnobError("checkpoint", what)
-    if found.get("protection") == "passive" and not found.get("standby", {}).get("persist", True):
+    waits = found.get("protection") in ("passive", "hybrid")
+    if waits and not found.get("standby", {}).get("persist", True):
         what = "it is kept in a log on disk; leave standby.persist = false out"
         raise KnobError("checkpoint", what)
 

@@ -150,8 +150,8 @@ def test_continuous_checkpoints_have_a_time_or_bounds(tmp_path: Path) -> None:
         ("replicas = 2", 'replicas = 2\ncheckpoint = "continuous"', "undo keeps none"),
         (
             'replicas = ["127.0.0.1:4712"]\ncolocate = "small"',
-            'checkpoint = "continuous"\nprotection = "hybrid"',
-            "which a sleeping copy does not get",
+            'checkpoint = "continuous"\nprotection = "hybrid"\nstandby = { persist = false }',
+            "it is kept in a log on disk",
         ),
         (
             'replicas = ["127.0.0.1:4712"]\ncolocate = "small"',

@@ -50,8 +50,15 @@ def world(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -
 
 @pytest.mark.parametrize(
     "world",
-    [{"main": "hybrid", "best": "passive", "persist": "true", "knobs": CONTINUOUS}],
+    [
+        {"main": "hybrid", "best": "passive", "persist": "true", "knobs": CONTINUOUS},
+        pytest.param(
+            {"main": "passive", "best": "hybrid", "persist": "true", "knobs": CONTINUOUS},
+            marks=pytest.mark.thorough,
+        ),
+    ],
     indirect=True,
+    ids=["passive", "hybrid"],
 )
 def test_copies_lost_in_every_order_leave_no_trace(world: World) -> None:
     # A wrong alarm: both run, and the second goes back to sleep.
