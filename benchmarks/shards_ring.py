@@ -69,6 +69,8 @@ class Outcome:
     reinstate_gaps_ms: list[float]
     usual_ms: float
     messages_per_1000: float
+    record_bytes: float
+    tuple_bytes: float
     open_windows: int
 
 
@@ -141,7 +143,7 @@ def run_ring(directory: Path, shards: int, watched: int, kills: int, windows: in
         usual_ms = (
             float(np.median(np.diff([each for each in watch.arrivals if each > begun]))) * 1e3
         )
-        messages = _messages(deployment, shards, load, 4.0)
+        messages, record_bytes = _records(deployment, shards, load, 4.0)
         for number in range(watched):
             killed = time.monotonic()
             assert supervisor.kill(f"main.{number % shards + 1}")
@@ -164,6 +166,8 @@ def run_ring(directory: Path, shards: int, watched: int, kills: int, windows: in
         [round(each, 1) for each in reinstatements],
         round(usual_ms, 1),
         round(messages, 2),
+        round(record_bytes, 2),
+        round(_logged_bytes(deployment) / sent, 2),
         windows,
     )
 
@@ -198,16 +202,28 @@ def _wait_protected(deployment: Deployment, shards: int) -> None:
         time.sleep(0.1)
 
 
-def _messages(deployment: Deployment, shards: int, load: Load, seconds: float) -> float:
-    """Checkpoints and their confirmations for each 1,000 tuples; acknowledgements go with pings."""
+def _records(
+    deployment: Deployment, shards: int, load: Load, seconds: float
+) -> tuple[float, float]:
+    """Checkpoints and their confirmations for each 1,000 tuples, and their bytes for each tuple.
 
-    def sent() -> int:
-        found = _copies(deployment, shards).values()
-        return sum(int(status["checkpoints"]["sent"]) for status in found)
+    Acknowledgements go with pings.
+    """
 
-    before, tuples = sent(), load.sent
+    def sent() -> tuple[int, int]:
+        found = [status["checkpoints"] for status in _copies(deployment, shards).values()]
+        return sum(int(one["sent"]) for one in found), sum(int(one["bytes"]) for one in found)
+
+    (messages, size), tuples = sent(), load.sent
     time.sleep(seconds)
-    return 2_000 * (sent() - before) / max(1, load.sent - tuples)
+    (messages_then, size_then), passed = sent(), max(1, load.sent - tuples)
+    return 2_000 * (messages_then - messages) / passed, (size_then - size) / passed
+
+
+def _logged_bytes(deployment: Deployment) -> int:
+    """What the entry point has written of all tuples: it keeps them."""
+    log = deployment.data / "processes" / "entry-load" / "streams" / "load"
+    return sum(each.stat().st_size for each in log.rglob("*.seg"))
 
 
 def _compare(deployment: Deployment, view: View) -> tuple[int, int, int, bool]:

@@ -2,7 +2,8 @@
 
 Everything is well for a while, and messages are counted; then one server in fifty is lost, with the
 shard that runs and the one that stands by there, and back. In the end the client must hold what the
-fragment computes in one piece.
+fragment computes in one piece. The source has a tuple for every shard twice a second, of keys that
+fall to all of them.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.main import collected_afterwards
 from holdfast.simulation.networks import Fragment, NetworkSpec, build
 from holdfast.simulation.shards import in_shards
+from holdfast.simulation.source import Source
 from holdfast.simulation.world import World
 
 KINDS = {
@@ -45,6 +47,15 @@ KINDS = {
     "data": (FeedFrames,),
 }
 COUNT_FROM, LOST_AT, BACK_AT, END = (second * SECOND_US for second in (5, 9, 15, 40))
+
+
+class Busy(Source):
+    """A source with something for every shard."""
+
+    def __init__(self, random: Random, shards: int) -> None:
+        super().__init__(random)
+        self._counts = [shards]
+        self.KEYS = 4 * shards
 
 
 def grow(shards: int) -> dict[str, Any]:
@@ -56,6 +67,8 @@ def grow(shards: int) -> dict[str, Any]:
     faults = tuple(Fault(FaultKind.CRASH, LOST_AT, BACK_AT, (one,)) for one in lost)
     conditions = Conditions(longest_append_us=10_000, skew_us=0, sample_us=10 * SECOND_US)
     world = World(spec, Schedule(faults, END), Random(1), server_of, conditions=conditions)
+    for entry in world.entries.values():
+        entry.source = Busy(Random(2), shards)
     counts: Counter[str] = Counter()
     deliver = world.network.deliver
 

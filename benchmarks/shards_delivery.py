@@ -1,0 +1,201 @@
+"""What each kind of delivery costs, and what it does when shards are killed.
+
+Numbered tuples go through two or more shards and what merges them, as real processes: a fragment
+for each kind, with a source and a client of its own. First bursts are handed to exactly once and to
+at most once in turn, of small tuples and of ten times larger ones, and the time until the client
+has all of them is compared. Then all kinds run at a steady rate while their shards are killed, and
+the numbers tell what was lost and what came twice.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.client import Client
+from holdfast.deployment import Deployment, load_deployment
+from holdfast.producer import Producer
+from holdfast.stream_events import Boundary, Tuples
+from holdfast.testing.deployed import Killer, Load, supervised
+
+EXACTLY, LEAST, MOST = "exactly-once", "at-least-once", "at-most-once"
+NAMES = {EXACTLY: "exactly", LEAST: "least", MOST: "most"}
+SIZES = {"small": 16, "ten times": 160}
+RATE = 1_000
+WAIT_SECONDS = 180.0
+
+_ONE = """
+{name} = network.source("{name}_in", "number bigint, payload string")
+{name}.fragment("{name}").filter("number >= 0").output("{name}_out")
+"""
+_FRAGMENT = """
+[sources.{name}_in]
+[fragments.{name}]
+shards = {shards}
+delivery = "{kind}"
+[clients.{name}_reader]
+output = "{name}_out"
+"""
+
+
+def numbered(size: int, first: int, count: int) -> pa.Table:
+    payload = pa.array(["x" * size]).take(pa.array(np.zeros(count, dtype=np.int64)))
+    return pa.table({"number": np.arange(first, first + count), "payload": payload})
+
+
+class Reader:
+    """A client of one kind that notes which numbers came."""
+
+    def __init__(self, deployment: Deployment, kind: str) -> None:
+        self.kind = kind
+        self.source = f"{NAMES[kind]}_in"
+        self.next_number = 0
+        self.until = 0
+        self._came: list[np.ndarray[Any, Any]] = []
+        self._stopping = threading.Event()
+        name = NAMES[kind]
+        self._client = Client.of(deployment.path, f"{name}_out", name=f"{name}_reader")
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while not self._stopping.is_set():
+            event = self._client.read(0.05)
+            if isinstance(event, Tuples) and event.stable:
+                self._came.append(event.table["number"].to_numpy())
+            elif isinstance(event, Boundary):
+                self.until = event.stime
+
+    def numbers(self) -> np.ndarray[Any, Any]:
+        return np.concatenate([np.empty(0, dtype=np.int64), *self._came])
+
+    def reach(self, stime: int) -> None:
+        """Wait until everything is stable up to a time."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while self.until <= stime:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.kind}: stable up to {self.until}, not {stime}")
+            time.sleep(0.005)
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join(5.0)
+        self._client.close()
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Time of exactly once over that of at most once, by the size of tuples; seconds of both."""
+
+    ratios: dict[str, float]
+    seconds: dict[str, dict[str, float]]
+
+
+def compare_cost(directory: Path, shards: int, rounds: int, tuples: int) -> Cost:
+    """Bursts for both kinds, in turn."""
+    deployment = _deployment(directory, (EXACTLY, MOST), shards)
+    taken: dict[str, dict[str, list[float]]] = {size: {EXACTLY: [], MOST: []} for size in SIZES}
+    with supervised(deployment):
+        readers = _readers(deployment, (EXACTLY, MOST))
+        # The first bursts are for the engine to get warm.
+        for number in range(-1, rounds):
+            for size, width in SIZES.items():
+                for reader in readers if number % 2 else reversed(readers):
+                    seconds = _burst(deployment, reader, width, tuples)
+                    if number >= 0:
+                        taken[size][reader.kind].append(seconds)
+        for reader in readers:
+            reader.close()
+    middle = {
+        size: {kind: statistics.median(found) for kind, found in each.items()}
+        for size, each in taken.items()
+    }
+    return Cost(
+        {size: round(each[EXACTLY] / each[MOST], 3) for size, each in middle.items()},
+        {
+            size: {kind: round(one, 3) for kind, one in each.items()}
+            for size, each in middle.items()
+        },
+    )
+
+
+def _burst(deployment: Deployment, reader: Reader, width: int, tuples: int) -> float:
+    rows = numbered(width, reader.next_number, tuples)
+    with Producer.of(deployment.path, reader.source, name="burst") as producer:
+        began = time.monotonic()
+        for first in range(0, tuples, 10_000):
+            producer.send(rows.slice(first, 10_000))
+    reader.reach(_now_us())
+    took = time.monotonic() - began
+    reader.next_number += tuples
+    return took
+
+
+def kill_each(directory: Path, kinds: tuple[str, ...], shards: int, kills: int) -> dict[str, Any]:
+    """Lost and doubled tuples of each kind, while its shards and what merges them are killed."""
+    deployment = _deployment(directory, kinds, shards)
+    with supervised(deployment) as supervisor:
+        readers = _readers(deployment, kinds)
+        loads = {
+            reader.kind: Load(
+                deployment, reader.source, lambda first, count: numbered(16, first, count), RATE
+            )
+            for reader in readers
+        }
+        for reader in readers:
+            reader.reach(_now_us())
+        for number in range(kills):
+            killer = Killer(supervisor, seed=number)
+            killer.kill({_victim(kind, shards, number): 1 for kind in kinds}, (0.1, 0.5))
+        sent = {kind: load.stop() for kind, load in loads.items()}
+        for reader in readers:
+            reader.reach(_now_us())
+            reader.close()
+    found = {}
+    for reader in readers:
+        numbers = reader.numbers()
+        unique = len(np.unique(numbers))
+        found[reader.kind] = {
+            "sent": sent[reader.kind],
+            "lost": sent[reader.kind] - unique,
+            "doubled": len(numbers) - unique,
+        }
+    return found
+
+
+def _victim(kind: str, shards: int, number: int) -> str:
+    """Each shard in turn, and now and then what merges them."""
+    name = NAMES[kind]
+    turn = number % (shards + 1)
+    return f"{name}-1" if turn == shards else f"{name}.{turn + 1}-1"
+
+
+def _deployment(directory: Path, kinds: tuple[str, ...], shards: int) -> Deployment:
+    directory.mkdir()
+    network = 'from holdfast import Network\n\nnetwork = Network("delivery", bucket="200 ms")\n'
+    text = 'network = "network.py"\n[timing]\ndelay = "3 seconds"\nheartbeat = "100 ms"\n'
+    for kind in kinds:
+        network += _ONE.format(name=NAMES[kind])
+        text += _FRAGMENT.format(name=NAMES[kind], kind=kind, shards=shards)
+    (directory / "network.py").write_text(network)
+    (directory / "deployment.toml").write_text(text)
+    return load_deployment(directory / "deployment.toml")
+
+
+def _readers(deployment: Deployment, kinds: tuple[str, ...]) -> list[Reader]:
+    readers = [Reader(deployment, kind) for kind in kinds]
+    for reader in readers:
+        # At most once begins with what comes from now on.
+        reader.reach(_now_us())
+    return readers
+
+
+def _now_us() -> int:
+    return int(time.time() * 1e6)
