@@ -123,7 +123,7 @@ function boxesOf(fixed) {
   const add = (box) => {
     const lines = wrapped(box.label);
     found.push({ ...box, title: lines, height: (lines.length + 1) * LINE + 12,
-      width: Math.max(120, Math.min(WRAP + 2, Math.max(...lines.map((line) => line.length)) + 2) * CHARACTER + 16) });
+      width: Math.max(box.kind === "output" ? 150 : 120, Math.min(WRAP + 2, Math.max(...lines.map((line) => line.length)) + 2) * CHARACTER + 16) });
   };
   for (const operator of fixed.operators) {
     const isSource = operator.kind === "source";
@@ -236,7 +236,7 @@ function shortly(box, store, rates) {
     const sizes = stateSizes(box.operator, store);
     if (!sizes.length) return "";
     const open = sizes.map(([name, size]) => openWindows(box.operator, size, store.live.nodes[name])).filter((each) => each !== null);
-    return `${number(Math.max(...sizes.map(([, size]) => size.rows)))} rows of state${open.length ? `, open windows: ${Math.max(...open)}` : ""}`;
+    return `${number(Math.max(...sizes.map(([, size]) => size.rows)))} rows${open.length ? `, windows: ${Math.max(...open)}` : " of state"}`;
   }
   if (box.kind === "output") return `${number(rates.get(box.name) || 0)} tuples/s${recentDelay(store, box.output)}`;
   if (box.kind === "source") return `${number(rates.get(box.name) || 0)} tuples/s`;
