@@ -181,6 +181,25 @@ def test_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         world.coordinating.collector.collect({"name": "one", "cost": 0, "least": 0})
 
 
+def test_a_replica_moves_by_hand_and_the_other_goes_when_it_is_stable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = Racing(tmp_path, monkeypatch, cost=1e9)
+    move = world.coordinating.collector.move
+    with pytest.raises(NotPlaced, match="no replica 'main-9'; it has main-1, main-2, main-3"):
+        move({"name": "one", "replica": "main-9", "server": "d"})
+    # The cheapest of all goes, because it is said.
+    assert move({"name": "one", "replica": "main-1", "server": "d"})["replica"] == "main-4"
+    world.states["main-4"] = "recovering"
+    assert "main-4 is not stable yet" in world.look()
+    world.states["main-4"] = "stable"
+    assert world.look() == "main-1 is removed"
+    assert world.placed == ["b", "c", "d"]
+    assert world.member.desired.submissions["one"].moves == {}
+    world.pass_by(2)
+    assert world.placed == ["b", "c", "d"]
+
+
 def test_it_says_what_each_is_worth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = Racing(tmp_path, monkeypatch, cost=7_200)
     world.joined = {"main-1"}

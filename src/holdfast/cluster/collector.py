@@ -23,7 +23,7 @@ from holdfast.cluster.placing import NotPlaced
 from holdfast.cluster.status import node_status
 from holdfast.core.collection import Collection
 from holdfast.core.records import Membership
-from holdfast.deployment import Deployment
+from holdfast.deployment import Deployment, FragmentSpec
 from holdfast.nodes.journal import Journal
 from holdfast.plans.membership_file import read_membership
 from holdfast.plans.plan import read_plan
@@ -204,17 +204,38 @@ class Collector:
             if spec is None:
                 known = ", ".join(deployment.fragments)
                 raise NotPlaced(f"{name} has no fragment {fragment!r}; it has {known}")
-            if spec.standby is not None:
-                raise NotPlaced(
-                    f"{fragment} is {spec.protection.value} and has two copies, neither more nor "
-                    f"less"
-                )
-            if place is not None and place not in self._member.there().cards:
-                raise NotPlaced(f"server {place!r} does not answer now, or there is none")
-            if place in running_of(deployment, spec).values():
-                raise NotPlaced(f"{place} has a replica of {fragment} already")
+            self._check_place(deployment, spec, place)
             added, place = self._one_more_of(name, deployment, fragment, place)
         return {"replica": added, "server": place}
+
+    def move(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Have another replica join where it is said, and this one go when that is stable."""
+        name, replica, place = str(options["name"]), str(options["replica"]), str(options["server"])
+        with self._coordinating.lock:
+            deployment = self._deployment_of(name)
+            at = {each: spec for spec in deployment.fragments.values() for each in spec.processes}
+            running = [each for each in at if each not in deployment.gone]
+            if replica not in running:
+                raise NotPlaced(f"{name} has no replica {replica!r}; it has {', '.join(running)}")
+            spec = at[replica]
+            self._check_place(deployment, spec, place)
+            like = [each for each in running_of(deployment, spec) if each != replica]
+            if not like:
+                raise NotPlaced(f"{replica} is the only one of {spec.name}: nobody could stand in")
+            added = self._coordinating.add_replica(
+                name, deployment, spec, like[0], place, instead_of=replica
+            )
+        return {"replica": added, "server": place}
+
+    def _check_place(self, deployment: Deployment, spec: FragmentSpec, place: str | None) -> None:
+        if spec.standby is not None:
+            raise NotPlaced(
+                f"{spec.name} is {spec.protection.value} and has two copies, neither more nor less"
+            )
+        if place is not None and place not in self._member.there().cards:
+            raise NotPlaced(f"server {place!r} does not answer now, or there is none")
+        if place in running_of(deployment, spec).values():
+            raise NotPlaced(f"{place} has a replica of {spec.name} already")
 
     def _deployment_of(self, name: str) -> Deployment:
         submission = self._member.newest[1].submissions.get(name)

@@ -84,6 +84,8 @@ class Coordinating:
         # What waits, by submission, for those who look.
         self.notes: dict[str, str] = {}
         self._said: dict[str, str] = {}
+        # How many replicas it has moved.
+        self.moved = 0
         self._settings = settings
         # What the staged files say, so that they are written when something has changed only.
         self._on_disk: dict[str, Submission] = {}
@@ -386,14 +388,14 @@ class Coordinating:
         running = running_of(deployment, spec)
         here = next(each for each, server in running.items() if server == move.here)
         like = next(each for each in running if each != here)
-        added = self.add_replica(name, deployment, spec, like, move.there)
-        self._journal.write("moves", submission=name, replica=here, to=move.there, by=added)
+        added = self.add_replica(name, deployment, spec, like, move.there, instead_of=here)
         return [f"{added} at {move.there} is to take the place of {here} at {move.here}"]
 
     def _end_move(
         self, name: str, deployment: Deployment, spec: FragmentSpec, choices: list[Choice]
     ) -> str:
-        """Of more replicas than were asked for, remove the dearest once all are stable."""
+        """Remove what moves, or of more replicas than were asked for the dearest, once all are
+        stable."""
         running = running_of(deployment, spec)
         if spec.standby is not None or len(running) <= self._wanted_of(name, spec):
             return ""
@@ -401,6 +403,11 @@ class Coordinating:
         waiting = [each for each in running if said[each].get("state") != "stable"]
         if waiting:
             return f"{', '.join(waiting)} is not stable yet; one more goes when it is"
+        moves = self._member.newest[1].submissions[name].moves
+        moved = [each for each in running if moves.get(each) in running]
+        if moved:
+            self._remove(name, spec, moved[:1])
+            return f"{moved[0]} is removed"
         costs = {each.server: each.cost for each in choices if each.fragment == spec.name}
         zones = {at: card["zone"] or at for at, card in self._member.there().cards.items()}
         listed = [zones.get(server, server) for server in running.values()]
@@ -451,7 +458,9 @@ class Coordinating:
         like: str,
         place: str,
         counts: Mapping[str, int] | None = None,
+        instead_of: str | None = None,
     ) -> str:
+        """Add a replica at a server; with ``instead_of``, that one goes when it is stable."""
         added = f"{spec.name}-{len(spec.processes) + 1}"
         tables = read_tables(deployment.path)
         add_replica_to(tables["fragments"][spec.name], added, place)
@@ -460,7 +469,11 @@ class Coordinating:
         self._on_disk.pop(name, None)
         Addresses.choose(larger, self._ports_of(larger))
         change = lambda known: known.with_another(added, like)  # noqa: E731
-        self.change(name, change, {added: place}, counts)
+        moves = {} if instead_of is None else {instead_of: added}
+        self.change(name, change, {added: place}, counts, moves)
+        if moves:
+            self.moved += 1
+            self._journal.write("moves", submission=name, replica=instead_of, to=place, by=added)
         return added
 
     def _remove(self, name: str, spec: FragmentSpec, gone: list[str]) -> None:
@@ -476,10 +489,12 @@ class Coordinating:
         change: Callable[[Membership], Membership],
         places: dict[str, str],
         counts: Mapping[str, int] | None = None,
+        moves: Mapping[str, str] | None = None,
     ) -> None:
         """Change who takes part, in the staged files first, and offer what came of it.
 
         counts  of fragments that are to have another number of replicas from now on.
+        moves   replicas that go when others are stable.
         """
         with self.lock:
             version, desired = self._member.newest
@@ -497,6 +512,11 @@ class Coordinating:
                 submission.changed(deployment),
                 placed=places_of(deployment),
                 counts={**submission.counts, **(counts or {})},
+                moves={
+                    here: there
+                    for here, there in {**submission.moves, **(moves or {})}.items()
+                    if not {here, there} & deployment.gone
+                },
             )
             self._member.offer(desired.with_submission(name, changed), version)
         self._journal.write("membership", submission=name, added=places)

@@ -42,6 +42,7 @@ class Submission:
     placed      the servers of each fragment's replicas, by name.
     stays       fragments whose places were given, and are not changed.
     counts      of fragments that are to have another number of replicas than was submitted.
+    moves       replicas that go when others are stable, and which.
     """
 
     tables: dict[str, Any]
@@ -53,6 +54,7 @@ class Submission:
     placed: dict[str, list[str]] = field(default_factory=dict)
     stays: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    moves: dict[str, str] = field(default_factory=dict)
 
     def options(self, name: str, processes: list[str]) -> dict[str, Any]:
         """What a server's ``deploy`` takes."""

@@ -243,6 +243,7 @@ class Member:
                 "cluster-collect", self._coordinating.collector.collect
             ),
             "cluster-add": self._to_coordinator("cluster-add", self._coordinating.collector.add),
+            "cluster-move": self._to_coordinator("cluster-move", self._coordinating.collector.move),
             "cluster-vote": self._to_coordinator("cluster-vote", self._coordinating.change_vote),
             "cluster-forget": self._to_coordinator("cluster-forget", self._coordinating.forget),
         }

@@ -65,7 +65,7 @@ def add_cluster(commands: argparse._SubParsersAction[Any]) -> None:
     explain.set_defaults(command=_explain)
 
     replicas = commands.add_parser(
-        "replicas", help="discard or add replicas of what was submitted to a cluster"
+        "replicas", help="discard, add or move replicas of what was submitted to a cluster"
     )
     actions = replicas.add_subparsers(required=True, metavar="ACTION")
     collect = actions.add_parser(
@@ -87,6 +87,13 @@ def add_cluster(commands: argparse._SubParsersAction[Any]) -> None:
     add.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
     add.add_argument("--at", metavar="SERVER", help="there, wherever it would cost least")
     add.set_defaults(command=_add)
+    to = "have another replica join at a server, and this one go when that one is stable"
+    move = actions.add_parser("move", help=to, description=to)
+    move.add_argument("deployment", metavar="DEPLOYMENT.toml")
+    move.add_argument("replica", metavar="REPLICA")
+    move.add_argument("server", metavar="SERVER")
+    move.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
+    move.set_defaults(command=_move)
 
 
 def _add_security(parser: argparse.ArgumentParser) -> None:
@@ -246,6 +253,16 @@ def _add(options: argparse.Namespace) -> int:
     asked = {"name": deployment.name, "fragment": options.fragment, "server": options.at}
     found = _call(options.to, deployment.security.read(), "cluster-add", asked)
     print(f"{found['replica']} at {found['server']} joins")
+    return 0
+
+
+def _move(options: argparse.Namespace) -> int:
+    deployment = _loaded(options)
+    asked = {"name": deployment.name, "replica": options.replica, "server": options.server}
+    found = _call(options.to, deployment.security.read(), "cluster-move", asked)
+    print(
+        f"{found['replica']} joins at {found['server']}; {options.replica} goes when it is stable"
+    )
     return 0
 
 
