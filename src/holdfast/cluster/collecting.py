@@ -106,10 +106,12 @@ class Collecting:
     """Decides about one submission.
 
     cost    what its streams cost, at the last look; None before one.
+    waits   why nothing could be decided at the last look.
     totals  how many feeds and replicas were collected, by this coordinator.
     """
 
     cost: float | None = None
+    waits: str = ""
     totals: dict[str, int] = field(
         default_factory=lambda: {"feeds": 0, "replicas": 0, "revived": 0, "added": 0}
     )

@@ -101,14 +101,17 @@ class Collector:
             return []
         collecting = self._collecting.setdefault(name, Collecting())
         if not collecting.is_due(spec, now):
-            return []
+            # What was waited for at the last look is still being waited for.
+            return [collecting.waits] if collecting.waits else []
         watched = self._watched(deployment, rates)
         if isinstance(watched, str):
+            collecting.waits = watched
             return [watched]
         decision = collecting.look(
             watched, spec, now, lambda: self._one_more(name, deployment, watched)
         )
         self._decide(name, deployment, decision)
+        collecting.waits = "" if decision.changes else decision.said
         return [decision.said] if decision.said else []
 
     def _watched(self, deployment: Deployment, rates: Mapping[str, float]) -> Watched | str:
@@ -223,7 +226,7 @@ class Collector:
             if not like:
                 raise NotPlaced(f"{replica} is the only one of {spec.name}: nobody could stand in")
             added = self._coordinating.add_replica(
-                name, deployment, spec, like[0], place, instead_of=replica
+                name, deployment, spec, like[0], place, instead_of=replica, stays=True
             )
         return {"replica": added, "server": place}
 

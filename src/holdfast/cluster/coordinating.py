@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -459,8 +459,12 @@ class Coordinating:
         place: str,
         counts: Mapping[str, int] | None = None,
         instead_of: str | None = None,
+        stays: bool = False,
     ) -> str:
-        """Add a replica at a server; with ``instead_of``, that one goes when it is stable."""
+        """Add a replica at a server; with ``instead_of``, that one goes when it is stable.
+
+        stays  from now on the replicas of the fragment are where somebody has said.
+        """
         added = f"{spec.name}-{len(spec.processes) + 1}"
         tables = read_tables(deployment.path)
         add_replica_to(tables["fragments"][spec.name], added, place)
@@ -470,7 +474,7 @@ class Coordinating:
         Addresses.choose(larger, self._ports_of(larger))
         change = lambda known: known.with_another(added, like)  # noqa: E731
         moves = {} if instead_of is None else {instead_of: added}
-        self.change(name, change, {added: place}, counts, moves)
+        self.change(name, change, {added: place}, counts, moves, [spec.name] if stays else [])
         if moves:
             self.moved += 1
             self._journal.write("moves", submission=name, replica=instead_of, to=place, by=added)
@@ -490,11 +494,13 @@ class Coordinating:
         places: dict[str, str],
         counts: Mapping[str, int] | None = None,
         moves: Mapping[str, str] | None = None,
+        stays: Sequence[str] = (),
     ) -> None:
         """Change who takes part, in the staged files first, and offer what came of it.
 
         counts  of fragments that are to have another number of replicas from now on.
         moves   replicas that go when others are stable.
+        stays   fragments whose replicas are where somebody has said, from now on.
         """
         with self.lock:
             version, desired = self._member.newest
@@ -511,6 +517,7 @@ class Coordinating:
             changed = replace(
                 submission.changed(deployment),
                 placed=places_of(deployment),
+                stays=sorted({*submission.stays, *stays}),
                 counts={**submission.counts, **(counts or {})},
                 moves={
                     here: there

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from holdfast.cluster.cluster_metrics import ClusterMetrics
 from holdfast.cluster.coordinating import Coordinating
 from holdfast.cluster.desired import Desired
 from holdfast.cluster.neighbours import Card, Machine, Neighbours
@@ -207,6 +208,10 @@ class Member:
                 **({"disk": self._loop.disk_problem} if self._loop.disk_problem else {}),
             },
         }
+
+    def metrics(self) -> ClusterMetrics:
+        """What it knows of its cluster, for Prometheus."""
+        return ClusterMetrics(lambda: self._status({}), lambda: self._coordinating.moved)
 
     def silent_s(self) -> dict[str, float]:
         """For how many seconds each other server has not answered."""

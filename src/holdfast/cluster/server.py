@@ -48,16 +48,24 @@ from holdfast.cluster.starting import check_certificates
 from holdfast.cluster.trusted import Trusted
 from holdfast.cluster.usage import signal_jvm, with_usage
 from holdfast.core.messages import Message
-from holdfast.deployment import Deployment, SecuritySpec, load_deployment, read_tables
+from holdfast.deployment import (
+    LOOPBACK,
+    Deployment,
+    SecuritySpec,
+    load_deployment,
+    read_tables,
+)
 from holdfast.deployment_file import DeploymentReader
 from holdfast.durable import make_private, write_whole
 from holdfast.errors import HoldfastError
 from holdfast.flight.refused import refused
 from holdfast.flight.security import SecurityError
 from holdfast.flight.server import Control, PutBatch, StreamServer
+from holdfast.nodes.http_server import serve_http
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.links import NO_CHAOS
 from holdfast.nodes.listening import Listener
+from holdfast.nodes.metrics import registry
 from holdfast.plans.addresses import free_ports
 
 _START_AGAIN_SECONDS = 1.0
@@ -78,15 +86,18 @@ class Server:
         security: SecuritySpec,
         networks: Path | None = None,
         cluster: ClusterOptions | None = None,
+        metrics_port: int | None = None,
     ) -> None:
         """
-        networks  run only the network files in this directory.
-        cluster   take part in a cluster.
+        networks      run only the network files in this directory.
+        cluster       take part in a cluster.
+        metrics_port  serve metrics of the cluster over HTTP, on this machine only; 0: any port.
         """
         self.journal = Journal("server")
         self._data = data.resolve()
         self._security = security
         self._trusted = None if networks is None else Trusted(networks)
+        self._metrics_port = metrics_port
         self._hosted: dict[str, Children] = {}
         # Deployments that were hosted before and cannot be started, and when to try again.
         self._waiting: dict[str, str] = {}
@@ -141,6 +152,7 @@ class Server:
         self._start_hosted()
         if self._member is not None:
             self._member.start()
+            self._serve_metrics(self._member)
         self.journal.write("listening", port=self.port, data=str(self._data))
         while not self._stopping.wait(0.05):
             if self._waiting and time.monotonic() >= self._again:
@@ -153,6 +165,19 @@ class Server:
         for children in self._hosted.values():
             children.stop()
         self.journal.write("stopped")
+
+    def _serve_metrics(self, member: Member) -> None:
+        if self._metrics_port is None:
+            return
+        registry.register(member.metrics())
+
+        def health() -> dict[str, list[str]]:
+            unmanaged = member.why_unmanaged()
+            problems = [f"{name}: {what}" for name, what in member.problems.items()]
+            return {member.name: [*([unmanaged] if unmanaged else []), *problems]}
+
+        port = serve_http(LOOPBACK, self._metrics_port, health)
+        self.journal.write("metrics", metrics_port=port)
 
     def _start_hosted(self) -> None:
         """Start what was hosted before; what cannot be started now is tried again."""

@@ -57,6 +57,12 @@ def add_server(commands: argparse._SubParsersAction[Any]) -> None:
         metavar="TIME",
         help="move a replica that was better off elsewhere for so long (default: 5 minutes)",
     )
+    cluster.add_argument(
+        "--metrics-port",
+        type=int,
+        metavar="PORT",
+        help="serve metrics of the cluster and its health over HTTP, on 127.0.0.1; 0: any port",
+    )
     parser.set_defaults(command=_server)
 
 
@@ -85,7 +91,8 @@ def _server(options: argparse.Namespace) -> int:
         security = SecuritySpec.at(options.security)
     adopt_logging("server")
     cluster = _cluster_options(options, host)
-    server = Server(host, int(port), options.data, security, options.networks, cluster)
+    metrics = options.metrics_port
+    server = Server(host, int(port), options.data, security, options.networks, cluster, metrics)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.request_stop())
     server.run()
@@ -100,8 +107,10 @@ def _cluster_options(options: argparse.Namespace, host: str) -> ClusterOptions |
     from holdfast.times import microseconds
 
     if options.seeds is None:
-        if options.name is not None or options.zone:
-            raise InputError("--name and --zone are for clusters: give --seeds, too")
+        if options.name is not None or options.zone or options.metrics_port is not None:
+            raise InputError(
+                "--name, --zone and --metrics-port are for clusters: give --seeds, too"
+            )
         return None
     if not options.name:
         raise InputError("a server of a cluster needs a --name, which deployments call it by")
