@@ -57,6 +57,12 @@ def test_replicas_go_where_it_is_cheap_and_apart() -> None:
     assert choose_places(QUERY, apart, {"main": 2}, {}).places == {"main": ("a", "c")}
 
 
+def test_servers_that_were_seen_to_fail_together_do_not_both_have_one_if_others_are_left() -> None:
+    seen = Servers(servers().cards, {"a": "/a", "b": "/a", "c": ""})
+    assert choose_places(QUERY, seen, {"main": 2}, {}).places == {"main": ("a", "c")}
+    assert set(choose_places(QUERY, seen, {"main": 3}, {}).places["main"]) == {"a", "b", "c"}
+
+
 def test_a_busy_server_is_taken_only_if_no_other_is_left() -> None:
     busy = servers(b={"cpu": 0.99})
     assert choose_places(QUERY, busy, {"main": 2}, {}).places == {"main": ("a", "c")}

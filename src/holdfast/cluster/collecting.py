@@ -250,7 +250,7 @@ def watch(
         if spec.protection is Protection.RACE
     }
     zones = {
-        name: str(servers.cards.get(at[name], {}).get("zone") or at[name])
+        name: servers.zone(at[name]) or f"/{at[name]}"
         for names in replicas.values()
         for name in names
     }

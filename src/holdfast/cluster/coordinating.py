@@ -268,6 +268,7 @@ class Coordinating:
 
     def run(self) -> None:
         while not self._member.stopping.wait(_LOOK_SECONDS):
+            self._member.watch()
             if not self._member.is_coordinating:
                 self.notes = {}
                 self._adaptations.clear()
@@ -409,7 +410,8 @@ class Coordinating:
             self._remove(name, spec, moved[:1])
             return f"{moved[0]} is removed"
         costs = {each.server: each.cost for each in choices if each.fragment == spec.name}
-        zones = {at: card["zone"] or at for at, card in self._member.there().cards.items()}
+        servers = self._member.there()
+        zones = {at: servers.zone(at) or at for at in servers.cards}
         listed = [zones.get(server, server) for server in running.values()]
 
         def rank(replica: str) -> tuple[bool, float, str]:

@@ -34,6 +34,7 @@ from holdfast.cluster.seat_loop import (
 from holdfast.core.adaptation import AdaptationSettings
 from holdfast.core.cluster_messages import ClusterMessage, Heard, Met, Version
 from holdfast.core.election import ElectionTiming
+from holdfast.core.together import FailedTogether
 from holdfast.deployment_checks import plain_name
 from holdfast.durable import make_private, write_whole
 from holdfast.errors import HoldfastError, InputError
@@ -97,6 +98,7 @@ class Member:
         self._machine = Machine()
         self._apply = apply
         self._newest: tuple[Version, str] | None = None
+        self._together = FailedTogether()
         self._changed = threading.Event()
         self._stopping = threading.Event()
         self.problems: dict[str, str] = {}
@@ -229,7 +231,19 @@ class Member:
             heard_at = neighbour.heard_at
             if heard_at is not None and time.monotonic() - heard_at < THERE_SECONDS:
                 found.setdefault(neighbour.card["name"], neighbour.card)
-        return Servers(found)
+        told = {name: str(card["zone"]) for name, card in found.items()}
+        told |= {
+            each["name"]: each["zone"]
+            for each in self.desired.servers.values()
+            if each["name"] not in told
+        }
+        return Servers(found, self._together.zones(told))
+
+    def watch(self) -> None:
+        """Note who is silent now, and with whom."""
+        known = self.desired.names()
+        silent = known.keys() - self.there().cards.keys()
+        self._together.look(known, silent, time.monotonic_ns() // 1_000)
 
     # -- what others ask -----------------------------------------------------------------
 
@@ -370,6 +384,7 @@ class Member:
             "unmanaged": self.why_unmanaged(),
             "servers": dict(cards),
             "missing": missing,
+            "failed_together": [list(pair) for pair in self._together.pairs()],
             "submissions": {
                 name: {
                     "placed": each.placed,

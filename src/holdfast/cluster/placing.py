@@ -9,7 +9,7 @@ one submission it takes so many replicas as it has processors twice over.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.cluster.neighbours import Card
@@ -33,9 +33,18 @@ class NotPlaced(HoldfastError):
 
 @dataclass(frozen=True)
 class Servers:
-    """The servers that are there now, by name, with what each says of itself."""
+    """The servers that are there now, by name, with what each says of itself.
+
+    seen  the zones, with what was seen to fail together (``core.together``).
+    """
 
     cards: Mapping[str, Card]
+    seen: Mapping[str, str] = field(default_factory=dict)
+
+    def zone(self, name: str, told_only: bool = False) -> str:
+        """What a server fails together with; "" for itself."""
+        told = str(self.cards[name]["zone"]) if name in self.cards else ""
+        return told if told_only else self.seen.get(name, told)
 
     def delays(self) -> dict[str, dict[str, float]]:
         """Milliseconds, one way: the mean of what both ends have measured."""
@@ -54,12 +63,12 @@ class Servers:
             for here in self.cards
         }
 
-    def sites(self, any_load: bool = False) -> list[Site]:
-        """``any_load``: with those that are too busy."""
+    def sites(self, any_load: bool = False, told_only: bool = False) -> list[Site]:
+        """``any_load``: with those that are too busy. ``told_only``: whatever was seen."""
         return [
             Site(
                 name,
-                card["zone"],
+                self.zone(name, told_only),
                 0 if is_busy(card) and not any_load else max(1, 2 * card["cores"]),
             )
             for name, card in self.cards.items()
@@ -137,9 +146,11 @@ def choose_places(
     sites, delays = servers.sites(), servers.delays()
     _check_reached(query, delays)
     placed = Placement(sites, delays, query, fixed).place(wanted)
-    if placed.lacking:
-        # Better a busy server than none.
-        sites = servers.sites(any_load=True)
+    for any_load in (False, True):
+        if not placed.lacking:
+            break
+        # Better a server that was seen to fail with another one, or a busy one, than none.
+        sites = servers.sites(any_load, told_only=True)
         placed = Placement(sites, delays, query, fixed).place(wanted)
     for name, count in wanted.items():
         if name in placed.lacking:

@@ -185,6 +185,8 @@ def show_status(found: dict[str, Any]) -> None:
         votes = "yes" if address in found["voters"] else "no"
         table.add_row(each["name"], address, "", votes, "", "", f"[red]{silent}[/red]")
     console.print(table)
+    for one, other in found.get("failed_together", []):
+        console.print(f"{one} and {other} were seen to fail together; no fragment has both")
     for name, each in sorted(found["submissions"].items()):
         places = "; ".join(f"{one}: {', '.join(at)}" for one, at in each["placed"].items())
         note = f". {each['note']}" if each["note"] else ""
