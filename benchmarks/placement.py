@@ -278,9 +278,10 @@ def main() -> None:
     parser.add_argument("--matrix", type=Path, help="round trips in milliseconds, a square matrix")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--record", action="store_true", help="write docs/results/placement.*")
+    parser.add_argument("--no-moves", action="store_true", help="nothing on real servers")
     options = parser.parse_args()
-    if options.record and (options.quick or options.matrix is not None):
-        parser.error("--record is of the full form, in made worlds")
+    if options.record and (options.quick or options.no_moves or options.matrix is not None):
+        parser.error("--record is of the full form, in made worlds and on real servers")
     networks = 20 if options.quick else 200
     began = time.monotonic()
     summary: dict[str, Any] = {"bench": "placement", "networks": networks}
@@ -289,7 +290,8 @@ def main() -> None:
     summary["collected"] = collected(networks, options.seed, options.matrix)
     summary["election_s"] = elections(networks // 4)
     summary["placed_1000_servers_s"] = place_among(1_000)
-    summary |= moves(QUICK_MOVES if options.quick else MOVES)
+    if not options.no_moves:
+        summary |= moves(QUICK_MOVES if options.quick else MOVES)
     summary["bars"] = BARS
     summary["elapsed_s"] = round(time.monotonic() - began, 1)
     summary["machine"] = describe_machine()
