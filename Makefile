@@ -28,7 +28,7 @@ fast := tests/core tests/simulation tests/log tests/connect tests/network
 
 .PHONY: test-fast
 test-fast: venv ## the protocols, the simulator, the logs, sources and outputs; within a minute
-	@$(run) $(bin)/python -m pytest -q -n2 --dist loadfile --no-loadscope-reorder -m 'not jobs and not thorough' $(fast) $(ARGS)
+	@$(run) $(bin)/python -m pytest -q -n2 --dist loadfile --no-loadscope-reorder -m 'not jobs and not slow and not thorough' $(fast) $(ARGS)
 
 .PHONY: test-all
 test-all: classes browser ## every test, the thorough ones too, with more examples, then the planted mistakes (BENCH=mutations)

@@ -25,6 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("holdfast", deadline=None)
     settings.load_profile("holdfast")
     config.addinivalue_line("markers", "long: takes long, so its file starts first")
+    config.addinivalue_line("markers", "slow: takes seconds, so make test-fast leaves it out")
     config.addinivalue_line("markers", "jobs: runs Spark jobs, so make test-fast leaves it out")
     config.addinivalue_line(
         "markers", "thorough: many kills, many processes or other Sparks; make test-all runs it"

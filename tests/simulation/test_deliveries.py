@@ -30,6 +30,7 @@ FIRST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*FIRST.values(), 23])
 def test_what_is_promised_is_kept_while_servers_are_lost(seed: int) -> None:
     result = run(delivering(seed))
@@ -37,6 +38,7 @@ def test_what_is_promised_is_kept_while_servers_are_lost(seed: int) -> None:
     assert result.stable > 20
 
 
+@pytest.mark.slow
 def test_at_most_once_nothing_is_lost_while_nobody_is() -> None:
     scenario = delivering(FIRST[Delivery.AT_MOST_ONCE])
     world = World(scenario.spec, Schedule((), 30_000_000), Random(1), scenario.server_of)

@@ -37,6 +37,7 @@ def an_hour_without_one_input() -> World:
     return World(spec, schedule, Random(1), place(spec, Random(1)), conditions=conditions)
 
 
+@pytest.mark.slow
 def test_an_hour_of_failure_costs_each_job_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     costs: dict[bool, list[int]] = {True: [], False: []}
     slices = SUnion.slices

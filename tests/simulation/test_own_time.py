@@ -27,6 +27,7 @@ def sources(world: World) -> list[OwnTimeSource]:
     return [source for source in found if isinstance(source, OwnTimeSource)]
 
 
+@pytest.mark.slow
 def test_out_of_order_idle_and_wrong_stamps_break_no_promise() -> None:
     """Whatever is set; restarts and other replicas come to the same stream each time."""
     verdicts: Counter[Verdict] = Counter()

@@ -14,6 +14,7 @@ def around(seed: int) -> Scenario:
     return scenario
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [7, 12])
 def test_the_servers_of_a_ring_are_lost_in_turn(seed: int) -> None:
     result = run(around(seed))

@@ -29,6 +29,7 @@ def planted(name: str) -> Mutation:
     return found
 
 
+@pytest.mark.slow
 def test_some_seeds_keep_every_promise() -> None:
     results = list(simulate(SEEDS, workers=1))
     assert [one.reason for one in results if one.verdict is not Verdict.FINE] == []
@@ -40,6 +41,7 @@ def test_one_seed_is_one_run() -> None:
     assert run(scenario_of(5)) == run(scenario_of(5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "seed", "verdict"), PLANTED)
 def test_planted_mistakes_are_found_and_the_exit_code_tells_which_kind(
     name: str, seed: int, verdict: Verdict, capsys: pytest.CaptureFixture[str]
@@ -52,6 +54,7 @@ def test_planted_mistakes_are_found_and_the_exit_code_tells_which_kind(
     assert f"seed {one}: {verdict.name.lower()}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
