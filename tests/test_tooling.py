@@ -175,7 +175,7 @@ def test_there_is_a_fast_tier_and_one_with_everything() -> None:
     for part in ("core", "simulation", "log", "connect", "network"):
         assert f"tests/{part}" in fast
         assert list((ROOT / "tests" / part).glob("test_*.py"))
-    assert "-m 'not jobs and not thorough'" in fast
+    assert "-m 'not jobs and not slow and not thorough'" in fast
     assert "-m 'not thorough'" in usual
     assert "thorough" not in everything
     assert "holdfast prepare" not in fast
