@@ -30,13 +30,15 @@ from holdfast.cluster.placing import (
     check_places,
     choose_places,
     explain_places,
+    is_worth_it,
     query_of,
 )
 from holdfast.cluster.rates import Rates
 from holdfast.cluster.seat_loop import NotTaken
 from holdfast.cluster.status import node_status
+from holdfast.cluster.voting import Voting
 from holdfast.core.adaptation import Adaptation, AdaptationSettings
-from holdfast.core.placement import Choice, Query
+from holdfast.core.placement import Choice
 from holdfast.core.records import Membership
 from holdfast.deployment import (
     Deployment,
@@ -58,8 +60,6 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 1.0
 _PORTS_SECONDS = 10.0
-# What a tuple must be under way for less, on the mean, for a replica to move.
-_WORTH_MS = 2.0
 
 
 class Coordinating:
@@ -92,6 +92,7 @@ class Coordinating:
         self._rates: dict[str, Rates] = {}
         self._adaptations: dict[str, Adaptation] = {}
         self.collector = Collector(self, member, journal)
+        self.voting = Voting(member, self.lock, self.staged, journal)
 
     # -- submitting ----------------------------------------------------------------------
 
@@ -183,50 +184,7 @@ class Coordinating:
         self._journal.write("withdrawn", submission=name)
         return {"version": list(version)}
 
-    # -- who votes -----------------------------------------------------------------------
-
-    def change_vote(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Give a server a vote, or take it away."""
-        name, votes = str(options["server"]), bool(options["votes"])
-        with self.lock:
-            version, desired = self._member.newest
-            address = self._address_of(name, desired)
-            before = self._member.voters
-            if (address in before) == votes:
-                raise NotPlaced(f"{name} {'votes already' if votes else 'has no vote'}")
-            if votes and name not in self._member.there().cards:
-                raise NotPlaced(f"{name} does not answer now; give it a vote when it does")
-            left = [each for each in before if each != address]
-            voters = tuple(sorted([*left, address] if votes else left))
-            version = self._member.offer(desired, version, voters)
-        self._journal.write("voters", voters=list(voters))
-        return {"version": list(version), "voters": list(voters)}
-
-    def forget(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Forget a server that is gone for good, so that another may have its name and address."""
-        name = str(options["server"])
-        with self.lock:
-            version, desired = self._member.newest
-            address = self._address_of(name, desired)
-            runs = [
-                each
-                for each, submission in desired.submissions.items()
-                if self.staged(each, submission).hosted_by(name)
-            ]
-            if address in self._member.voters:
-                raise NotPlaced(f"{name} has a vote: holdfast cluster vote HOST:PORT remove {name}")
-            if runs:
-                raise NotPlaced(f"{name} has parts of {', '.join(runs)}; withdraw them first")
-            if name in self._member.there().cards:
-                raise NotPlaced(f"{name} is there; stop it first")
-            version = self._member.offer(desired.without_server(address), version)
-        return {"version": list(version)}
-
-    def _address_of(self, name: str, desired: Desired) -> str:
-        names = desired.names()
-        if name not in names:
-            raise NotPlaced(f"there is no server {name!r}; there are {', '.join(sorted(names))}")
-        return names[name]
+    # -- why it is where it is -----------------------------------------------------------
 
     def explain(self, options: dict[str, Any]) -> dict[str, Any]:
         """Why the replicas of a submission are where they are; any server can tell."""
@@ -379,7 +337,7 @@ class Coordinating:
         known = [
             choice
             for choice in choices
-            if choice.fragment in movable and _is_worth_it(choice, query)
+            if choice.fragment in movable and is_worth_it(choice, query)
         ]
         # What flows is known before anything moves for it.
         move = adaptation.look(known, time.monotonic_ns() // 1_000) if rates else None
@@ -534,11 +492,3 @@ class Coordinating:
         if text and self._said.get(what) != text:
             self._journal.write("cluster", level="warning", submission=what, problem=text)
         self._said[what] = text
-
-
-def _is_worth_it(choice: Choice, query: Query) -> bool:
-    """Whether tuples of its streams would be under way for some milliseconds less."""
-    rate = sum(
-        flow.rate for flow in query.flows if choice.fragment in (flow.producer, flow.consumer)
-    )
-    return choice.runner_up is not None and (choice.cost - choice.runner_up[1] >= _WORTH_MS * rate)

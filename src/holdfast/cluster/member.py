@@ -248,23 +248,24 @@ class Member:
     # -- what others ask -----------------------------------------------------------------
 
     def controls(self) -> dict[str, Control]:
+        """What any server answers, and what it hands on to the coordinator."""
+        coordinating = self._coordinating
+        handed_on: dict[str, Control] = {
+            "cluster-submit": coordinating.submit,
+            "cluster-withdraw": coordinating.withdraw,
+            "cluster-collect": coordinating.collector.collect,
+            "cluster-add": coordinating.collector.add,
+            "cluster-move": coordinating.collector.move,
+            "cluster-vote": coordinating.voting.change,
+            "cluster-forget": coordinating.voting.forget,
+        }
         return {
             "cluster-hello": self._hello,
             "cluster-message": self._message,
             "cluster-status": self._status,
-            "cluster-submit": self._to_coordinator("cluster-submit", self._coordinating.submit),
-            "cluster-withdraw": self._to_coordinator(
-                "cluster-withdraw", self._coordinating.withdraw
-            ),
-            "cluster-placement": self._coordinating.explain,
+            "cluster-placement": coordinating.explain,
             "cluster-submission": self._submission,
-            "cluster-collect": self._to_coordinator(
-                "cluster-collect", self._coordinating.collector.collect
-            ),
-            "cluster-add": self._to_coordinator("cluster-add", self._coordinating.collector.add),
-            "cluster-move": self._to_coordinator("cluster-move", self._coordinating.collector.move),
-            "cluster-vote": self._to_coordinator("cluster-vote", self._coordinating.change_vote),
-            "cluster-forget": self._to_coordinator("cluster-forget", self._coordinating.forget),
+            **{each: self._to_coordinator(each, answer) for each, answer in handed_on.items()},
         }
 
     def _submission(self, options: dict[str, Any]) -> dict[str, Any]:

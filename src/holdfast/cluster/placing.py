@@ -25,6 +25,8 @@ BUSY_MEMORY = 0.95
 _UNKNOWN_MS = 200.0
 # Within a server.
 _LOCAL_MS = 0.1
+# What a tuple must be under way for less, on the mean, for a replica to move.
+_WORTH_MS = 2.0
 
 
 class NotPlaced(HoldfastError):
@@ -198,3 +200,11 @@ def _server_of(server: str | None) -> str:
 
 def _mean(found: list[float] | None) -> float:
     return sum(found) / len(found) if found else _UNKNOWN_MS
+
+
+def is_worth_it(choice: Choice, query: Query) -> bool:
+    """Whether tuples of its streams would be under way for some milliseconds less."""
+    rate = sum(
+        flow.rate for flow in query.flows if choice.fragment in (flow.producer, flow.consumer)
+    )
+    return choice.runner_up is not None and (choice.cost - choice.runner_up[1] >= _WORTH_MS * rate)

@@ -33,7 +33,7 @@ from holdfast.connect.push_source import PushSource
 from holdfast.connect.source import Source
 from holdfast.core.effects import AcceptTuples, Append, Effect, RefuseBatch, TrimLog
 from holdfast.core.entry import EntryPoint, EntrySettings
-from holdfast.core.events import Event, SourceBatch, SourceReached
+from holdfast.core.events import SourceBatch, SourceReached
 from holdfast.core.fence import Fenced
 from holdfast.core.producers import ProducerPlace, Producers, SequenceGap, TooManyNames, Verdict
 from holdfast.core.source_time import FAR
@@ -47,6 +47,7 @@ from holdfast.kept.stream_store import StreamStore
 from holdfast.log import Durability, LogOptions
 from holdfast.nodes.intake import PENDING_BYTES, Intake, Offer
 from holdfast.nodes.node import Node, Place
+from holdfast.nodes.watched import Watched
 from holdfast.operators import SourceOperator
 
 LOG_OPTIONS = LogOptions(
@@ -135,7 +136,7 @@ class EntryNode(Node):
         self._taking = threading.Lock()
         # (producer, sequence) -> the offer that is not yet durable
         self._under_way: dict[tuple[str, int], Offer] = {}
-        self.loop = self.make_loop(_Watched(self))
+        self.loop = self.make_loop(Watched(self.entry, lambda event: None, self._show_state))
         self._reader = threading.Thread(target=self._read, name=f"{stream} source", daemon=True)
 
     def start(self) -> None:
@@ -436,17 +437,7 @@ class EntryNode(Node):
         durable.set_result(self.entry.view().next_id)
         return durable
 
-
-class _Watched:
-    """The entry point's driver, with a look at what comes of it."""
-
-    def __init__(self, node: EntryNode) -> None:
-        self._node = node
-
-    def handle(self, event: Event, now: int) -> list[Effect]:
-        entry, metrics = self._node.entry, self._node.metrics
-        effects = entry.handle(event, now)
-        view = entry.view()
-        metrics.in_state(view.state.value)
-        metrics.boundary.set(max(0, view.boundary) / 1e6)
-        return effects
+    def _show_state(self) -> None:
+        view = self.entry.view()
+        self.metrics.in_state(view.state.value)
+        self.metrics.boundary.set(max(0, view.boundary) / 1e6)

@@ -79,7 +79,6 @@ from holdfast.kept.shipper import Sent, SentPieces, SentStates, SentWhole, Shipp
 from holdfast.kept.state import keep_state
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import Durability, LogOptions
-from holdfast.loop import Driver
 from holdfast.network import Network
 from holdfast.nodes.early_jobs import EarlyJobs
 from holdfast.nodes.jobs import JobReport, Jobs
@@ -96,6 +95,7 @@ from holdfast.nodes.replica_status import (
     tentative_bytes,
 )
 from holdfast.nodes.spill import Spill
+from holdfast.nodes.watched import Watched
 from holdfast.plans.fragment_plans import FragmentPlan
 from holdfast.spark.chains import Handle, Workshop
 from holdfast.spark.engine import Engine
@@ -169,7 +169,7 @@ class ReplicaNode(Node):
         self._open_store(plan, directory, log_options)
         self.copy = self._make_driver()
         self._bounded = bool(settings.bounds)
-        self.loop = self.make_loop(_Watched(self))
+        self.loop = self.make_loop(Watched(self.copy, self.before, self.after))
         windows = self._make_windows if settings.keeping is Keeping.WINDOWS else None
         self.jobs = Jobs(
             self.workshop,
@@ -494,17 +494,3 @@ class ReplicaNode(Node):
         self.metrics.job_seconds.observe(report.seconds)
         self.metrics.tuples_in.inc(report.tuples_in)
         self.metrics.tuples_out.inc(report.tuples_out)
-
-
-class _Watched:
-    """The driver, with a look at what goes in."""
-
-    def __init__(self, node: ReplicaNode) -> None:
-        self._node = node
-        self._driver: Driver = node.copy
-
-    def handle(self, event: Event, now: int) -> list[Effect]:
-        self._node.before(event)
-        effects = self._driver.handle(event, now)
-        self._node.after()
-        return effects

@@ -1,7 +1,8 @@
 """Failure schedules: what breaks when, and when it is whole again.
 
 A schedule has a shape, which says what kind of trouble it is; the seed draws the rest. Shapes of
-what befalls two copies of which one stands by are in copy_shapes.py.
+what befalls two copies of which one stands by are in copy_shapes.py, of who is removed in
+membership_shapes.py.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from holdfast.simulation.copy_shapes import (
 )
 from holdfast.simulation.deliveries import deliveries
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Schedule
+from holdfast.simulation.membership_shapes import _departures
 from holdfast.simulation.networks import NetworkSpec
 
 WEIGHTS = {
@@ -363,35 +365,6 @@ def _rejoin(random: Random, layout: Layout) -> list[Fault]:
             kind = random.choice([FaultKind.CRASH, FaultKind.DISK_LOST, FaultKind.DISK_FULL])
             faults.append(Fault(kind, again, back, (hit,)))
         time = max(one.end for one in faults) + int(random.uniform(1, 12) * SECOND_US)
-    return faults
-
-
-def _departures(random: Random, layout: Layout) -> list[Fault]:
-    """Clients and replicas are removed while others are away, and come back not knowing of it."""
-    time = 5 * SECOND_US
-    faults = []
-    several = [server for group in layout.groups if len(group) > 1 for server in group]
-    clients = [server for server in layout.servers if server.startswith("c")]
-    for _ in range(random.randint(1, 3)):
-        hit = random.choice(clients + several)
-        away = time - int(random.uniform(0.1, 3) * SECOND_US)
-        back = time + int(random.uniform(0.5, 10) * SECOND_US)
-        if random.random() < 0.6:
-            # What was kept for it while it was away is what it is removed for.
-            kind = random.choice([FaultKind.CRASH, FaultKind.PARTITION])
-            faults.append(Fault(kind, away, back, (hit,)))
-        for _ in range(random.randint(0, 2)):
-            other = random.choice(layout.servers)
-            kinds = [FaultKind.CRASH, FaultKind.PARTITION, FaultKind.DISK_FULL, FaultKind.PAUSE]
-            end = time + int(random.uniform(0.2, 6) * SECOND_US)
-            faults.append(Fault(random.choice(kinds), away, end, (other,)))
-        near = [one for one, two in layout.links if two == hit]
-        if near and random.random() < 0.3:
-            # Whoever keeps something for it cannot write down that it need not any more.
-            end = time + int(random.uniform(0.5, 6) * SECOND_US)
-            faults.append(Fault(FaultKind.DISK_FULL, away, end, (random.choice(near),)))
-        faults.append(Fault(FaultKind.REMOVED, time, time + 1, (hit,)))
-        time = max(one.end for one in faults) + int(random.uniform(3, 10) * SECOND_US)
     return faults
 
 
