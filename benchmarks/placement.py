@@ -41,7 +41,7 @@ from benchmarks.placement_moves import moves
 from benchmarks.placement_optimum import optimum
 from benchmarks.placement_world import World, query_of, with_equal_rates, world_of
 from benchmarks.record import record
-from holdfast.core.collection import Collection, Feed
+from holdfast.core.collection import Collection, StreamReplica
 from holdfast.core.placement import Placement, Query
 from holdfast.simulation.cluster_run import run_cluster
 from holdfast.simulation.cluster_world import ClusterFault, ClusterScenario
@@ -114,7 +114,7 @@ def against_optimum(networks: int, seed: int, matrix: Path | None) -> dict[str, 
     }
 
 
-def median_ms(flowing: Flowing, kept: set[Feed] | None = None) -> float:
+def median_ms(flowing: Flowing, kept: set[StreamReplica] | None = None) -> float:
     return float(np.median(flowing.run(kept)[0]))
 
 
@@ -182,7 +182,7 @@ def collected(networks: int, seed: int, matrix: Path | None) -> dict[str, Any]:
     }
 
 
-def _kind(gone: Feed | str, query: Query) -> str:
+def _kind(gone: StreamReplica | str, query: Query) -> str:
     """What was discarded: a replica of a fragment, or a stream by what is at its ends."""
     if isinstance(gone, str):
         return "replica of a fragment"

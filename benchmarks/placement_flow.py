@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.core.collection import Feed, FeedFacts, Running
+from holdfast.core.collection import FeedFacts, Running, StreamReplica
 from holdfast.core.placement import Delays, Query
 
 TUPLES = 400
@@ -38,7 +38,7 @@ class Flowing:
         self._server = {
             f"{name}@{server}": server for name, servers in places.items() for server in servers
         } | dict(query.pinned)
-        self.feeds: dict[Feed, tuple[float, Times]] = {}
+        self.feeds: dict[StreamReplica, tuple[float, Times]] = {}
         links: dict[tuple[str, str], Times] = {}
         for flow in query.flows:
             for producer in self._named(flow.producer):
@@ -47,7 +47,10 @@ class Flowing:
                     if link not in links:
                         links[link] = self._link(delays[link[0]][link[1]])
                     cost = flow.rate * delays[link[0]][link[1]]
-                    self.feeds[Feed(flow.producer, producer, consumer)] = (cost, links[link])
+                    self.feeds[StreamReplica(flow.producer, producer, consumer)] = (
+                        cost,
+                        links[link],
+                    )
 
     def _named(self, name: str) -> Sequence[str]:
         return [name] if name in self._query.pinned else self.replicas[name]
@@ -57,13 +60,15 @@ class Flowing:
         longer = np.where(np.repeat(episodes, _EPISODE), self._rng.uniform(1.0, _LONGER), 1.0)
         return delay * longer * (1 + _JITTER * self._rng.random(TUPLES))
 
-    def run(self, kept: Iterable[Feed] | None = None) -> tuple[Times, dict[Feed, float]]:
+    def run(
+        self, kept: Iterable[StreamReplica] | None = None
+    ) -> tuple[Times, dict[StreamReplica, float]]:
         """The delays of all tuples at all applications, and the weight of each feed."""
         used = set(self.feeds) if kept is None else set(kept)
         done: dict[str, Times] = {
             name: np.zeros(TUPLES) for name in self._query.pinned if self._is_source(name)
         }
-        weights: dict[Feed, float] = {}
+        weights: dict[StreamReplica, float] = {}
         out: list[Times] = []
         for name in (*self._query.fragments, *self._applications()):
             for reader in self._named(name):
@@ -98,7 +103,7 @@ class Flowing:
     def _applications(self) -> list[str]:
         return [name for name in self._query.pinned if not self._is_source(name)]
 
-    def running(self, weights: Mapping[Feed, float], zones: Mapping[str, str]) -> Running:
+    def running(self, weights: Mapping[StreamReplica, float], zones: Mapping[str, str]) -> Running:
         """What collection is told."""
         return Running(
             self.replicas,
@@ -114,5 +119,5 @@ class Flowing:
             },
         )
 
-    def cost(self, kept: Iterable[Feed] | None = None) -> float:
+    def cost(self, kept: Iterable[StreamReplica] | None = None) -> float:
         return sum(self.feeds[feed][0] for feed in (self.feeds if kept is None else kept))

@@ -21,7 +21,7 @@ from holdfast.code_digest import code_digest
 from holdfast.operators import Operator, SourceOperator, StatefulOperator, StatelessOperator
 from holdfast.spark.plan_text import plan_lines, whole_text
 from holdfast.spark.stages import full_schema
-from holdfast.spark.stateful import Layout
+from holdfast.spark.stateful import Spread
 
 if TYPE_CHECKING:
     from holdfast.network import Network
@@ -80,7 +80,7 @@ def _operator_lines(operator: Operator, inputs: Sequence[DataFrame]) -> Iterator
             yield f"{type(stateful).__name__} from {read}"
             yield from _stateful_lines(stateful)
             # Any layout computes the same; this one has the least to say.
-            yield from plan_lines(stateful.build(operator.name, inputs, Layout(1, False)), inputs)
+            yield from plan_lines(stateful.build(operator.name, inputs, Spread(1, False)), inputs)
         case _:
             raise AssertionError(f"{operator.name} is of no known kind")
     yield f"columns {columns_text(operator.schema)}"

@@ -25,7 +25,7 @@ from holdfast.operators import (
 from holdfast.spark.determinism import refuse_nondeterministic, refuse_stateful
 from holdfast.spark.distinct import Distinct
 from holdfast.spark.join import OUTER, Join
-from holdfast.spark.stateful import Layout, Stateful
+from holdfast.spark.stateful import Spread, Stateful
 from holdfast.times import Duration, microseconds, show_duration
 from holdfast.visible import VisibleFrame, keep_system_columns, whole_of
 from holdfast.windows import TimeWindow, Window
@@ -33,7 +33,7 @@ from holdfast.windows import TimeWindow, Window
 if TYPE_CHECKING:
     from holdfast.network import Network
 
-_ONE_TASK = Layout(1, False)
+_ONE_TASK = Spread(1, False)
 
 
 class Stream:

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.cluster.collecting import way_ms
 from holdfast.cluster.placing import NotPlaced
-from holdfast.core.collection import Feed, FeedFacts, Running
+from holdfast.core.collection import FeedFacts, Running, StreamReplica
 from tests.cluster.test_coordinating import World
 
 
@@ -221,11 +221,11 @@ def test_it_says_what_each_is_worth(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_way_is_as_long_as_the_longest_input_by_its_shortest_feed() -> None:
     delays = {
-        Feed("s", "source", "a1"): 5.0,
-        Feed("s", "source", "a2"): 9.0,
-        Feed("a", "a1", "screen"): 30.0,
-        Feed("a", "a2", "screen"): 10.0,
-        Feed("t", "other", "screen"): 12.0,
+        StreamReplica("s", "source", "a1"): 5.0,
+        StreamReplica("s", "source", "a2"): 9.0,
+        StreamReplica("a", "a1", "screen"): 30.0,
+        StreamReplica("a", "a2", "screen"): 10.0,
+        StreamReplica("t", "other", "screen"): 12.0,
     }
     running = Running({}, {}, {"screen": 2.0}, dict.fromkeys(delays, FeedFacts(1.0, 1.0)))
     assert way_ms(running, delays.__getitem__) == 2 * 19.0

@@ -268,25 +268,25 @@ def test_it_says_why_with_the_rates_that_were_measured(world: World) -> None:
 def test_votes_are_given_and_taken_and_servers_forgotten(world: World) -> None:
     world.coordinating.submit(world.sent)
     with pytest.raises(NotPlaced, match="c votes already"):
-        world.coordinating.change_vote({"server": "c", "votes": True})
-    world.coordinating.change_vote({"server": "d", "votes": True})
+        world.coordinating.voting.change({"server": "c", "votes": True})
+    world.coordinating.voting.change({"server": "d", "votes": True})
     assert world.member.voters == tuple(f"127.0.0.1:{number}" for number in (1, 2, 3, 4))
     with pytest.raises(NotPlaced, match="d has a vote"):
-        world.coordinating.forget({"server": "d"})
-    world.coordinating.change_vote({"server": "d", "votes": False})
+        world.coordinating.voting.forget({"server": "d"})
+    world.coordinating.voting.change({"server": "d", "votes": False})
     with pytest.raises(NotPlaced, match="d is there; stop it first"):
-        world.coordinating.forget({"server": "d"})
+        world.coordinating.voting.forget({"server": "d"})
     world.member.silent = {"d": 31.0}
     with pytest.raises(NotPlaced, match="does not answer now"):
-        world.coordinating.change_vote({"server": "d", "votes": True})
-    world.coordinating.forget({"server": "d"})
+        world.coordinating.voting.change({"server": "d", "votes": True})
+    world.coordinating.voting.forget({"server": "d"})
     assert world.member.desired.names().keys() == {"a", "b", "c"}
     with pytest.raises(NotPlaced, match="there is no server 'd'; there are a, b, c"):
-        world.coordinating.forget({"server": "d"})
-    world.coordinating.change_vote({"server": "b", "votes": False})
+        world.coordinating.voting.forget({"server": "d"})
+    world.coordinating.voting.change({"server": "b", "votes": False})
     world.member.silent = {"b": 1.0, "d": 31.0}
     with pytest.raises(NotPlaced, match="b has parts of one"):
-        world.coordinating.forget({"server": "b"})
+        world.coordinating.voting.forget({"server": "b"})
 
 
 @pytest.mark.parametrize("name", ["../one", "/one", "cluster", ""])

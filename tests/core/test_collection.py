@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.collection import Collection, Feed, FeedFacts, Running
+from holdfast.core.collection import Collection, FeedFacts, Running, StreamReplica
 
 
 def running(
@@ -15,11 +15,11 @@ def running(
     said = weights or {}
     feeds = {}
     for one in ("a1", "a2"):
-        feeds[Feed("source", "source", one)] = (1.0, 1.0)
+        feeds[StreamReplica("source", "source", one)] = (1.0, 1.0)
         for other in ("b1", "b2"):
-            feeds[Feed("a", one, other)] = (1.0, 1.0)
+            feeds[StreamReplica("a", one, other)] = (1.0, 1.0)
     for other in ("b1", "b2"):
-        feeds[Feed("b", other, "screen")] = (1.0, 1.0)
+        feeds[StreamReplica("b", other, "screen")] = (1.0, 1.0)
     facts = {
         feed: FeedFacts(*said.get((feed.producer, feed.consumer), found))
         for feed, found in feeds.items()
@@ -39,9 +39,9 @@ EARLY = {
 
 def test_utility_flows_up_from_the_applications_by_who_is_early() -> None:
     feeds, replicas = Collection(running(EARLY), 1).utilities()
-    assert feeds[Feed("b", "b1", "screen")] == pytest.approx(0.75)
-    assert feeds[Feed("a", "a1", "b1")] == pytest.approx(0.9 * 0.75)
-    assert feeds[Feed("a", "a1", "b2")] == pytest.approx(0.5 * 0.25)
+    assert feeds[StreamReplica("b", "b1", "screen")] == pytest.approx(0.75)
+    assert feeds[StreamReplica("a", "a1", "b1")] == pytest.approx(0.9 * 0.75)
+    assert feeds[StreamReplica("a", "a1", "b2")] == pytest.approx(0.5 * 0.25)
     assert replicas["a1"] == pytest.approx(0.9 * 0.75 + 0.125)
     assert replicas["a1"] + replicas["a2"] == pytest.approx(1.0)
     # A source feeds all of it.
@@ -50,7 +50,7 @@ def test_utility_flows_up_from_the_applications_by_who_is_early() -> None:
 
 def test_an_application_with_more_weight_keeps_what_feeds_it() -> None:
     found = running()
-    feeds = {**found.feeds, Feed("a", "a2", "alarm"): FeedFacts(1.0, 1.0)}
+    feeds = {**found.feeds, StreamReplica("a", "a2", "alarm"): FeedFacts(1.0, 1.0)}
     heavy = Running(found.replicas, found.zones, {"screen": 1.0, "alarm": 5.0}, feeds)
     _, replicas = Collection(heavy, 1).utilities()
     assert replicas["a2"] == pytest.approx(5.5)
@@ -60,7 +60,7 @@ def test_the_least_useful_go_until_the_cost_is_what_was_said() -> None:
     collection = Collection(running(EARLY), 1)
     assert collection.cost == 8.0
     kept = collection.collect(7.0)
-    assert kept.discarded == [Feed("a", "a2", "b1")]
+    assert kept.discarded == [StreamReplica("a", "a2", "b1")]
     assert collection.collect(7.0).discarded == kept.discarded
 
 
@@ -68,9 +68,9 @@ def test_with_one_replica_of_each_left_everything_still_flows() -> None:
     kept = Collection(running(EARLY), 1).collect(0.0)
     assert kept.replicas == {"a": ["a1"], "b": ["b1"]}
     assert kept.feeds == {
-        Feed("source", "source", "a1"),
-        Feed("a", "a1", "b1"),
-        Feed("b", "b1", "screen"),
+        StreamReplica("source", "source", "a1"),
+        StreamReplica("a", "a1", "b1"),
+        StreamReplica("b", "b1", "screen"),
     }
 
 
@@ -88,8 +88,8 @@ def test_the_last_one_of_a_zone_stays_unless_one_is_enough() -> None:
         found.applications,
         {
             **found.feeds,
-            Feed("source", "source", "a3"): FeedFacts(1.0, 1.0),
-            Feed("a", "a3", "b1"): FeedFacts(1.0, 5.0),
+            StreamReplica("source", "source", "a3"): FeedFacts(1.0, 1.0),
+            StreamReplica("a", "a3", "b1"): FeedFacts(1.0, 5.0),
         },
     )
     kept = Collection(three, 2).collect(0.0)
@@ -105,4 +105,4 @@ def test_a_reader_that_loses_its_last_stream_gets_another() -> None:
     kept = Collection(running(weights), 1).collect(0.0)
     (only,) = kept.replicas["a"]
     (reader,) = kept.replicas["b"]
-    assert Feed("a", only, reader) in kept.feeds
+    assert StreamReplica("a", only, reader) in kept.feeds

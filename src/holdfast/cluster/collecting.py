@@ -19,7 +19,7 @@ from typing import Any
 
 from holdfast.cluster.placed import running_of
 from holdfast.cluster.placing import Servers
-from holdfast.core.collection import Collected, Collection, Feed, FeedFacts, Running
+from holdfast.core.collection import Collected, Collection, FeedFacts, Running, StreamReplica
 from holdfast.core.settings import Protection
 from holdfast.deployment import CollectionSpec, Deployment
 from holdfast.plans.plan import Plan
@@ -43,16 +43,16 @@ class Links:
     delays: Mapping[str, Mapping[str, float]]
     rates: Mapping[str, float]
 
-    def known(self, feed: Feed) -> bool:
+    def known(self, feed: StreamReplica) -> bool:
         return {self.at.get(feed.producer), self.at.get(feed.consumer)} <= self.delays.keys()
 
-    def delay_ms(self, feed: Feed) -> float:
+    def delay_ms(self, feed: StreamReplica) -> float:
         """0 if it is not known where they are."""
         if not self.known(feed):
             return 0.0
         return self.delays[self.at[feed.producer]][self.at[feed.consumer]]
 
-    def cost(self, feed: Feed) -> float:
+    def cost(self, feed: StreamReplica) -> float:
         """A stream of which no rate is known is taken for an ordinary one."""
         usual = sum(self.rates.values()) / len(self.rates) if self.rates else 1.0
         return self.rates.get(feed.stream, usual) * self.delay_ms(feed)
@@ -63,8 +63,8 @@ class Watched:
     """The feeds of a submission, who uses which, and what was counted of each."""
 
     running: Running
-    counted: Mapping[Feed, float]
-    revived: frozenset[Feed]
+    counted: Mapping[StreamReplica, float]
+    revived: frozenset[StreamReplica]
     links: Links
 
     def one_more(self, like: str, server: str) -> tuple[float, float]:
@@ -91,8 +91,8 @@ class Decision:
     """What is to change, and why."""
 
     gone: tuple[str, ...] = ()
-    collected: tuple[Feed, ...] = ()
-    used: tuple[Feed, ...] = ()
+    collected: tuple[StreamReplica, ...] = ()
+    used: tuple[StreamReplica, ...] = ()
     added: str | None = None
     said: str = ""
 
@@ -116,9 +116,9 @@ class Collecting:
         default_factory=lambda: {"feeds": 0, "replicas": 0, "revived": 0, "added": 0}
     )
     _looked_at: float | None = None
-    _counted: dict[Feed, float] = field(default_factory=dict)
-    _revived: frozenset[Feed] = frozenset()
-    _stays: dict[Feed, tuple[int, float]] = field(default_factory=dict)
+    _counted: dict[StreamReplica, float] = field(default_factory=dict)
+    _revived: frozenset[StreamReplica] = frozenset()
+    _stays: dict[StreamReplica, tuple[int, float]] = field(default_factory=dict)
 
     def is_due(self, spec: CollectionSpec, now: float) -> bool:
         """Whether a period has passed; ``now`` in seconds, of a clock that is never set."""
@@ -183,7 +183,7 @@ class Collecting:
             self.totals["revived"] += 1
         self._revived = watched.revived
 
-    def _staying(self, now: float) -> frozenset[Feed]:
+    def _staying(self, now: float) -> frozenset[StreamReplica]:
         return frozenset(feed for feed, (_, until) in self._stays.items() if until > now)
 
 
@@ -221,18 +221,18 @@ def watch(
     """The feeds of all racing fragments, and what else they cost to be fed."""
     at = {name: str(each.server) for name, each in deployment.endpoints.items() if each.server}
     links = Links(at, servers.delays(), rates)
-    feeds: dict[Feed, FeedFacts] = {}
-    counted: dict[Feed, float] = {}
-    used: set[Feed] = set()
-    revived: set[Feed] = set()
-    stays: set[Feed | str] = set()
+    feeds: dict[StreamReplica, FeedFacts] = {}
+    counted: dict[StreamReplica, float] = {}
+    used: set[StreamReplica] = set()
+    revived: set[StreamReplica] = set()
+    stays: set[StreamReplica | str] = set()
     for reader, stream, producers, races in _inputs(deployment, plan):
         seen = said.get(reader, {}).get("inputs", {}).get(stream)
         if not races and len(producers) > 1:
             # One of them is followed.
             producers = [each for each in producers if seen and each == seen.get("from")]
         for producer in producers:
-            feed = Feed(stream, producer, reader)
+            feed = StreamReplica(stream, producer, reader)
             feeds[feed] = FeedFacts(links.cost(feed), 0.0)
             if not races or seen is None or not links.known(feed):
                 # What is not known to cost anything, or cannot be counted, stays as it is.
@@ -301,13 +301,13 @@ def _needed(names: Sequence[str], said: Said) -> list[str]:
     ]
 
 
-def way_ms(running: Running, delay: Callable[[Feed], float]) -> float:
+def way_ms(running: Running, delay: Callable[[StreamReplica], float]) -> float:
     """How long tuples are under way to the applications, by the feeds that are used, by worth.
 
     Who has several inputs waits for all; of each, for the first that brings it.
     """
     used = running.feeds if running.used is None else running.used
-    inputs: dict[str, dict[str, list[Feed]]] = {}
+    inputs: dict[str, dict[str, list[StreamReplica]]] = {}
     for feed in used:
         inputs.setdefault(feed.consumer, {}).setdefault(feed.stream, []).append(feed)
     found: dict[str, float] = {}

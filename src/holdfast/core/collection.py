@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class StreamReplica:
     """A stream replica: one reader's feed from one replica, or from a source."""
 
     stream: str
@@ -60,19 +60,19 @@ class Running:
     replicas: Mapping[str, Sequence[str]]
     zones: Mapping[str, str]
     applications: Mapping[str, float]
-    feeds: Mapping[Feed, FeedFacts]
-    used: frozenset[Feed] | None = None
-    stays: frozenset[Feed | str] = frozenset()
+    feeds: Mapping[StreamReplica, FeedFacts]
+    used: frozenset[StreamReplica] | None = None
+    stays: frozenset[StreamReplica | str] = frozenset()
 
 
 @dataclass
 class Collected:
     """What is kept, and what was discarded, in this order."""
 
-    feeds: set[Feed]
+    feeds: set[StreamReplica]
     replicas: dict[str, list[str]]
-    discarded: list[Feed | str] = field(default_factory=list)
-    revived: list[Feed] = field(default_factory=list)
+    discarded: list[StreamReplica | str] = field(default_factory=list)
+    revived: list[StreamReplica] = field(default_factory=list)
 
 
 class Collection:
@@ -104,7 +104,7 @@ class Collection:
             pass
         return self.kept
 
-    def use_again(self, theta: float) -> list[Feed]:
+    def use_again(self, theta: float) -> list[StreamReplica]:
         """Use feeds again while that costs no more than θ; which."""
         running = {name for names in self.kept.replicas.values() for name in names}
         readers = running | set(self._running.applications)
@@ -113,7 +113,7 @@ class Collection:
             for feed, facts in self._running.feeds.items()
             if feed not in self.kept.feeds and feed.producer in running and feed.consumer in readers
         ]
-        fresh: list[Feed] = []
+        fresh: list[StreamReplica] = []
         cost = self.cost
         for more, _, feed in sorted(unused, key=lambda one: one[:2]):
             cost += more
@@ -126,7 +126,7 @@ class Collection:
 
     def _discard_one(self) -> bool:
         feeds, replicas = self.utilities()
-        found: list[tuple[float, float, str, Feed | str]] = [
+        found: list[tuple[float, float, str, StreamReplica | str]] = [
             (feeds[feed], -self._running.feeds[feed].cost, str(feed), feed)
             for feed in self._feeds_that_may_go()
         ]
@@ -137,7 +137,7 @@ class Collection:
         if not found:
             return False
         gone = min(found, key=lambda one: one[:3])[3]
-        if isinstance(gone, Feed):
+        if isinstance(gone, StreamReplica):
             self.kept.feeds.discard(gone)
         else:
             self._discard_replica(gone)
@@ -146,12 +146,12 @@ class Collection:
 
     # -- utilities -----------------------------------------------------------------------
 
-    def utilities(self) -> tuple[dict[Feed, float], dict[str, float]]:
+    def utilities(self) -> tuple[dict[StreamReplica, float], dict[str, float]]:
         """What each feed and each replica that is kept is worth."""
-        inputs: dict[str, dict[str, list[Feed]]] = {}
+        inputs: dict[str, dict[str, list[StreamReplica]]] = {}
         for feed in self.kept.feeds:
             inputs.setdefault(feed.consumer, {}).setdefault(feed.stream, []).append(feed)
-        worth: dict[Feed, float] = {}
+        worth: dict[StreamReplica, float] = {}
         replicas = dict(self._running.applications)
         for reader in self._readers_first(inputs):
             for feeds in inputs.get(reader, {}).values():
@@ -164,7 +164,7 @@ class Collection:
                     replicas[feed.producer] = replicas.get(feed.producer, 0.0) + worth[feed]
         return worth, replicas
 
-    def _readers_first(self, inputs: Mapping[str, Mapping[str, list[Feed]]]) -> list[str]:
+    def _readers_first(self, inputs: Mapping[str, Mapping[str, list[StreamReplica]]]) -> list[str]:
         """Everybody after all who read it: applications, then what feeds them, and so on."""
         readers: dict[str, set[str]] = {}
         for consumer, streams in inputs.items():
@@ -187,7 +187,7 @@ class Collection:
 
     # -- what may go ---------------------------------------------------------------------
 
-    def _feeds_that_may_go(self) -> Iterator[Feed]:
+    def _feeds_that_may_go(self) -> Iterator[StreamReplica]:
         beside: dict[tuple[str, str], int] = {}
         for feed in self.kept.feeds:
             at = (feed.consumer, feed.stream)

@@ -31,7 +31,7 @@ class Placed(NamedTuple):
     after: Tail
 
 
-class Place(NamedTuple):
+class IndexPlace(NamedTuple):
     """Where to read: the segment, and an entry of its index at or before what was asked for."""
 
     segment: Segment
@@ -109,7 +109,7 @@ class Store:
         if self.options.durability is Durability.INTERVAL:
             self.to_sync.notify_all()
 
-    def find_lsn(self, lsn: int) -> Place:
+    def find_lsn(self, lsn: int) -> IndexPlace:
         """Where to start reading for the block at ``lsn``."""
         at = bisect_right(self.segments, lsn, key=lambda segment: segment.first_lsn) - 1
         if at < 0:
@@ -137,7 +137,7 @@ class Store:
         return self.first_lsn
 
 
-def _place(segment: Segment, entry: tuple[int, int] | None) -> Place:
+def _place(segment: Segment, entry: tuple[int, int] | None) -> IndexPlace:
     if entry is None:
-        return Place(segment, segment.first_lsn, segment.blocks_at)
-    return Place(segment, *entry)
+        return IndexPlace(segment, segment.first_lsn, segment.blocks_at)
+    return IndexPlace(segment, *entry)

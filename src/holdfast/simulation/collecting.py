@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from holdfast.core.collection import Collected, Collection, Feed, FeedFacts, Running
+from holdfast.core.collection import Collected, Collection, FeedFacts, Running, StreamReplica
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.faults import Fault, FaultKind, Layout
@@ -32,14 +32,14 @@ def running(world: World) -> Running:
         if one.race
         for stream, _ in one.plan.outputs
     }
-    feeds: dict[Feed, FeedFacts] = {}
-    used: set[Feed] = set()
+    feeds: dict[StreamReplica, FeedFacts] = {}
+    used: set[StreamReplica] = set()
     for reader, process in world.processes.items():
         if reader in world.authority.gone or process.consumer is None:
             continue
         for stream, upstream in process.consumer.upstreams.items():
             for producer in streams.get(stream, ()):
-                feed = Feed(stream, producer, reader)
+                feed = StreamReplica(stream, producer, reader)
                 cost = 1.0 + world.random.random()
                 feeds[feed] = FeedFacts(cost, upstream.ranks.weights.get(producer, 0.0))
                 if producer not in upstream.revival.spared:

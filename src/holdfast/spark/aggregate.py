@@ -17,7 +17,7 @@ from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.runs import SLOT
 from holdfast.spark.session_aggregate import DEADLINES, SESSIONS, SessionAggregate, deadlines
 from holdfast.spark.state import State
-from holdfast.spark.stateful import TIMES, Layout, Stateful, attach, prepare, times
+from holdfast.spark.stateful import TIMES, Spread, Stateful, attach, prepare, times
 from holdfast.spark.task import FOREVER, Handler
 from holdfast.spark.time_aggregate import FAMILY, TimeAggregate, first_open_slot
 from holdfast.windows import CountWindow, SessionWindow, TimeWindow, Window
@@ -32,7 +32,7 @@ class Aggregate(Stateful):
     key_fields: StructType
     aggregations: tuple[Aggregation, ...]
 
-    def build(self, name: str, inputs: Sequence[DataFrame], layout: Layout) -> DataFrame:
+    def build(self, name: str, inputs: Sequence[DataFrame], layout: Spread) -> DataFrame:
         values = [value for each in self.aggregations for value in each.values]
         frame = prepare(inputs[0], self.keys, values)
         emitted = attach(name, frame, self._handler(), self._emitted(frame), layout)

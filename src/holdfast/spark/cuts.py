@@ -19,7 +19,7 @@ from holdfast.spark.column_plans import ColumnPlan, Scan, used_columns
 from holdfast.spark.column_task import Node
 from holdfast.spark.prepared import input_frame, leaf_number, leaves_read
 from holdfast.spark.stages import build, full_schema
-from holdfast.spark.stateful import Layout, spark_schema
+from holdfast.spark.stateful import Spread, spark_schema
 from holdfast.spark.task import StepPlan
 from holdfast.spark.translation import translate
 
@@ -58,7 +58,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Cut(Layout):
+class Cut(Spread):
     """A layout in which what a step emits is a leaf."""
 
     spark: SparkSession = field(kw_only=True)

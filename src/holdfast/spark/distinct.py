@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.spark.distinct_step import DistinctStep
 from holdfast.spark.prepared import arrow_schema
-from holdfast.spark.stateful import TIMES, Layout, Stateful, attach, prepare, times
+from holdfast.spark.stateful import TIMES, Spread, Stateful, attach, prepare, times
 from holdfast.spark.time_aggregate import FAMILY, first_open_slot
 from holdfast.windows import TimeWindow
 
@@ -33,7 +33,7 @@ class Distinct(Stateful):
     def window_us(self) -> tuple[int, ...]:
         return self.window.size, self.window.advance
 
-    def build(self, name: str, inputs: Sequence[DataFrame], layout: Layout) -> DataFrame:
+    def build(self, name: str, inputs: Sequence[DataFrame], layout: Spread) -> DataFrame:
         columns = tuple(f"c{i}" for i in range(len(self.schema)))
         values = [
             F.col(field.name).alias(column)

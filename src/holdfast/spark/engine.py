@@ -39,7 +39,7 @@ from holdfast.spark.rejected import STOP, Rejected, collect_rejected
 from holdfast.spark.session import activate
 from holdfast.spark.stages import Wave, full_schema, plan_waves
 from holdfast.spark.state import State, collect_runs, without_times
-from holdfast.spark.stateful import Layout
+from holdfast.spark.stateful import Spread
 from holdfast.spark.task import EAGER, FOREVER, LAZY, PROPERTY
 
 if TYPE_CHECKING:
@@ -354,7 +354,7 @@ class Engine:
 
     def _run_wave(self, wave: Wave, streams: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         rows = sum(streams[each.name].num_rows for each in wave.reads)
-        layout = Layout(self.partitions, self._is_sharded(rows))
+        layout = Spread(self.partitions, self._is_sharded(rows))
         number = self.next_step()
         inputs = {
             each.name: (

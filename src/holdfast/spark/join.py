@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from holdfast.spark.join_step import ROLE, SIDES, JoinStep
 from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.state import State
-from holdfast.spark.stateful import TIMES, Layout, Stateful, attach, prepare, times
+from holdfast.spark.stateful import TIMES, Spread, Stateful, attach, prepare, times
 
 OUTER = {"inner": (False, False), "left": (True, False), "full": (True, True)}
 
@@ -35,7 +35,7 @@ class Join(Stateful):
 
     blocks = True
 
-    def build(self, name: str, inputs: Sequence[DataFrame], layout: Layout) -> DataFrame:
+    def build(self, name: str, inputs: Sequence[DataFrame], layout: Spread) -> DataFrame:
         sides = [self._side(frame, side) for side, frame in enumerate(inputs)]
         frame = sides[0].unionByName(sides[1], allowMissingColumns=True)
         step = self._step()

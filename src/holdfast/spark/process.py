@@ -14,7 +14,7 @@ from holdfast.arrow_types import arrow_type
 from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.process_step import ProcessFunction, ProcessStep
 from holdfast.spark.state import State
-from holdfast.spark.stateful import TIMES, Layout, Stateful, attach, prepare, times
+from holdfast.spark.stateful import TIMES, Spread, Stateful, attach, prepare, times
 from holdfast.spark.task import FOREVER
 
 
@@ -33,7 +33,7 @@ class Process(Stateful):
     def depends_on_order(self) -> bool:
         return True
 
-    def build(self, name: str, inputs: Sequence[DataFrame], layout: Layout) -> DataFrame:
+    def build(self, name: str, inputs: Sequence[DataFrame], layout: Spread) -> DataFrame:
         columns = tuple(f"c{i}" for i in range(len(self.schema)))
         values = [
             F.col(field.name).alias(column)

@@ -29,7 +29,7 @@ from holdfast.operators import (
     upstream,
 )
 from holdfast.spark.prepared import PreparedQuery, input_frame, write_stream
-from holdfast.spark.stateful import Layout
+from holdfast.spark.stateful import Spread
 
 SYSTEM_FIELDS = [
     StructField("stime", TimestampType(), False),
@@ -56,7 +56,7 @@ class Wave:
     def run(
         self,
         spark: SparkSession,
-        layout: Layout,
+        layout: Spread,
         scratch: Path,
         inputs: Mapping[str, tuple[pa.Table, Path]],
     ) -> dict[str, pa.Table]:
@@ -69,7 +69,7 @@ class Wave:
         parts = split_union(result, [full_schema(root).fieldNames() for root in self.roots])
         return {root.name: part for root, part in zip(self.roots, parts, strict=True)}
 
-    def _query(self, spark: SparkSession, layout: Layout, scratch: Path) -> PreparedQuery:
+    def _query(self, spark: SparkSession, layout: Spread, scratch: Path) -> PreparedQuery:
         if layout.sharded not in self._queries:
             frames = {
                 each.name: input_frame(spark, full_schema(each), scratch) for each in self.reads
@@ -107,7 +107,7 @@ def _rows_of(result: pa.Table, index: int, names: Sequence[str]) -> pa.Table:
     return pa.table(columns, names=list(names))
 
 
-def build(root: Operator, frames: dict[str, DataFrame], layout: Layout) -> DataFrame:
+def build(root: Operator, frames: dict[str, DataFrame], layout: Spread) -> DataFrame:
     """The DataFrame of ``root`` over the frames that are known; those of others are added."""
 
     def frame_of(operator: Operator) -> DataFrame:

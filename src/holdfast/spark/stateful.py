@@ -29,7 +29,7 @@ TIMES = [pa.field(name, pa.int64()) for name in SYSTEM_COLUMNS]
 
 
 @dataclass(frozen=True)
-class Layout:
+class Spread:
     """How a plan spreads over tasks: the network's partitions, in one task or one task each."""
 
     partitions: int
@@ -67,7 +67,7 @@ class Stateful(ABC):
         return ()
 
     @abstractmethod
-    def build(self, name: str, inputs: Sequence[DataFrame], layout: Layout) -> DataFrame:
+    def build(self, name: str, inputs: Sequence[DataFrame], layout: Spread) -> DataFrame:
         """The operator's output as a DataFrame over its inputs."""
 
     def first_open(self, boundary: int) -> dict[str, int]:
@@ -161,7 +161,7 @@ def _one_zero(column: Column, kind: DataType) -> Column:
 
 
 def attach(
-    name: str, frame: DataFrame, handler: Handler, output: pa.Schema, layout: Layout
+    name: str, frame: DataFrame, handler: Handler, output: pa.Schema, layout: Spread
 ) -> DataFrame:
     """Run ``handler`` over ``frame``, whose rows carry a hash, in the given layout."""
     # What can be null differs between layouts, and state outlives the layout it was made in.

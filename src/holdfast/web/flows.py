@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.core.collection import Collection, Feed, FeedFacts, Running
+from holdfast.core.collection import Collection, FeedFacts, Running, StreamReplica
 from holdfast.web.looking import Look
 
 
@@ -119,7 +119,7 @@ def utilities(look: Look) -> dict[str, float]:
     replicas is read by anybody here, applications elsewhere read them: each counts as one.
     """
     feeds = {
-        Feed(one.stream, one.sender, one.reader): FeedFacts(
+        StreamReplica(one.stream, one.sender, one.reader): FeedFacts(
             1.0, 1.0 if one.share is None else one.share
         )
         for one in readings(look)
