@@ -19,7 +19,7 @@ from holdfast.cluster.networks import load_network
 from holdfast.cluster.status import node_status
 from holdfast.cluster.supervisor import Supervisor
 from holdfast.deployment import load_deployment
-from holdfast.testing.deployed import Killer, Load, expected_file, supervised, wait_for_lines
+from holdfast.testing.deployed import Killer, Load, expected_files, supervised, wait_for_lines
 from holdfast.testing.undisturbed import logged_tuples
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -53,7 +53,7 @@ def kill_while_recovering(supervisor: Supervisor, node: str, process: str) -> No
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "kills", [FEW, pytest.param(MANY, marks=pytest.mark.thorough)], ids=["five", "twenty"]
 )
@@ -73,7 +73,7 @@ def test_kills_leave_no_trace(tmp_path: Path, spark: SparkSession, kills: dict[s
         kill_while_recovering(supervisor, "windows-1", "worker")
         sent = load.stop()
         network = load_network(deployment.network, "local[2]", {})
-        expected = {name: expected_file(network, deployment, name) for name in OUTPUTS}
+        expected = expected_files(network, deployment, OUTPUTS)
         found = {name: deployment.data / f"{name}.jsonl" for name in OUTPUTS}
         for name in OUTPUTS:
             wait_for_lines(supervisor, found[name], expected[name].count("\n"), 120.0)
