@@ -82,15 +82,19 @@ class Window:
     size_us: int
     blocking: bool = False
 
+    def fold(self, accumulated: int, value: int, seq: int) -> int:
+        """What a window comes to with another tuple."""
+        return mix(accumulated, value)
+
     def advance(
         self, state: object, rows: list[Tagged], start: int, stop: int
     ) -> tuple[object, list[Row], int]:
         # (window start, key) -> (accumulated, oldest stime)
         windows: dict[tuple[int, int], tuple[int, int]] = dict(state or ())  # type: ignore[call-overload]
-        for stime, _, _, key, value, _ in rows:
+        for stime, _, _, key, value, seq in rows:
             place = (stime - stime % self.size_us, key)
             accumulated, oldest = windows.get(place, (0, stime))
-            windows[place] = (mix(accumulated, value), min(oldest, stime))
+            windows[place] = (self.fold(accumulated, value, seq), min(oldest, stime))
         results: list[Row] = []
         for place in sorted(windows):
             end = place[0] + self.size_us
@@ -103,32 +107,14 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Gather:
-    """Tumbling windows per key that tell which tuples they have, and how often, up to 15 times.
+class Gather(Window):
+    """Windows that tell which tuples they have, and how often, up to 15 times.
 
     A window's value has a digit of four bits for each tuple of the source, at its id.
     """
 
-    inputs: tuple[str, ...]
-    size_us: int
-    blocking: bool = False
-
-    def advance(
-        self, state: object, rows: list[Tagged], start: int, stop: int
-    ) -> tuple[object, list[Row], int]:
-        # (window start, key) -> (digits, oldest stime)
-        windows: dict[tuple[int, int], tuple[int, int]] = dict(state or ())  # type: ignore[call-overload]
-        for stime, _, _, key, _, seq in rows:
-            place = (stime - stime % self.size_us, key)
-            digits, oldest = windows.get(place, (0, stime))
-            windows[place] = (digits + (1 << 4 * seq), min(oldest, stime))
-        ended = [place for place in sorted(windows) if place[0] + self.size_us <= stop]
-        results: list[Row] = [
-            (place[0] + self.size_us - 1, place[1], windows.pop(place)[0], 0) for place in ended
-        ]
-        marker = min((oldest for _, oldest in windows.values()), default=stop)
-        kept = [row for row in results if row[0] >= start]
-        return tuple(windows.items()), kept, min(marker, stop)
+    def fold(self, accumulated: int, value: int, seq: int) -> int:
+        return accumulated + (1 << 4 * seq)
 
 
 @dataclass(frozen=True)
