@@ -69,7 +69,7 @@ def page(found: dict[str, Any], form: str) -> str:
 | from a change of state in a replica, by its own journal, to the picture of it, median | \
 {update["p50"]} ms | |
 | the same, p99 of {update["count"]} | {update["p99"]} ms | |
-| script and layout of an update, processor time, p99, 200 operators | {frame["operators"]} ms | 33 |
+| processor time of script and layout, p99, 200 operators | {frame["operators"]} ms | 33 |
 | the same, 1,000 servers of which everything changes | {frame["servers"]} ms | 33 |
 | everything the page loads, over the wire | {found["page_kb"]} kB | 800 |
 
