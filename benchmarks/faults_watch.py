@@ -13,45 +13,23 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.faults_deployment import PROTECTIONS, X_SECONDS, Deployed
-from holdfast.client import Boundary, Client, ClientEvent, Tuples
+from benchmarks.output_reader import OutputReader
+from holdfast.client import ClientEvent, Tuples
 
 SILENT_SECONDS = 2 * X_SECONDS + 5.0
 LOOK_SECONDS = 0.5
 
 
-class Reader:
-    """Reads one output, stable and tentative."""
+class Reader(OutputReader):
+    """Knows when the latest result came."""
 
     def __init__(self, deployed: Deployed, output: str) -> None:
-        self.broken: list[str] = []
-        self.stable_until = 0
         self.result_at = time.monotonic()
-        self._client = Client.of(deployed.deployment.path, output, name=f"watch-{output}")
-        self._next_id = 0
-        self._output = output
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        super().__init__(deployed.deployment.path, output, f"watch-{output}")
 
-    def _run(self) -> None:
-        try:
-            for event in self._client:
-                self._take(event)
-        except BaseException as error:
-            self.broken.append(f"{self._output}: {error!r}")
-
-    def _take(self, event: ClientEvent) -> None:
-        if isinstance(event, Boundary):
-            self.stable_until = event.stime
-        elif isinstance(event, Tuples):
+    def came(self, event: ClientEvent) -> None:
+        if isinstance(event, Tuples):
             self.result_at = time.monotonic()
-            if event.stable and event.first_id != self._next_id:
-                self.broken.append(f"{self._output}: id {event.first_id} after {self._next_id}")
-            if event.stable:
-                self._next_id = event.first_id + event.table.num_rows
-
-    def close(self) -> None:
-        self._client.close()
-        self._thread.join(5.0)
 
 
 class Watch:

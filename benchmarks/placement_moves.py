@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.replace_watch import longest_gap_us, now_us
+from benchmarks.replace_watch import longest_gap_us
+from benchmarks.standby_chain import now_us
 from holdfast.client import Client, Tuples
 from holdfast.cluster.chaos import delay
 from holdfast.cluster.desired import Submission

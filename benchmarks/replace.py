@@ -43,7 +43,8 @@ from benchmarks.replace_setting import (
     of_two_sources,
     protected,
 )
-from benchmarks.replace_watch import Reader, now_us
+from benchmarks.replace_watch import Reader
+from benchmarks.standby_chain import now_us
 from holdfast.cluster.supervisor import Supervisor
 from holdfast.producer import Producer
 from holdfast.testing.deployed import Load, supervised

@@ -13,7 +13,8 @@ from typing import Any
 from benchmarks.replace_jobs import JobTimes
 from benchmarks.replace_lost import Tell, is_well, until
 from benchmarks.replace_setting import Sales
-from benchmarks.replace_watch import Reader, now_us
+from benchmarks.replace_watch import Reader
+from benchmarks.standby_chain import now_us
 from holdfast.cluster.chaos import cut, heal
 from holdfast.cluster.status import node_status
 from holdfast.deployment import Deployment

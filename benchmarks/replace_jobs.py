@@ -7,7 +7,7 @@ import threading
 import urllib.request
 from statistics import median
 
-from benchmarks.replace_watch import now_us
+from benchmarks.standby_chain import now_us
 from holdfast.deployment import Deployment
 from holdfast.plans.addresses import Addresses
 

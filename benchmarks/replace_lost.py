@@ -18,7 +18,8 @@ import numpy as np
 
 from benchmarks.journals import entries
 from benchmarks.replace_setting import PROCESSES, PROTECTIONS, X_SECONDS
-from benchmarks.replace_watch import Reader, now_us
+from benchmarks.replace_watch import Reader
+from benchmarks.standby_chain import now_us
 from holdfast.cluster.rolling import restart_rolling
 from holdfast.cluster.status import node_status
 from holdfast.cluster.supervisor import Supervisor

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.output_reader import OutputReader
 from benchmarks.replace_setting import Numbers, Sales
-from holdfast.client import Boundary, Client, ClientEvent, Tuples
+from benchmarks.standby_chain import now_us
+from holdfast.client import Boundary, ClientEvent, Tuples
 from holdfast.deployment import Deployment
-
-
-def now_us() -> int:
-    return time.time_ns() // 1000
 
 
 @dataclass(frozen=True)
@@ -29,44 +25,27 @@ class Compared:
     differing: int
 
 
-class Reader:
-    """Reads one output, stable and tentative."""
+class Reader(OutputReader):
+    """Keeps what was stable, and when everything came."""
 
     def __init__(self, deployment: Deployment, output: str, name: str) -> None:
-        self.broken: list[str] = []
-        self.stable_until = 0
         self.tentative = 0
         # When results came; and when everything before a time had come, and which time.
         self._came: list[int] = []
         self._reached: list[tuple[int, int]] = []
         self._held: list[pa.Table] = []
-        self._next_id = 0
-        self._output = output
-        self._client = Client.of(deployment.path, output, name=name)
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        super().__init__(deployment.path, output, name)
 
-    def _run(self) -> None:
-        try:
-            for event in self._client:
-                self._take(event)
-        except BaseException as error:
-            self.broken.append(f"{self._output}: {error!r}")
-
-    def _take(self, event: ClientEvent) -> None:
+    def came(self, event: ClientEvent) -> None:
         now = now_us()
         if isinstance(event, Boundary):
             self._reached.append((now, event.stime))
-            self.stable_until = event.stime
         elif isinstance(event, Tuples):
             self._came.append(now)
-            if not event.stable:
+            if event.stable:
+                self._held.append(event.table.select(["newest", "paid"]))
+            else:
                 self.tentative += event.table.num_rows
-                return
-            if event.first_id != self._next_id:
-                self.broken.append(f"{self._output}: id {event.first_id} after {self._next_id}")
-            self._next_id = event.first_id + event.table.num_rows
-            self._held.append(event.table.select(["newest", "paid"]))
 
     def gap_us(self, since: int, until: int) -> int:
         """The longest time without a result that touches a stretch."""
@@ -80,10 +59,6 @@ class Reader:
     def compare(self, sales: Sales, sent: int) -> Compared:
         """What is stable against the right answer for so many tuples."""
         return compared(pa.concat_tables(self._held), sales.right_answer(sent))
-
-    def close(self) -> None:
-        self._client.close()
-        self._thread.join(5.0)
 
 
 def longest_gap_us(came: list[int], since: int, until: int) -> int:
