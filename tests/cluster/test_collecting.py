@@ -200,6 +200,25 @@ def test_a_replica_moves_by_hand_and_the_other_goes_when_it_is_stable(
     assert world.placed == ["b", "c", "d"]
 
 
+def test_a_replica_goes_by_hand_while_another_one_is_stable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = Racing(tmp_path, monkeypatch, cost=1e9)
+    remove = world.coordinating.collector.remove
+    with pytest.raises(NotPlaced, match="no replica 'main-9'; it has main-1, main-2, main-3"):
+        remove({"name": "one", "replica": "main-9"})
+    assert remove({"name": "one", "replica": "main-1"})["left"] == ["main-2", "main-3"]
+    assert world.placed == ["b", "c"]
+    assert world.look() == "", "nobody takes its place"
+    world.states["main-3"] = "recovering"
+    with pytest.raises(NotPlaced, match="main-2 stays until another one of main is stable"):
+        remove({"name": "one", "replica": "main-2"})
+    remove({"name": "one", "replica": "main-3"})
+    with pytest.raises(NotPlaced, match="main-2 is the only one of main"):
+        remove({"name": "one", "replica": "main-2"})
+    assert world.placed == ["b"]
+
+
 def test_it_says_what_each_is_worth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = Racing(tmp_path, monkeypatch, cost=7_200)
     world.joined = {"main-1"}

@@ -26,6 +26,10 @@ class Eye:
         self.asked.append((action, asked))
         if action == "cluster-add":
             return {"replica": "main-3", "server": asked["server"] or "b"}
+        if action == "cluster-move":
+            return {"replica": "main-4", "server": asked["server"]}
+        if action == "cluster-remove":
+            return {"replica": asked["replica"], "left": ["main-2"]}
         return {"said": "", "before": 71.0}
 
 
@@ -47,10 +51,27 @@ def test_a_cluster_is_asked_for_one_more_and_to_collect(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("action", ["move", "remove"])
-def test_a_cluster_decides_where_replicas_are(tmp_path: Path, action: str) -> None:
-    with pytest.raises(InputError, match="decides itself where its replicas are"):
-        controls(tmp_path, Eye()).carry_out("ada", {"action": action, "replica": "main-1"})
+def test_a_cluster_is_asked_to_move_and_remove_replicas(tmp_path: Path) -> None:
+    eye = Eye()
+    found = controls(tmp_path, eye)
+    said = found.carry_out("ada", {"action": "move", "replica": "main-1", "place": "c"})
+    assert said == "move main-1 to c: main-4 joins at c; when it is stable main-1 goes"
+    said = found.carry_out("ada", {"action": "remove", "replica": "main-1"})
+    assert said == "remove main-1: it ends; main-2 goes on"
+    assert eye.asked == [
+        ("cluster-move", {"name": "small", "replica": "main-1", "server": "c"}),
+        ("cluster-remove", {"name": "small", "replica": "main-1"}),
+    ]
+    with pytest.raises(InputError, match="place must be a name"):
+        found.carry_out("ada", {"action": "move", "replica": "main-1", "place": ""})
+
+
+@pytest.mark.parametrize("action", ["add", "move", "remove"])
+def test_a_page_of_a_file_does_not_go_behind_the_back_of_a_cluster(
+    tmp_path: Path, action: str
+) -> None:
+    with pytest.raises(InputError, match="watch one of its servers, holdfast web HOST:PORT"):
+        controls(tmp_path, None).carry_out("ada", {"action": action, "replica": "main-1"})
 
 
 def test_without_a_cluster_nothing_is_collected(tmp_path: Path) -> None:

@@ -216,19 +216,44 @@ class Collector:
         name, replica, place = str(options["name"]), str(options["replica"]), str(options["server"])
         with self._coordinating.lock:
             deployment = self._deployment_of(name)
-            at = {each: spec for spec in deployment.fragments.values() for each in spec.processes}
-            running = [each for each in at if each not in deployment.gone]
-            if replica not in running:
-                raise NotPlaced(f"{name} has no replica {replica!r}; it has {', '.join(running)}")
-            spec = at[replica]
+            spec, like = self._others_of(deployment, replica)
             self._check_place(deployment, spec, place)
-            like = [each for each in running_of(deployment, spec) if each != replica]
-            if not like:
-                raise NotPlaced(f"{replica} is the only one of {spec.name}: nobody could stand in")
             added = self._coordinating.add_replica(
                 name, deployment, spec, like[0], place, instead_of=replica, stays=True
             )
         return {"replica": added, "server": place}
+
+    def remove(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Have one replica fewer of its fragment from now on: this one goes at once."""
+        name, replica = str(options["name"]), str(options["replica"])
+        with self._coordinating.lock:
+            deployment = self._deployment_of(name)
+            spec, left = self._others_of(deployment, replica)
+            self._check_place(deployment, spec, None)
+            said = node_status(deployment, left)
+            if all(said[each].get("state") != "stable" for each in left):
+                states = ", ".join(f"{each} is {said[each].get('state', 'gone')}" for each in left)
+                raise NotPlaced(f"{replica} stays until another one of {spec.name} is stable: "
+                                f"{states}")  # fmt: skip
+            self._coordinating.change(
+                name, lambda known: known.without(replica), {}, {spec.name: len(left)}
+            )
+        self._journal.write("removed", submission=name, replica=replica)
+        return {"replica": replica, "left": left}
+
+    def _others_of(self, deployment: Deployment, replica: str) -> tuple[FragmentSpec, list[str]]:
+        """The fragment of a replica that takes part, and those that could stand in for it."""
+        at = {each: spec for spec in deployment.fragments.values() for each in spec.processes}
+        running = [each for each in at if each not in deployment.gone]
+        if replica not in running:
+            raise NotPlaced(
+                f"{deployment.name} has no replica {replica!r}; it has {', '.join(running)}"
+            )
+        spec = at[replica]
+        others = [each for each in running_of(deployment, spec) if each != replica]
+        if not others:
+            raise NotPlaced(f"{replica} is the only one of {spec.name}: nobody could stand in")
+        return spec, others
 
     def _check_place(self, deployment: Deployment, spec: FragmentSpec, place: str | None) -> None:
         if spec.standby is not None:

@@ -256,6 +256,7 @@ class Member:
             "cluster-collect": coordinating.collector.collect,
             "cluster-add": coordinating.collector.add,
             "cluster-move": coordinating.collector.move,
+            "cluster-remove": coordinating.collector.remove,
             "cluster-vote": coordinating.voting.change,
             "cluster-forget": coordinating.voting.forget,
         }

@@ -65,7 +65,7 @@ def add_cluster(commands: argparse._SubParsersAction[Any]) -> None:
     explain.set_defaults(command=_explain)
 
     replicas = commands.add_parser(
-        "replicas", help="discard, add or move replicas of what was submitted to a cluster"
+        "replicas", help="discard, add, move or remove replicas of what was submitted to a cluster"
     )
     actions = replicas.add_subparsers(required=True, metavar="ACTION")
     collect = actions.add_parser(
@@ -94,6 +94,12 @@ def add_cluster(commands: argparse._SubParsersAction[Any]) -> None:
     move.add_argument("server", metavar="SERVER")
     move.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
     move.set_defaults(command=_move)
+    fewer = "have a replica end, and its fragment one fewer from now on"
+    remove = actions.add_parser("remove", help=fewer, description=fewer)
+    remove.add_argument("deployment", metavar="DEPLOYMENT.toml")
+    remove.add_argument("replica", metavar="REPLICA")
+    remove.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
+    remove.set_defaults(command=_remove)
 
 
 def _add_security(parser: argparse.ArgumentParser) -> None:
@@ -265,6 +271,14 @@ def _move(options: argparse.Namespace) -> int:
     print(
         f"{found['replica']} joins at {found['server']}; {options.replica} goes when it is stable"
     )
+    return 0
+
+
+def _remove(options: argparse.Namespace) -> int:
+    deployment = _loaded(options)
+    asked = {"name": deployment.name, "replica": options.replica}
+    found = _call(options.to, deployment.security.read(), "cluster-remove", asked)
+    print(f"{options.replica} ends; {', '.join(found['left'])} goes on")
     return 0
 
 

@@ -28,6 +28,9 @@ _REFUSED_SECONDS = 1.0
 # Allowed where nothing is to fail on purpose.
 _NO_FAILURES = ("add", "move", "remove", "collect")
 
+# Does something; what it was, and what came of it at once.
+Action = Callable[[Deployment, dict[str, Any]], tuple[str, str]]
+
 
 class Controls:
     """Carries out what the page asks for, and writes it down."""
@@ -47,7 +50,7 @@ class Controls:
         self._is_submitted = is_submitted
         self._eye = eye
         self._history = history
-        self._actions: Mapping[str, Callable[[Deployment, dict[str, Any]], tuple[str, str]]] = {
+        self._actions: Mapping[str, Action] = {
             "kill": lambda d, asked: _signalled(d, asked, signal.SIGKILL, "kill -9"),
             "kill-jvm": lambda d, asked: _signalled(d, asked, signal.SIGKILL, "kill -9", jvm=True),
             "pause": lambda d, asked: _signalled(d, asked, signal.SIGSTOP, "pause"),
@@ -59,6 +62,12 @@ class Controls:
             "move": self._moved,
             "remove": _removed,
             "collect": self._collected,
+        }
+        # Where a cluster runs it, it is asked.
+        self._in_cluster: Mapping[str, Action] = {
+            "add": self._added_in_cluster,
+            "move": self._moved_in_cluster,
+            "remove": self._removed_in_cluster,
         }
 
     def carry_out(self, by: str, asked: dict[str, Any]) -> str:
@@ -72,12 +81,12 @@ class Controls:
             if name not in _NO_FAILURES:
                 check_chaos(deployment)
             action = self._actions[name]
-            if name == "add" and self._eye is not None:
-                action = self._added_in_cluster
-            elif name in ("add", "move", "remove") and self._is_submitted():
+            if name in self._in_cluster and self._eye is not None:
+                action = self._in_cluster[name]
+            elif name in self._in_cluster and self._is_submitted():
                 raise InputError(
-                    f"a cluster runs {deployment.name} and decides itself where its replicas are; "
-                    f"holdfast placement explain says why each is there"
+                    f"a cluster runs {deployment.name}, and has its replicas added, moved and "
+                    f"removed: watch one of its servers, holdfast web HOST:PORT"
                 )
             text, said = action(deployment, asked)
         except HoldfastError as error:
@@ -128,6 +137,19 @@ class Controls:
         eye = self._watched_cluster()
         found = eye.change("cluster-add", name=eye.name, fragment=fragment, server=place or None)
         return f"add a replica of {fragment}", f"{found['replica']} joins at {found['server']}"
+
+    def _moved_in_cluster(self, deployment: Deployment, asked: dict[str, Any]) -> tuple[str, str]:
+        replica, place = _text(asked, "replica"), _text(asked, "place")
+        eye = self._watched_cluster()
+        found = eye.change("cluster-move", name=eye.name, replica=replica, server=place)
+        said = f"{found['replica']} joins at {found['server']}; when it is stable {replica} goes"
+        return f"move {replica} to {place}", said
+
+    def _removed_in_cluster(self, deployment: Deployment, asked: dict[str, Any]) -> tuple[str, str]:
+        replica = _text(asked, "replica")
+        eye = self._watched_cluster()
+        found = eye.change("cluster-remove", name=eye.name, replica=replica)
+        return f"remove {replica}", f"it ends; {', '.join(found['left'])} goes on"
 
     def _collected(self, deployment: Deployment, asked: dict[str, Any]) -> tuple[str, str]:
         cost, least = _number(asked, "cost", -1.0), int(_number(asked, "least", 1.0))

@@ -46,25 +46,21 @@ export class Controls {
 }
 
 function replicaForms(app, said) {
-  if (isSubmitted(app)) return clusterForms(app, said);
-  const { store } = app, fragments = choice("Fragment", Object.keys(store.fixed.fragments)), place = choice("Place", placesOf(store));
+  const { store } = app, fragments = choice("Fragment", Object.keys(store.fixed.fragments)), place = choice("Place", placesOf(app));
   const replicas = choice("Replica", Object.keys(store.live.nodes).filter((name) => store.live.nodes[name].kind === "replica"));
   return [make("h2", {}, "Replicas"),
     make("div", { class: "row" }, fragments, place, button(app, "Add", () => ({ action: "add", fragment: valueOf(fragments), place: valueOf(place) }), said)),
     make("div", { class: "row" }, replicas, button(app, "Move to the place", () => ({ action: "move", replica: valueOf(replicas), place: valueOf(place) }), said),
-      button(app, "Remove", () => ({ action: "remove", replica: valueOf(replicas) }), said))];
+      button(app, "Remove", () => ({ action: "remove", replica: valueOf(replicas) }), said)),
+    ...(isSubmitted(app) ? collectionForms(app, said) : [])];
 }
 
-// A cluster decides itself where replicas are; what is asked for is one more, or none that is useless.
-function clusterForms(app, said) {
-  const { store } = app, { cost } = store.general.cluster;
-  const fragments = choice("Fragment", Object.keys(store.fixed.fragments));
-  const place = choice("Place", [["", "where it costs least"], ...Object.keys(store.live.servers).filter(Boolean).map((name) => [name, name])]);
+// What is useless to everybody who reads it goes; a cluster knows what each is worth.
+function collectionForms(app, said) {
+  const { cost } = app.store.general.cluster;
   const theta = make("input", { name: "cost", type: "number", min: 0, value: cost === null || cost === undefined ? 0 : Math.round(cost / 2) });
   const least = make("input", { name: "least", type: "number", min: 1, value: 1 });
-  return [make("h2", {}, "Replicas"),
-    make("div", { class: "row" }, fragments, place, button(app, "Add", () => ({ action: "add", fragment: valueOf(fragments), place: valueOf(place) }), said)),
-    make("h2", {}, "Collection"),
+  return [make("h2", {}, "Collection"),
     make("div", { class: "row" }, make("label", { class: "faint" }, "until all streams cost at most ", theta), make("label", { class: "faint" }, "replicas that stay ", least),
       button(app, "Collect now", () => ({ action: "collect", cost: Number(theta.value), least: Number(least.value) }), said)),
     make("p", { class: "faint" }, "A cost is tuples a second × milliseconds under way. Feeds and replicas of racing fragments are collected, the least useful first.")];
@@ -75,23 +71,24 @@ function isSubmitted(app) {
   return Boolean(cluster && cluster.submitted);
 }
 
-// Where a replica may be: servers, and the machine the deployment was started on.
-function placesOf(store) {
-  const names = Object.keys(store.live.servers).filter(Boolean);
-  return [...names.map((name) => [name, name]), ["127.0.0.1", "this machine"]];
+// Where a replica may be: servers, and the machine the deployment was started on or, in a cluster,
+// wherever its streams cost least.
+function placesOf(app) {
+  const names = Object.keys(app.store.live.servers).filter(Boolean).map((name) => [name, name]);
+  return isSubmitted(app) ? [["", "where it costs least"], ...names] : [...names, ["127.0.0.1", "this machine"]];
 }
 
 // For the details of one process: its controls, and the links to others.
 export function controlForm(app, process) {
   const said = make("p", { role: "status" });
   const replicas = app.store.live.processes[process].nodes.filter((name) => (app.store.live.nodes[name] || {}).kind === "replica");
-  const parts = isSubmitted(app) ? [] : replicas.map((name) => memberForm(app, name, said));
+  const parts = replicas.map((name) => memberForm(app, name, said));
   if (app.store.fixed.chaos) parts.push(failureForm(app, process, said));
   return make("div", {}, ...parts, said);
 }
 
 function memberForm(app, replica, said) {
-  const place = choice("To", placesOf(app.store));
+  const place = choice("To", placesOf(app).filter(([name]) => name));
   return make("section", { "aria-label": `The replica ${replica}` }, make("h3", {}, `Replica ${replica}`),
     make("div", { class: "row" }, place, button(app, "Move", () => ({ action: "move", replica, place: valueOf(place) }), said),
       button(app, "Remove", () => ({ action: "remove", replica }), said)));
