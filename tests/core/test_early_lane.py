@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from holdfast.core.early_lane import (
     MOST_TUPLES,
     EarlyLane,
@@ -15,7 +13,6 @@ from holdfast.core.early_lane import (
 from holdfast.core.effects import EarlyPiece, RunEarly
 from holdfast.core.events import EarlyDone, EarlyFailed, OutputBlock
 from holdfast.core.frame import Header, Kind, StreamFrame
-from holdfast.core.machine import PeerError
 from holdfast.core.provenance import Choice, Claim, Trail
 from holdfast.core.settings import Input, Output, ReplicaSettings, Timing
 from holdfast.core.stream_copy import FAR_FUTURE, StreamCopy
@@ -190,8 +187,3 @@ def test_large_jobs_are_cut() -> None:
     assert len(bench.run(0)) == 1
     bench.done(0)
     assert len(bench.run(50)) == 1
-
-
-def test_a_producer_that_claims_what_cannot_be_is_told_of() -> None:
-    with pytest.raises(PeerError, match="a producer of e cannot have"):
-        Bench().take("e", early(Claim(Trail(1, 5), 0, 1, 20)))

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.core.effects import Send
 from holdfast.core.feed import FeedIds
-from holdfast.core.frame import Kind
+from holdfast.core.frame import Header, Kind
 from holdfast.core.machine import PeerError
 from holdfast.core.messages import (
     FeedFrames,
@@ -16,6 +16,7 @@ from holdfast.core.messages import (
     Subscribe,
     Unsubscribe,
 )
+from holdfast.core.provenance import Claim, Trail
 from holdfast.core.stream_copy import StreamCopy
 from holdfast.core.upstream import Following, Upstream
 from holdfast.core.upstream_events import (
@@ -238,3 +239,27 @@ def test_a_broken_feed_stays_where_only_tentative_news_is_elsewhere() -> None:
     upstream.handle(FeedBroken(upstream.main.id), 5)
     assert sources(upstream) == ("a", None)
     assert not upstream.hopeless
+
+
+def early(count: int, *claims: Claim) -> StreamFrame:
+    return StreamFrame(Header(Kind.EARLY, 0, count, 10, 20, 20), "rows", None, claims)
+
+
+def test_who_brings_early_results_first_is_noted() -> None:
+    upstream = Upstream(
+        "c", ("a", "b"), StreamCopy("s"), FeedIds(), behind_us=900, reply_us=200, stands=True
+    )
+    report(upstream, "a", STABLE, 1000)
+    report(upstream, "b", STABLE, 1000)
+    for peer in ("a", "b"):
+        (feed,) = upstream.feeds_at(peer)
+        message = FeedFrames(feed, 0, (early(4, Claim(Trail(), 0, 4, 20)),))
+        upstream.handle(FeedArrived(peer, message), 5)
+    assert upstream.ranks.weights == {"a": 4, "b": 2}
+
+
+def test_a_producer_that_claims_what_cannot_be_is_told_of() -> None:
+    upstream = make()
+    report(upstream, "a", STABLE, 1000)
+    with pytest.raises(PeerError, match="a cannot have the results"):
+        send(upstream, 0, early(1, Claim(Trail(1, 5), 0, 1, 20)))

@@ -7,11 +7,20 @@ owes to whom: a replica that is always last is worth little, however healthy it 
 
 A replica's stable tuples come in the order of their ids, so how far each has come says all there is
 to know about the tuples before, and nothing grows with time.
+
+Early results (early_lane.py) have no ids yet. Of them each replica's claims are remembered as the
+duplicate filter remembers what has passed (duplicates.py), until the order stands for them. A frame
+weighs as many tuples as it holds, spread over what it claims: most of that may have been filtered
+away. What comes early when the order has passed it already weighs nothing, and is counted in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
+from holdfast.core.duplicates import Intervals
+from holdfast.core.provenance import Claim, Trail
 
 
 class Ranks:
@@ -20,6 +29,7 @@ class Ranks:
     def __init__(self) -> None:
         self.weights: dict[str, float] = {}
         self._reached: dict[str, int] = {}
+        self._early: dict[Trail, dict[str, Intervals]] = {}
 
     def arrived(self, peer: str, first_id: int, next_id: int) -> None:
         """Stable tuples from ``first_id`` up to ``next_id`` came from a replica."""
@@ -36,6 +46,43 @@ class Ranks:
             at = end
         self.weights[peer] = self.weights.get(peer, 0.0) + weight + (next_id - at)
         self._reached[peer] = next_id
+
+    def arrived_early(self, peer: str, claims: Iterable[Claim], count: int, cut: int) -> None:
+        """So many results came early from a replica; the order stands for all before ``cut``."""
+        self._forget_before(cut)
+        claims = [claim for claim in claims if claim.stime_max >= cut]
+        whole = sum(claim.next_id - claim.first_id for claim in claims)
+        for claim in claims:
+            known = self._early.setdefault(claim.trail, {})
+            mine = known.setdefault(peer, Intervals())
+            others = [each for one, each in known.items() if one != peer]
+            weight = sum(
+                _rank_weight(others, first, end)
+                for first, end in mine.missing(claim.first_id, claim.next_id)
+            )
+            mine.add(claim.first_id, claim.next_id, claim.stime_max)
+            self.weights[peer] = self.weights.get(peer, 0.0) + weight * count / whole
+
+    def _forget_before(self, cut: int) -> None:
+        for known in self._early.values():
+            for each in known.values():
+                each.forget_before(cut)
+
+    @property
+    def size(self) -> int:
+        """How many intervals are remembered of early results."""
+        return sum(len(each) for known in self._early.values() for each in known.values())
+
+
+def _rank_weight(others: list[Intervals], first: int, end: int) -> float:
+    """What a range weighs for who brings it now, beside others who may have brought parts."""
+    lacking = [each.missing(first, end) for each in others]
+    edges = sorted({first, end, *(edge for gaps in lacking for gap in gaps for edge in gap)})
+    weight = 0.0
+    for start, stop in pairwise(edges):
+        earlier = sum(not any(gap[0] <= start < gap[1] for gap in gaps) for gaps in lacking)
+        weight += (stop - start) / (1 + earlier)
+    return weight
 
 
 def shares(weights: Mapping[str, float]) -> dict[str, float]:

@@ -271,6 +271,11 @@ class Upstream(Machine[Following, Trigger]):
             feed.stable_next = header.next_id
             if self._stands:
                 self.ranks.arrived(feed.peer, header.first_id, header.next_id)
+        elif header.kind is Kind.EARLY:
+            for claim in frame.claims:
+                claim.check(feed.peer)
+            if self._stands:
+                self.ranks.arrived_early(feed.peer, frame.claims, header.count, self.copy.cut)
         elif header.kind is Kind.UNDO and header.first_id < feed.stable_next:
             raise PeerError(
                 f"{self.name}: {feed.peer} undoes from {header.first_id}, "
