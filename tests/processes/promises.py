@@ -12,6 +12,7 @@ import shutil
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -68,6 +69,8 @@ class Reader:
     def __init__(self, path: Path, output: str) -> None:
         self.view = View()
         self.tentative = 0
+        # Of those, how many lacked each source.
+        self.lacking: Counter[str] = Counter()
         self.stable_rows = 0
         self.told_until = 0
         self.broken: list[str] = []
@@ -102,6 +105,8 @@ class Reader:
                 self.broken.append(f"tentative {oldest} was told before: {self.told_until}")
             self.told_until = newest
             self.tentative += event.table.num_rows
+            for missing in event.why.missing if event.why is not None else ():
+                self.lacking[missing.stream] += event.table.num_rows
 
     def stable(self, until: int) -> pa.Table:
         """The stable stream up to a time."""
@@ -141,6 +146,17 @@ class World:
 
     def status(self, node: str) -> dict[str, Any]:
         return node_status(self.deployment, [node])[node]
+
+    def answered(self, node: str) -> dict[str, Any]:
+        """What a node says; a busy one may not have the time at once."""
+        answers: list[dict[str, Any]] = []
+
+        def asked() -> bool:
+            answers.append(self.status(node))
+            return "error" not in answers[-1]
+
+        self.until(f"an answer of {node}", asked)
+        return answers[-1]
 
     def state(self, node: str) -> str:
         return str(self.status(node).get("state", "silent"))
@@ -196,6 +212,13 @@ class World:
     def tentative(self) -> dict[str, int]:
         """How many tentative tuples each client ever got."""
         return {name: each.tentative for name, each in self.readers.items()}
+
+    def lacking(self, source: str) -> dict[str, int]:
+        """How many tentative tuples each client ever got that lacked a source.
+
+        A machine too slow for X makes tuples tentative that have nothing to do with a failure.
+        """
+        return {name: each.lacking[source] for name, each in self.readers.items()}
 
     def until_following(self, replica: str) -> None:
         self.until(
