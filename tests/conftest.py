@@ -9,6 +9,7 @@ a fixture that it starts beside others, before it waits for its turn.
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,12 +19,15 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from holdfast.spark.session import get_session
+from holdfast.spark.warming import VARIABLE
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # A busy machine makes any example slow; how long tests take is watched elsewhere.
     settings.register_profile("holdfast", deadline=None)
     settings.load_profile("holdfast")
+    # Processes of a test live for seconds: one job before they are ready is enough.
+    os.environ.setdefault(VARIABLE, "0")
     config.addinivalue_line("markers", "long: takes long, so its file starts first")
     config.addinivalue_line("markers", "slow: takes seconds, so make test-fast leaves it out")
     config.addinivalue_line("markers", "jobs: runs Spark jobs, so make test-fast leaves it out")

@@ -40,6 +40,14 @@ def test_a_slow_job_counts_at_once_and_is_forgotten_little_by_little() -> None:
     assert patience.alpha_x_us == pytest.approx(before, rel=0.02)
 
 
+def test_what_the_first_jobs_of_a_life_took_is_soon_forgotten() -> None:
+    patience = Patience(TIMING)
+    run(patience, 2_000, 600, 300)
+    assert patience.alpha < 0.7
+    run(patience, *[80] * 30)
+    assert patience.alpha > 0.85
+
+
 def test_who_delays_reckons_with_a_slow_job_under_way() -> None:
     patience, eager = Patience(TIMING, delays=True), Patience(TIMING)
     for each in (patience, eager):

@@ -4,7 +4,8 @@ Theory of operation. A replica has X for a tuple, from its arrival until the fir
 shaped is out. It may wait αX of that for the rest of its bucket. What is left is for everything
 else: the job that computes the result and its way to the reader. How long jobs take is the
 machine's affair, so it is measured: how long they take usually, and how long the slowest took
-lately (which is forgotten little by little). The job in question may be as slow as that one, and
+lately (which is forgotten little by little, and what the first jobs of a life took soon: they are
+slow because everything is new to Spark). The job in question may be as slow as that one, and
 slower: partners have waited for the same tuple and begin theirs together, over all that came
 meanwhile. Messages wait for a busy machine as well, which is told by how much longer the slowest
 took than is usual. α is what all this leaves of X, but no more than the share that was asked for
@@ -30,6 +31,8 @@ from holdfast.core.settings import Timing
 
 # How much of the slowest job's lead over the usual is forgotten with each job.
 _FORGET = 0.03
+# The same for the first jobs of a life, over how many there were.
+_FORGET_FIRST = 2.0
 # How much one job counts for what is usual.
 _GAIN = 0.125
 # Messages and what else is done between a wait, a job and a reader.
@@ -52,6 +55,7 @@ class Patience:
         self._delays = delays
         self._usual_us = 0.0
         self._slowest_us = 0.0
+        self._learned = 0
         self._job: tuple[int, int, bool] | None = None
         self._redo_buckets = min(timing.redo_buckets, REDO_AT_FIRST)
         self.alpha_x_us = timing.alpha_x_us
@@ -98,9 +102,11 @@ class Patience:
             self._learn(took_us)
 
     def _learn(self, took_us: int) -> None:
-        first = not self._slowest_us
-        self._usual_us += took_us - self._usual_us if first else _GAIN * (took_us - self._usual_us)
-        lead_us = (self._slowest_us - self._usual_us) * (1 - _FORGET)
+        self._learned += 1
+        gain = max(_GAIN, 1 / self._learned)
+        self._usual_us += gain * (took_us - self._usual_us)
+        forget = min(1.0, max(_FORGET, _FORGET_FIRST / self._learned))
+        lead_us = (self._slowest_us - self._usual_us) * (1 - forget)
         self._slowest_us = max(took_us, self._usual_us + max(0.0, lead_us))
         timing = self._timing
         if timing.alpha_adapts:

@@ -37,7 +37,7 @@ from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.faults import explain_job, is_user_code
 from holdfast.spark.rejected import Rejected
 from holdfast.spark.state import EMPTY, State
-from holdfast.spark.warming import warm_up
+from holdfast.spark.warming import WarmUp, warm_up
 
 _Order = RunJob | Callable[[], None] | None
 MakeWindows = Callable[[Engine], KeptWindows]
@@ -147,6 +147,19 @@ class Jobs:
     def warm(self) -> None:
         """Plan the job and run it on the standard set: some made-up tuples, whose result goes."""
         warm_up(self._open())
+
+    def warm_up(self, on_warm: Callable[[], None]) -> None:
+        """Warm up until jobs are as quick as they will be, or something else is to be done."""
+        progress = WarmUp()
+
+        def once() -> None:
+            progress.took(self.time_set() / 1e6)
+            if progress.is_over or not self._queue.empty():
+                on_warm()
+            else:
+                self.call(once)
+
+        self.call(once)
 
     def time_set(self) -> int:
         """How long the standard set takes, in microseconds."""

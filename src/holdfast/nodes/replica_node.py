@@ -144,7 +144,7 @@ class ReplicaNode(Node):
         self._fragment = plan.name
         self._shard = plan.shard
         self._pace = Pace(settings.timing.alpha_x_us)
-        # Set when a job has run, or when there will be none before it is needed.
+        # Set when jobs are quick, or when there will be none before it is needed.
         self.warm = threading.Event()
         if pair is not None:
             self.warm.set()
@@ -294,8 +294,8 @@ class ReplicaNode(Node):
     def start(self) -> None:
         if self._pair is None:
             self.workshop.engine()
-            # While the first input comes: Spark's first job is slow.
-            self.jobs.call(self._warm_up)
+            # While the first input comes: Spark's first jobs are slow.
+            self.jobs.warm_up(self.warm.set)
         elif self.hybrid:
             self.jobs.warm()
             held: Handle = self._found.state  # type: ignore[assignment]
@@ -312,10 +312,6 @@ class ReplicaNode(Node):
             self.jobs.call(self.jobs.warm)  # the benchmark is not what planning takes
             self._time_set()
             self._watch.start()
-
-    def _warm_up(self) -> None:
-        self.jobs.warm()
-        self.warm.set()
 
     def stop(self) -> None:
         if self._watch is not None:

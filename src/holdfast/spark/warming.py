@@ -1,16 +1,61 @@
-"""Made-up tuples that warm a job up: Spark's first one takes seconds, whatever it computes."""
+"""Made-up tuples that warm jobs up: Spark's first one takes seconds, whatever it computes.
+
+The next hundred still get quicker, while Java compiles what they run. A replica that has nothing
+else to do goes on until they do not get quicker any more, or for as many seconds as the
+environment's HOLDFAST_WARM_UP says (0: one job only), and then says that it is ready, so that its
+first minute is as good as its tenth.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+from statistics import median
 from typing import Any
 
 import pyarrow as pa
 
+from holdfast.errors import InputError
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.state import EMPTY
 
 _SAMPLE_TIME = 1_000_000
 SET_TUPLES = 20
+VARIABLE = "HOLDFAST_WARM_UP"
+MOST_SECONDS = 5.0
+# So many jobs are compared with as many before them, which took no longer than this over theirs.
+_ROUND = 8
+_QUICKER = 1.1
+
+
+class WarmUp:
+    """Whether jobs on made-up tuples still get quicker."""
+
+    def __init__(self, most_seconds: float | None = None) -> None:
+        self._most_seconds = _most_seconds() if most_seconds is None else most_seconds
+        self._took: list[float] = []
+
+    def took(self, seconds: float) -> None:
+        """One more job is done."""
+        self._took.append(seconds)
+
+    @property
+    def is_over(self) -> bool:
+        if sum(self._took) >= self._most_seconds:
+            return True
+        before, last = self._took[-2 * _ROUND : -_ROUND], self._took[-_ROUND:]
+        return len(before) == _ROUND and median(before) < _QUICKER * median(last)
+
+
+def _most_seconds() -> float:
+    said = os.environ.get(VARIABLE, str(MOST_SECONDS))
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= 600:
+        raise InputError(f"{VARIABLE} must be seconds, from 0 to 600; it is {said!r}")
+    return seconds
 
 
 def warm_up(engine: Engine, tuples: int = SET_TUPLES) -> None:
