@@ -154,6 +154,9 @@ class Host:
                 make = _replica_maker(topology, name, part, Path(directory) / name, place)
                 self._makers[name] = make
                 self._start(name)
+        for node in self._nodes.values():
+            if isinstance(node, WatchedReplica) and not node.warm.wait(60.0):
+                raise TimeoutError(f"{node.name} is not ready after a minute")
 
     def _network(self, setting: Setting) -> Network:
         key = setting.same_network()

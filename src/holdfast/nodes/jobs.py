@@ -149,12 +149,13 @@ class Jobs:
         warm_up(self._open())
 
     def warm_up(self, on_warm: Callable[[], None]) -> None:
-        """Warm up until jobs are as quick as they will be, or something else is to be done."""
-        progress = WarmUp()
+        """Warm up until jobs get no quicker; after the first one, all other work goes first."""
+        progress, began = WarmUp(), time.monotonic()
 
         def once() -> None:
-            progress.took(self.time_set() / 1e6)
-            if progress.is_over or not self._queue.empty():
+            if self._queue.empty() or not progress.has_begun:
+                progress.took(self.time_set() / 1e6)
+            if progress.is_over(time.monotonic() - began):
                 on_warm()
             else:
                 self.call(once)

@@ -1,7 +1,7 @@
 """Made-up tuples that warm jobs up: Spark's first one takes seconds, whatever it computes.
 
-The next hundred still get quicker, while Java compiles what they run. A replica that has nothing
-else to do goes on until they do not get quicker any more, or for as many seconds as the
+The next hundred still get quicker, while Java compiles what they run. So a replica runs them
+between other jobs until they do not get quicker any more, or until as many seconds are over as the
 environment's HOLDFAST_WARM_UP says (0: one job only), and then says that it is ready, so that its
 first minute is as good as its tenth.
 """
@@ -40,8 +40,12 @@ class WarmUp:
         self._took.append(seconds)
 
     @property
-    def is_over(self) -> bool:
-        if sum(self._took) >= self._most_seconds:
+    def has_begun(self) -> bool:
+        return bool(self._took)
+
+    def is_over(self, lasted_s: float) -> bool:
+        """Whether it is, after so many seconds."""
+        if lasted_s >= self._most_seconds:
             return True
         before, last = self._took[-2 * _ROUND : -_ROUND], self._took[-_ROUND:]
         return len(before) == _ROUND and median(before) < _QUICKER * median(last)
