@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.machine import describe_machine
 from benchmarks.record import RESULTS, record
+from benchmarks.web_views import with_view
 
 Tell = Callable[[str], None]
 
@@ -100,7 +101,8 @@ class Benchmark:
             "",
             self.notes.strip(),
         ]
-        (RESULTS / f"{self.name}.md").write_text("\n".join(lines) + "\n")
+        page = with_view(self.name, "\n".join(lines) + "\n")
+        (RESULTS / f"{self.name}.md").write_text(page)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:

@@ -153,13 +153,14 @@ def _until(done: Callable[[], bool], what: str, seconds: float = _WAIT_SECONDS) 
 
 
 @contextlib.contextmanager
-def _running() -> Iterator[tuple[Cluster, Path]]:
+def running_cluster(network: str, deployment: str) -> Iterator[tuple[Cluster, Path]]:
+    """Servers to which this was submitted, and its file as the cluster has it."""
     with tempfile.TemporaryDirectory(prefix="holdfast-moves-") as directory:
         root = Path(directory)
         cluster = Cluster(root)
         try:
-            (root / "network.py").write_text(_NETWORK)
-            (root / "deployment.toml").write_text(_DEPLOYMENT)
+            (root / "network.py").write_text(network)
+            (root / "deployment.toml").write_text(deployment)
             _until(lambda: cluster.is_ready, "a coordinator that knows all servers")
             path, _ = submit(root / "deployment.toml", cluster.addresses["a"], lambda text: None)
             yield cluster, path
@@ -179,7 +180,7 @@ def _make_longer(deployment: Deployment, replica: str, server: str) -> None:
 
 def moves(turns: int) -> dict[str, Any]:
     """So many moves, each after an unrelated Spark session has started in its place."""
-    with _running() as (cluster, path):
+    with running_cluster(_NETWORK, _DEPLOYMENT) as (cluster, path):
         watch = Watch(path)
         _until(lambda: len(watch.came) > 20, "results")
         deployment = load_deployment(path)

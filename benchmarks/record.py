@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-RESULTS = Path(__file__).parent.parent / "docs" / "results"
+from benchmarks.web_views import RESULTS, with_view
+
+__all__ = ["RESULTS", "record", "recorded"]
 
 
 def record(
@@ -35,7 +36,7 @@ def record(
         draw(figure)
         figure.savefig(RESULTS / f"{name}.png", dpi=110)
     if page is not None:
-        (RESULTS / f"{name}.md").write_text(page)
+        (RESULTS / f"{name}.md").write_text(with_view(name, page))
 
 
 def recorded(name: str) -> dict[str, Any]:

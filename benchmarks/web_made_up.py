@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,35 @@ replicas = [{listed}]
         f'[servers.{name}]\nlisten = "127.0.0.1:{4700 + each}"\n' for each, name in enumerate(names)
     )
     return _written(directory, text, 4)
+
+
+def two_queries(directory: Path) -> Deployment:
+    """Two queries that have nothing in common, in two fragments."""
+    text = """\
+name = "two"
+network = "network.py"
+chaos = true
+[sources.load]
+[sources.pings]
+[fragments.main]
+replicas = 2
+[fragments.near]
+replicas = 1
+"""
+    deployment = _written(directory, text, 4)
+    first = plan(4)
+    others = (
+        OperatorPlan("pings", "source 'pings'", "source", "near", (), "server string"),
+        OperatorPlan("near_1", "slow servers", "stateless", "near", ("pings",), "n bigint"),
+    )
+    both = replace(
+        first,
+        outputs=("busy", "slow"),
+        operators=(*first.operators, *others),
+        output_operators={**first.output_operators, "slow": "near_1"},
+    )
+    write_plan(deployment, both)
+    return deployment
 
 
 CITIES = {
@@ -119,12 +149,13 @@ def look(deployment: Deployment, turn: int) -> Look:
             "outputs": {"busy": 10 * turn},
             "operators": {name: {"rows": turn, "bytes": 9 * turn} for name in stateful},
         }
-    nodes["entry-load"] = {
-        "kind": "entry",
-        "state": "idle",
-        "next_id": 100 * turn,
-        "boundary": int(at * 1e6),
-    }
+    for source in deployment.sources.values():
+        nodes[source.process] = {
+            "kind": "entry",
+            "state": "idle",
+            "next_id": 100 * turn,
+            "boundary": int(at * 1e6),
+        }
     if "recorder" in nodes:
         nodes["recorder"] = {"kind": "client", "state": "stable", "from": "main-1", "next_id": turn}
     processes = {

@@ -1,6 +1,7 @@
-"""The pictures of docs/web.md, taken of a deployment that really runs and really fails.
+"""The pictures of docs/web.md and of the pages of results, of what really runs and really fails.
 
-    make bench BENCH=web-pictures
+    make bench BENCH=web-pictures                  all of them
+    make bench BENCH=web-pictures ARGS=shards      these only: views, map, protections, ...
 
 A source is cut off, the link healed, a replica killed; each view is taken when it has most to show.
 The servers on the map are made up: they stand for machines in eight cities.
@@ -8,20 +9,40 @@ The servers on the map are made up: they stand for machines in eight cities.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from pathlib import Path
 
 from benchmarks.web_browser import Visitor, chromium
 from benchmarks.web_made_up import look, mapped
+from benchmarks.web_scenes import SCENES
 from benchmarks.web_setting import running, write_deployment
+from benchmarks.web_views import IMAGES, show_on_pages
 from holdfast.web.serve import WebServer, serving
 
-IMAGES = Path(__file__).parent.parent / "docs" / "images"
 _SECONDS = 300.0
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    known = ["views", "map", *SCENES]
+    parser.add_argument("pictures", nargs="*", help=f"of {', '.join(known)}; all if none is named")
+    wanted = parser.parse_args().pictures or known
+    if unknown := set(wanted) - set(known):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    if "views" in wanted:
+        _take_views()
+    if "map" in wanted:
+        _take_map()
+    for name in SCENES:
+        if name in wanted:
+            SCENES[name](_take)
+    show_on_pages()
+    return 0
+
+
+def _take_views() -> None:
     with tempfile.TemporaryDirectory(prefix="holdfast-pictures-") as directory:
         deployment = write_deployment(Path(directory))
         with (
@@ -34,8 +55,6 @@ def main() -> int:
             visitor.come(server.link())
             _take_all(visitor)
             visitor.check()
-    _take_map()
-    return 0
 
 
 def _take_map() -> None:

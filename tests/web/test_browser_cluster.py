@@ -40,7 +40,7 @@ from = "rate:100"
 listen = "a"
 [fragments.main]
 replicas = 2
-protection = "active"
+protection = "race"
 [clients.recorder]
 output = "busy"
 sink = "jsonl:busy.jsonl"
@@ -82,10 +82,18 @@ def states(visitor: Visitor) -> dict[str, str]:
     return {name: each["state"] for name, each in nodes.items() if each["kind"] == "replica"}
 
 
-def test_a_server_is_lost_while_one_watches(cluster: TestCluster, tmp_path: Path) -> None:
+def places(visitor: Visitor) -> dict[str, str]:
+    """Where the replicas are."""
+    processes: dict[str, dict[str, Any]] = visitor.state("live.processes")
+    return {name: processes[name]["server"] for name in states(visitor)}
+
+
+def test_every_control_of_a_cluster_and_a_server_is_lost_while_one_watches(
+    cluster: TestCluster, tmp_path: Path
+) -> None:
     with pytest.raises(HoldfastError, match="submitted are: nothing"), watched(options(cluster)):
         pass
-    places = submitted(cluster, tmp_path)["main"]
+    submitted(cluster, tmp_path)
     with (
         watched(options(cluster, "monitoring")) as server,
         serving(server),
@@ -99,22 +107,60 @@ def test_a_server_is_lost_while_one_watches(cluster: TestCluster, tmp_path: Path
         visitor.wait(lambda: list(states(visitor).values()) == ["stable"] * 2, "both", SECONDS)
         visitor.wait(lambda: page.evaluate("holdfast.view.kind") == "plane", "the plane")
         assert page.is_hidden("#problem")
-        page.click("[data-process=main-1]")
-        visitor.wait_text("aside h2", "main-1")
-        assert page.locator("aside button:text-is('Remove')").count() == 1
-        lost = next(name for name in places if name != "a")
+        _change_replicas(visitor)
+        visitor.show("physical")
+        lost = next(at for at in places(visitor).values() if at != "a")
         cluster.kill(lost)
         visitor.wait_text(f".server[aria-label='Server {lost}']", "no answer")
-        visitor.wait(
-            lambda: "main-3" in states(visitor) and states(visitor)["main-3"] == "stable",
-            "another replica elsewhere",
-            SECONDS,
-        )
-        visitor.wait(lambda: len(states(visitor)) == 2, "the end of the lost one", SECONDS)
+        visitor.wait(lambda: lost not in places(visitor).values(), "another elsewhere", SECONDS)
+        visitor.wait(lambda: list(states(visitor).values()) == ["stable"] * 2, "both", SECONDS)
         visitor.show("results")
         visitor.wait(lambda: page.locator("tbody tr").count() > 0, "rows")
         _drag_a_source(visitor, next(name for name in NAMES if name not in ("a", lost)))
         visitor.check()
+
+
+def _change_replicas(visitor: Visitor) -> None:
+    """One is added, what is useless collected, one removed, one moved, one killed."""
+    page = visitor.page
+    free = next(name for name in NAMES if name not in places(visitor).values())
+    visitor.show("controls")
+    page.select_option("select[name=fragment]", "main")
+    page.select_option("select[name=place]", free)
+    page.click("button:text-is('Add')")
+    visitor.wait_text("aside", f"main-3 joins at {free}")
+    visitor.wait(lambda: states(visitor).get("main-3") == "stable", "main-3", SECONDS)
+    page.fill("input[name=cost]", "0")
+    page.fill("input[name=least]", "3")
+    visitor.wait(lambda: _collected(visitor), "what may go", SECONDS)
+    visitor.show("physical")
+    page.click("[data-process=main-3]")
+    page.click("aside button:text-is('Remove')")
+    visitor.wait_text("aside p[role=status]", "remove main-3: it ends; main-1, main-2 goes on")
+    visitor.wait(lambda: "main-3" not in states(visitor), "the end of main-3", SECONDS)
+    page.click("[data-process=main-2]")
+    page.select_option("aside select[name=to]", free)
+    page.click("aside button:text-is('Move')")
+    visitor.wait_text("aside p[role=status]", f"main-4 joins at {free}")
+    visitor.wait(lambda: set(states(visitor)) == {"main-1", "main-4"}, "the move", SECONDS)
+    assert places(visitor)["main-4"] == free
+    restarts = visitor.state("live.processes['main-1'].restarts")
+    page.click("[data-process=main-1]")
+    page.click("aside button:text-is('Kill')")
+    again = "live.processes['main-1'].restarts"
+    visitor.wait(lambda: visitor.state(again) > restarts, "restart", SECONDS)
+    visitor.wait(lambda: list(states(visitor).values()) == ["stable"] * 2, "both", SECONDS)
+    # What each of them did is told beside the controls.
+    visitor.show("controls")
+    visitor.wait(lambda: page.locator("ol.controls li").count() >= 5, "all that was done")
+    assert "stable" in visitor.text("ol.controls li")
+
+
+def _collected(visitor: Visitor) -> bool:
+    """Nothing is collected while somebody has not heard of the replica that was added."""
+    visitor.page.click("button:text-is('Collect now')")
+    visitor.wait(lambda: bool(visitor.text(".pane p[role=status]")), "an answer")
+    return "nothing may go" in visitor.text("aside")
 
 
 def _drag_a_source(visitor: Visitor, server: str) -> None:

@@ -165,9 +165,16 @@ def test_an_edit_that_cannot_be_built_is_shown_with_its_line(visitor: Visitor) -
     # A call that spans lines is where Python says it is: its first line, or that of its method.
     assert abs(int(visitor.text(".wrong")) - line) <= 1
     assert "cpus" in visitor.text("aside p[role=status]")
+    # It stands beside the line, too, until that is changed.
+    mistake, at = page.locator(".mistake").bounding_box(), page.locator(".wrong").bounding_box()
+    assert mistake is not None
+    assert at is not None
+    assert abs(mistake["y"] - at["y"]) < at["height"]
+    assert "cpus" in visitor.text(".mistake")
     assert page.is_disabled("button:text-is('Submit')")
     # Another query cannot go on from what is kept of this one.
     page.fill("textarea", NETWORK.replace("cpu > 5", "cpu > 6"))
+    assert page.is_hidden(".mistake")
     page.click("button:text-is('See what changes')")
     visitor.wait(
         lambda: "cannot go on from what is kept" in visitor.text("aside p[role=status]"),

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pyarrow as pa
 
+from benchmarks.web_made_up import small
 from holdfast.client import Boundary, Tuples, Undo
+from holdfast.cluster.children import log_path
 from holdfast.web.history import CORRECTED, KEPT_SECONDS, STABLE, TENTATIVE, History
+from holdfast.web.journals import Journals
+from holdfast.web.model import Places
 from holdfast.web.outputs import KEPT_ROWS, OutputView
 
 
@@ -48,6 +57,43 @@ def test_states_are_noted_when_they_change_and_the_oldest_that_counts_is_kept() 
     ]
     history.in_state("main-1", 10.0 + KEPT_SECONDS, "stable")
     assert [each[2] for each in history.whole()["states"]] == ["recovering", "stable"]
+
+
+def test_a_state_that_is_heard_of_late_is_put_where_it_belongs() -> None:
+    history = History()
+    history.in_state("main-1", 1000.0, "stable")
+    for at, state in ((900.0, "recovering"), (950.0, "stable"), (960.0, "stable")):
+        history.in_state("main-1", at, state)
+    assert [each[1:] for each in history.whole()["states"]] == [
+        [900.0, "recovering"],
+        [950.0, "stable"],
+        [1000.0, "stable"],
+    ]
+
+
+def test_what_a_process_wrote_in_the_hour_before_is_taken(tmp_path: Path) -> None:
+    deployment, history = small(tmp_path), History()
+    path = log_path(deployment, "main-1")
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+    def line(before_s: float, **said: str) -> str:
+        at = datetime.fromtimestamp(time.time() - before_s, UTC).isoformat()
+        return json.dumps({"time": at, "process": "main-1", **said}) + "\n"
+
+    path.write_text(
+        line(2 * KEPT_SECONDS, event="long ago")
+        + line(1800.0, event="state", state="up_failure")
+        + line(1799.0, event="input lost", level="warning")
+    )
+    journals = Journals(history)
+    history.in_state("main-1", time.time(), "stable")
+    journals.follow(Places(deployment))
+    found = history.whole()
+    assert [each[2] for each in found["states"]] == ["up_failure", "stable"]
+    assert [each[2] for each in found["events"]] == ["input lost"]
+    journals.follow(Places(deployment))
+    assert history.whole() == found, "and once"
+    journals.close()
 
 
 def test_a_control_is_told_with_what_came_of_it() -> None:

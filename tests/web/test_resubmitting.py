@@ -62,6 +62,20 @@ def test_places_are_knobs_and_replicas_that_were_placed_a_number_again(
     assert "fragments.best.replicas" not in knobs  # its places were given
     assert knobs["sources.load.listen"]["value"] == "a"
     assert knobs["clients.recorder.listen"]["choices"] == ["a", "b", "c"]
+    assert knobs["collection.network_cost"]["value"] is None
+
+
+def test_the_cost_of_all_streams_is_set_and_taken_back(
+    editor: Resubmitter, deployment: Deployment
+) -> None:
+    def collection(cost: Any) -> Any:
+        asked = {"knobs": {"collection.network_cost": cost}}
+        return json.loads(editor._candidate(deployment, asked).toml).get("collection")
+
+    assert collection(5000) == {"network_cost": 5000}
+    assert collection(None) is None
+    with pytest.raises(InputError, match="network_cost is a number; got 'much'"):
+        collection("much")
 
 
 def test_a_change_is_made_of_what_was_submitted(

@@ -20,7 +20,9 @@ def add_web(parser: argparse.ArgumentParser) -> None:
         "--name", action="append", default=[], help="a further name the server is called by"
     )
     cluster = parser.add_argument_group("cluster", _CLUSTER)
-    cluster.add_argument("--submission", metavar="NAME", help="which, if there are several")
+    cluster.add_argument(
+        "--submission", metavar="NAME", help="the one that is shown first, if there are several"
+    )
     cluster.add_argument("--token-file", type=Path, metavar="FILE", help="a token for every role")
     cluster.add_argument("--tokens", type=Path, metavar="DIR", help="a token for each role")
     cluster.add_argument(

@@ -8,6 +8,7 @@
     POST /api/control      a failure on purpose: role operate
     GET  /api/edit         network and knobs as they are: role operate; editing.py has the rest
 
+Of what a cluster runs, ``?of=NAME`` behind the last four says which; without it, the first.
 Everything but the page itself needs a session. Whatever changes something must come from the page
 itself (Origin) and bring the session's number. Nothing is loaded from anywhere else.
 """
@@ -30,11 +31,9 @@ from starlette.staticfiles import StaticFiles
 
 from holdfast.errors import HoldfastError, InputError
 from holdfast.flight.roles import Role
-from holdfast.web.controls import Controls
-from holdfast.web.editing import Editor
 from holdfast.web.headers import SafeHeaders
 from holdfast.web.sessions import SESSION_SECONDS, Session, Sessions
-from holdfast.web.watching import Watch
+from holdfast.web.showing import Showing, Shown
 
 COOKIE = "holdfast-session"
 CSRF_HEADER = "x-holdfast-csrf"
@@ -56,19 +55,10 @@ class Refusal(HoldfastError):
 class Page:
     """What answers the requests."""
 
-    def __init__(
-        self,
-        watch: Watch,
-        sessions: Sessions,
-        editor: Editor,
-        controls: Controls,
-        secure: bool,
-    ) -> None:
+    def __init__(self, showing: Showing, sessions: Sessions, secure: bool) -> None:
         """``secure``: over TLS, so the cookie is never sent without."""
-        self._watch = watch
+        self._showing = showing
         self._sessions = sessions
-        self._controls = controls
-        self._editor = editor
         self._secure = secure
 
     def routes(self) -> list[Route | Mount]:
@@ -135,7 +125,7 @@ class Page:
         may_operate = Role.OPERATE in self._sessions.roles(session)
         return JSONResponse(
             {"name": session.name, "operate": may_operate, "csrf": session.csrf,
-             "edit": may_operate and self._editor.is_open}
+             "edit": may_operate and self._showing.first.editor.is_open}
         )  # fmt: skip
 
     def _for(self, answer: Answer, role: Role = Role.READ) -> Callable[..., Awaitable[Response]]:
@@ -165,38 +155,42 @@ class Page:
 
     # -- what the page asks for ---------------------------------------------------------
 
+    async def _shown(self, request: Request) -> Shown:
+        return await asyncio.to_thread(self._showing.of, request.query_params.get("of", ""))
+
     async def _events(self, request: Request, session: Session) -> Response:
-        if self._watch.hub.is_full:
+        watch = (await self._shown(request)).watch
+        if watch.hub.is_full:
             raise Refusal(503, "too many look at this page already; close one and load it again")
-        return StreamingResponse(
-            self._watch.hub.messages(self._watch.snapshot), media_type="text/event-stream"
-        )
+        watch.hub.open(asyncio.get_running_loop())
+        return StreamingResponse(watch.hub.messages(watch.snapshot), media_type="text/event-stream")
 
     async def _control(self, request: Request, session: Session) -> Response:
-        asked = await _body(request)
-        said = await asyncio.to_thread(self._controls.carry_out, session.name, asked)
+        asked, shown = await _body(request), await self._shown(request)
+        said = await asyncio.to_thread(shown.controls.carry_out, session.name, asked)
         return _said(200, said)
 
     async def _edit(self, request: Request, session: Session) -> Response:
-        return JSONResponse(await asyncio.to_thread(self._editor.texts))
+        shown = await self._shown(request)
+        return JSONResponse(await asyncio.to_thread(shown.editor.texts))
 
     async def _check(self, request: Request, session: Session) -> Response:
-        asked = await _body(request)
-        return JSONResponse(await asyncio.to_thread(self._editor.check, asked))
+        asked, shown = await _body(request), await self._shown(request)
+        return JSONResponse(await asyncio.to_thread(shown.editor.check, asked))
 
     async def _submit(self, request: Request, session: Session) -> Response:
-        asked = await _body(request)
-        return JSONResponse(await asyncio.to_thread(self._editor.submit, session.name, asked))
+        asked, shown = await _body(request), await self._shown(request)
+        return JSONResponse(await asyncio.to_thread(shown.editor.submit, session.name, asked))
 
 
-def make_app(page: Page, watch: Watch, hosts: set[str]) -> Starlette:
+def make_app(page: Page, showing: Showing, hosts: set[str]) -> Starlette:
     """The application; ``hosts`` are the names it is reached by."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        watch.hub.open(asyncio.get_running_loop())
         yield
-        watch.hub.close()
+        for each in showing:
+            each.watch.hub.close()
 
     app = Starlette(routes=page.routes(), lifespan=lifespan)
     app.add_middleware(SafeHeaders, hosts=hosts)

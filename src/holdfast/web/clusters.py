@@ -146,10 +146,10 @@ class SubmissionEye(ClusterEye):
 
     def _chosen(self, name: str | None) -> str:
         known = sorted(str(each) for each in self.look()["submissions"])
-        if name is None and len(known) == 1:
+        if name is None and known:
             return known[0]
-        if name is None or name not in known:
+        if name not in known:
             listed = ", ".join(known) or "nothing: hand it something with holdfast submit"
-            wrong = "say which with --submission" if name is None else f"{name!r} is not submitted"
+            wrong = "there is nothing to show" if name is None else f"{name!r} is not submitted"
             raise HoldfastError(f"{wrong}; submitted are: {listed}")
         return name

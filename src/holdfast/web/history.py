@@ -16,6 +16,8 @@ STABLE, TENTATIVE, CORRECTED = "stable", "tentative", "corrected"
 KEPT_SECONDS = 3600.0
 _KEPT_EVENTS = 5_000
 _KEPT_CONTROLS = 50
+# What was written so long before a look is older than it; below that, clocks and files differ.
+_LATE_SECONDS = 1.0
 # So long after a control it is told what it did.
 FOLLOWED_SECONDS = 120.0
 
@@ -85,6 +87,9 @@ class History:
         """A node is in a state from a moment on; nothing if it was in it before."""
         with self._lock:
             kept = self._states.setdefault(node, deque())
+            if kept and at < kept[-1][0] - _LATE_SECONDS:
+                self._was_in_state(kept, node, at, state)
+                return
             if kept and kept[-1][1] == state:
                 return
             at = max(at, kept[-1][0]) if kept else at
@@ -92,6 +97,15 @@ class History:
             # The state at the beginning of the hour is still needed.
             while len(kept) > 1 and kept[1][0] < at - KEPT_SECONDS:
                 kept.popleft()
+            self._fresh.setdefault("states", []).append([node, round(at, 3), state])
+
+    def _was_in_state(
+        self, kept: deque[tuple[float, str]], node: str, at: float, state: str
+    ) -> None:
+        """It is heard of late: what a process wrote before anybody looked."""
+        place = sum(1 for each, _ in kept if each <= at)
+        if place == 0 or kept[place - 1][1] != state:
+            kept.insert(place, (at, state))
             self._fresh.setdefault("states", []).append([node, round(at, 3), state])
 
     def state(self, node: str) -> str | None:

@@ -20,13 +20,16 @@ class Hub:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._viewers: set[asyncio.Queue[bytes | None]] = set()
+        self._closed = False
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        """Whoever comes is let in, unless it was closed: a browser comes back at once."""
+        if not self._closed:
+            self._loop = loop
 
     def close(self) -> None:
         """Every stream ends."""
-        self._loop = None
+        self._loop, self._closed = None, True
         for queue in self._viewers:
             _end(queue)
 

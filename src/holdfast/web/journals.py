@@ -1,5 +1,5 @@
 """Follows what the processes write, for the moment of each change: here from their files, which
-costs them nothing, elsewhere through their servers.
+costs them nothing, elsewhere through their servers. What they wrote in the hour before is taken.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from typing import Any
 from holdfast.cluster.children import last_lines, lines_after, log_path
 from holdfast.cluster.remote import RemoteServer, ServerError
 from holdfast.deployment import Deployment
-from holdfast.web.history import History
+from holdfast.web.history import KEPT_SECONDS, History
 from holdfast.web.model import Places, shown_state
 from holdfast.web.servers import HERE
 
 _REMOTE_SECONDS = 2.0
 _ASKED_AT_ONCE = 8
 _LONGEST_TEXT = 300
+# Of what a process wrote before anybody looked.
+_LINES_BEFORE = 1_000
 # What says nothing to somebody who looks at the whole.
 _LEFT_OUT = ("refused call", "process", "listening", "certificates renewed")
 # The fields that tell what happened; the others are for whoever reads the file.
@@ -59,7 +61,9 @@ class Journals:
 
     def _here(self, deployment: Deployment, process: str) -> list[str]:
         path, offset = log_path(deployment, process), self._offsets.get(process)
-        lines, end = last_lines(path, 0) if offset is None else lines_after(path, offset)
+        lines, end = (
+            last_lines(path, _LINES_BEFORE) if offset is None else lines_after(path, offset)
+        )
         self._offsets[process] = end
         return lines
 
@@ -70,7 +74,7 @@ class Journals:
             if time.monotonic() >= self._again_at.get(process, 0.0):
                 offset = self._offsets.get(process)
                 self._asked[process] = self._pool.submit(
-                    lambda: RemoteServer(deployment, server).logs(process, offset, 0)
+                    lambda: RemoteServer(deployment, server).logs(process, offset, _LINES_BEFORE)
                 )
             return []
         if not asked.done():
@@ -90,6 +94,8 @@ class Journals:
             node, event = str(said["process"]), str(said["event"])
         except (ValueError, KeyError, TypeError):
             return  # half a line, or somebody else's
+        if at < time.time() - KEPT_SECONDS:
+            return
         if event == "state":
             self._history.in_state(node, at, shown_state(str(said.get("state"))))
         elif event not in _LEFT_OUT:

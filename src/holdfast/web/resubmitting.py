@@ -53,10 +53,9 @@ class Resubmitter(Editor):
             for name, table in tables.get(kind, {}).items()
             if "listen" in table
         ]  # fmt: skip
-        if "collection" in tables:
-            cost = tables["collection"]["network_cost"]
-            places.append({"name": "collection.network_cost", "table": "collection",
-                           "key": "network_cost", "value": cost, "choices": None})  # fmt: skip
+        cost = tables.get("collection", {}).get("network_cost")
+        places.append({"name": "collection.network_cost", "table": "collection",
+                       "key": "network_cost", "value": cost, "choices": None})  # fmt: skip
         return {
             "network": deployment.network.read_text(),
             "file": deployment.network.name,
@@ -79,7 +78,10 @@ class Resubmitter(Editor):
                 known = self._servers(str(tables[kind][of].get("listen", value)))
                 if value not in known:
                     raise InputError(f"{name}: {value!r} is no server; there are {known}")
-            elif name == "collection.network_cost" and "collection" in tables:
+            elif name == "collection.network_cost" and value is None:
+                tables.pop("collection", None)  # nothing is collected
+                continue
+            elif name == "collection.network_cost":
                 value = _number(name, value)
             else:
                 self._check_knob(deployment, table, key, value)

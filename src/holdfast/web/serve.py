@@ -20,20 +20,15 @@ from holdfast.errors import HoldfastError
 from holdfast.flight.credentials import SecuritySpec
 from holdfast.flight.security import is_loopback
 from holdfast.web.app import Page, make_app
-from holdfast.web.clusters import SubmissionEye
-from holdfast.web.controls import Controls
-from holdfast.web.editing import Editor
-from holdfast.web.hub import Hub
-from holdfast.web.resubmitting import Resubmitter
 from holdfast.web.sessions import Sessions
-from holdfast.web.watching import Watch
+from holdfast.web.showing import Showing, Shown, submissions
 
 _START_SECONDS = 60.0
 _OWN_NAMES = {"127.0.0.1", "localhost", "::1"}
 
 
 class WebServer:
-    """Serves the page of one deployment."""
+    """Serves the page of one deployment, or of what a cluster runs."""
 
     def __init__(
         self,
@@ -42,34 +37,28 @@ class WebServer:
         port: int = 0,
         names: tuple[str, ...] = (),
         not_editable: str | None = None,
-        eye: SubmissionEye | None = None,
+        showing: Showing | None = None,
     ) -> None:
         """
         names         it is reached by, beside its host.
         not_editable  why, if it is not.
-        eye           what looks at the cluster, if that is what is watched.
+        showing       all that a cluster runs, if that is what is watched.
         """
         deployment.security.make()
         security = deployment.security.read()
         security.check_binding(host)
         self._secure = not is_loopback(host)
         self._host = host
-        self.watch = Watch(deployment, Hub(), eye)
+        self.showing = showing or Showing(Shown.of(deployment, not_editable=not_editable))
+        self.watch = self.showing.first.watch
         self.sessions = Sessions(lambda: security.current())
-        editor = Editor(lambda: self.watch.deployment, self.watch.history, not_editable)
-        if eye is not None:
-            editor = Resubmitter(lambda: self.watch.deployment, self.watch.history, eye)
-        watch = self.watch
-        controls = Controls(
-            lambda: watch.deployment, watch.history, lambda: watch.is_submitted, eye
-        )
-        page = Page(self.watch, self.sessions, editor, controls, self._secure)
+        page = Page(self.showing, self.sessions, self._secure)
         hosts = {name.lower() for name in (host, *names)} | _OWN_NAMES
         spec = deployment.security
         self._socket = _listening(host, port)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                make_app(page, self.watch, hosts),
+                make_app(page, self.showing, hosts),
                 log_level="warning",
                 access_log=False,
                 server_header=False,
@@ -105,11 +94,12 @@ class WebServer:
             time.sleep(0.02)
 
     def close(self) -> None:
-        self.watch.hub.end()
+        for each in self.showing:
+            each.watch.hub.end()
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(10.0)
-        self.watch.close()
+        self.showing.close()
         self._socket.close()
 
     def _run(self) -> None:
@@ -149,8 +139,14 @@ def watched(options: argparse.Namespace) -> Iterator[WebServer]:
         return
     spec = SecuritySpec.given(options.security, options.token_file, options.tokens)
     with tempfile.TemporaryDirectory(prefix="holdfast-web-") as directory:
-        eye = SubmissionEye(named, spec, options.submission, Path(directory))
-        yield WebServer(load_deployment(eye.path), options.host, options.port, names, eye=eye)
+        first, another = submissions(named, spec, options.submission, Path(directory))
+        yield WebServer(
+            first.watch.deployment,
+            options.host,
+            options.port,
+            names,
+            showing=Showing(first, another),
+        )
 
 
 def is_address(text: str) -> bool:

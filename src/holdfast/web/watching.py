@@ -31,6 +31,7 @@ class Watch:
         """``eye``: what looks at the cluster, if that is what is watched."""
         self.hub = hub
         self.history = History()
+        self._chooses = eye is not None
         self._looker = Looker(deployment, eye)
         self._looking = Looking(self._looker, self.take_look)
         self._journals = Journals(self.history)
@@ -203,6 +204,8 @@ class Watch:
             "supervisor": None if look is None else look.supervisor,
             "problem": None if look is None else look.problem,
             "cluster": None if look is None or look.cluster is None else _cluster(look),
+            # Whether a viewer may choose among what the cluster runs.
+            "chooses": self._chooses,
             "outputs": {name: reader.problem for name, reader in self._readers.items()},
         }
 
@@ -218,6 +221,7 @@ def _cluster(look: Look) -> dict[str, Any]:
         "submitted": mine is not None,
         "note": "" if mine is None else mine["note"],
         "cost": None if mine is None else mine.get("cost"),
+        "submissions": sorted(str(each) for each in found["submissions"]),
     }
 
 

@@ -113,7 +113,7 @@ function button(app, title, asked, said) {
   const element = make("button", { type: "button", onclick: async () => {
     element.disabled = true;
     try {
-      setText(said, (await app.session.post("/api/control", asked())).said);
+      setText(said, (await app.session.post(app.path("/api/control"), asked())).said);
       said.className = "";
     } catch (error) {
       setText(said, error.message);

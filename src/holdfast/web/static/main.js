@@ -13,6 +13,7 @@ const VIEWS = [
   ["logical", "Query", Logical], ["physical", "Machines", Physical], ["timeline", "Timeline", Timeline],
   ["results", "Results", Results], ["controls", "Controls", Controls], ["edit", "Edit", Edit],
 ];
+const CHOSEN = "holdfast-submission";
 const byId = (id) => document.getElementById(id);
 
 class App {
@@ -28,6 +29,7 @@ class App {
     this.setTheme(localStorage.getItem("holdfast-theme") || "dark");
     byId("theme").addEventListener("click", () => this.toggleTheme());
     byId("sign-out").addEventListener("click", () => this.signOut());
+    byId("submission").addEventListener("change", (event) => this.choose(event.target.value));
     document.addEventListener("keydown", (event) => this.onKey(event));
     window.addEventListener("hashchange", () => this.show(location.hash.slice(1)));
     const code = /^#code=(.+)$/.exec(location.hash);
@@ -67,13 +69,33 @@ class App {
       onclick: () => { location.hash = id; },
     }, title)));
     this.store.listen((what) => this.changed(what));
-    this.store.open(() => this.refused());
+    this.open(sessionStorage.getItem(CHOSEN));
     this.show(location.hash.slice(1));
   }
 
-  async refused() {
-    if (await this.session.load().catch(() => true)) setTimeout(() => this.store.open(() => this.refused()), 2000);
-    else location.reload();
+  // ``of``: which of what a cluster runs; null for the first.
+  open(of) { this.store.open(() => this.refused(of), of); }
+
+  async refused(of) {
+    if (!await this.session.load().catch(() => true)) { location.reload(); return; }
+    // It may be withdrawn. What took its place has told its name; if nothing did, there is the first.
+    const now = this.store.fixed.deployment, next = of !== null && now && now !== of ? now : null;
+    if (next === null) sessionStorage.removeItem(CHOSEN);
+    setTimeout(() => this.open(next), 2000);
+  }
+
+  // A reload stays with what was chosen.
+  choose(name) {
+    sessionStorage.setItem(CHOSEN, name);
+    this.draft = null;
+    this.open(name);
+    this.show(this.viewName);
+  }
+
+  // What is asked for is meant for what is shown.
+  path(path) {
+    const { general, fixed } = this.store;
+    return general.chooses ? `${path}?of=${encodeURIComponent(fixed.deployment)}` : path;
   }
 
   async signOut() {
@@ -109,6 +131,7 @@ class App {
   updateTop() {
     const { store } = this;
     setText(byId("name"), store.fixed.deployment || "Holdfast");
+    this.updateSubmissions(store.general.chooses && store.general.cluster ? store.general.cluster.submissions : []);
     document.title = `${store.fixed.deployment || "Holdfast"} · Holdfast`;
     const nodes = Object.values(store.live.nodes);
     const gone = nodes.filter((node) => node.state === "gone").length;
@@ -122,6 +145,16 @@ class App {
       || outputs.map(([name, text]) => `${name}: ${text}`).join("; ");
     byId("problem").hidden = !problem;
     setText(byId("problem"), problem || "");
+  }
+
+  updateSubmissions(names) {
+    const choice = byId("submission"), key = names.join("\n");
+    choice.hidden = names.length < 2;
+    if (this.submissions !== key) {
+      this.submissions = key;
+      choice.replaceChildren(...names.map((name) => make("option", { value: name }, name)));
+    }
+    if (document.activeElement !== choice) choice.value = this.store.fixed.deployment || "";
   }
 
   onKey(event) {

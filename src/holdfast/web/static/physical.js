@@ -134,7 +134,7 @@ export class Physical {
     const uses = used.length ? ` · ${Math.round(cpu * 100)} % CPU · ${bytes(memory)}` : "";
     setText(card.title, `${place.name || server.host || ""}${serverState(server)}${uses}${place.name ? ` · ${server.host || ""}` : ""}${serverText(server)}`);
     if (card.title.title !== card.title.textContent) card.title.title = card.title.textContent;
-    setClass(card.element, server.there === false ? "server lost" : "server");
+    setClass(card.element, `server${server.there === false ? " lost" : ""}${place.processes.length ? "" : " empty"}`);
     const names = new Set(place.processes.map((spot) => spot.name));
     for (const [name, one] of card.processes) if (!names.has(name)) { one.element.remove(); card.processes.delete(name); }
     for (const spot of place.processes) this.drawProcess(card, spot);

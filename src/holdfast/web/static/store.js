@@ -32,8 +32,10 @@ export class Store {
 
   tell(what) { for (const listener of this.listeners) listener(what); }
 
-  open(onRefused) {
-    const stream = new EventSource("/api/events");
+  // ``of``: which of a cluster's submissions; null for the first.
+  open(onRefused, of = null) {
+    if (this.stream) this.stream.close();
+    const stream = new EventSource(`/api/events${of === null ? "" : `?of=${encodeURIComponent(of)}`}`);
     stream.addEventListener("snapshot", (event) => {
       const message = JSON.parse(event.data);
       this.reset();
@@ -88,7 +90,10 @@ export class Store {
     }
     for (const [node, at, state] of history.states || []) {
       const kept = this.states[node] ||= [];
-      kept.push([at, state]);
+      // What a process wrote before anybody looked is heard of late.
+      let place = kept.length;
+      while (place && kept[place - 1][0] > at) place -= 1;
+      kept.splice(place, 0, [at, state]);
       while (kept.length > 1 && kept[1][0] < this.now - HOUR) kept.shift();
     }
     this.events.push(...(history.events || []));

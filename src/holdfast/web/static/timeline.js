@@ -190,7 +190,7 @@ export class Timeline {
   }
 
   eventsInSight() {
-    return this.app.store.events.filter(([at]) => at >= this.from && at <= this.shownEnd);
+    return this.app.store.events.filter(([at]) => at >= this.from && at <= this.shownEnd).sort(([one], [other]) => one - other);
   }
 
   showSide() {
