@@ -13,7 +13,6 @@ from holdfast.cluster.placing import (
     Servers,
     check_places,
     choose_places,
-    explain_places,
 )
 from holdfast.commands.cluster import explained
 from holdfast.core.placement import Flow, Query
@@ -92,7 +91,7 @@ def test_sources_and_clients_say_where_they_are(tables: dict[str, Any], said: st
 
 
 def test_why_a_replica_is_where_it_is() -> None:
-    (first, second) = explain_places(QUERY, servers(), {"main": ["a", "b"]})
+    (first, second) = servers().ground(QUERY).explain({"main": ["a", "b"]})
     assert first.runner_up == ("c", 100.0)
     text = explained(
         {**vars_of(second), "runner_up": list(second.runner_up) if second.runner_up else None}

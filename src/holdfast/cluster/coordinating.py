@@ -29,16 +29,14 @@ from holdfast.cluster.placing import (
     NotPlaced,
     check_places,
     choose_places,
-    explain_places,
-    is_worth_it,
     query_of,
 )
 from holdfast.cluster.rates import Rates
 from holdfast.cluster.seat_loop import NotTaken
 from holdfast.cluster.status import node_status
 from holdfast.cluster.voting import Voting
-from holdfast.core.adaptation import Adaptation, AdaptationSettings
-from holdfast.core.placement import Choice
+from holdfast.core.adaptation import AdaptationSettings
+from holdfast.core.managing import AddReplica, Managing, Order, RemoveReplicas, Replicas, Seen
 from holdfast.core.records import Membership
 from holdfast.deployment import (
     Deployment,
@@ -90,7 +88,7 @@ class Coordinating:
         # What the staged files say, so that they are written when something has changed only.
         self._on_disk: dict[str, Submission] = {}
         self._rates: dict[str, Rates] = {}
-        self._adaptations: dict[str, Adaptation] = {}
+        self._managing: dict[str, Managing] = {}
         self.collector = Collector(self, member, journal)
         self.voting = Voting(member, self.lock, self.staged, journal)
 
@@ -197,7 +195,7 @@ class Coordinating:
         deployment = staged(directory, submission, self._security)
         rates = self.rates_of(name).look(deployment)
         query = query_of(deployment, read_plan(deployment), rates)
-        choices = explain_places(query, self._member.there(), places_of(deployment))
+        choices = self._member.there().ground(query).explain(places_of(deployment))
         worth = self.collector.usefulness(deployment, rates)
         names = {
             (spec.name, server): replica
@@ -229,7 +227,7 @@ class Coordinating:
             self._member.watch()
             if not self._member.is_coordinating:
                 self.notes = {}
-                self._adaptations.clear()
+                self._managing.clear()
                 self.collector.forget()
                 continue
             # Whatever it is, it is tried again; somebody else may coordinate by then.
@@ -262,13 +260,7 @@ class Coordinating:
             return
         deployment = self.staged(name, submission)
         lost = self._lost(desired)
-        notes = []
-        for spec in deployment.fragments.values():
-            note = self._look_at(name, deployment, spec, lost)
-            if note:
-                notes.append(note)
-        if not notes:
-            notes += self._adapt(name, deployment, submission)
+        notes = self._manage(name, deployment, submission, lost)
         if not notes:
             notes += self.collector.look(name, deployment)
         for source in deployment.sources.values():
@@ -291,95 +283,46 @@ class Coordinating:
             and silent.get(address, self._replace_after_s) >= self._replace_after_s
         }
 
-    def _look_at(
-        self, name: str, deployment: Deployment, spec: FragmentSpec, lost: set[str]
-    ) -> str:
-        """Replace what a fragment has lost; what is to be said of it."""
-        at = dict(zip(spec.processes, spec.replicas, strict=True))
-        running = [each for each in at if each not in deployment.gone]
-        gone = [each for each in running if at[each].server in lost]
-        if not gone:
-            return ""
-        left = [each for each in running if each not in gone]
-        if spec.standby is not None or not left or len(gone) + len(left) < 2:
-            where = ", ".join(sorted({str(at[each].server) for each in gone}))
-            return f"{', '.join(gone)} waits for {where}: nobody else has what it has on disk"
-        if len(left) < self._wanted_of(name, spec):
-            place = self.place_for(deployment, spec, [str(at[each].server) for each in left])
-            added = self.add_replica(name, deployment, spec, left[0], place)
-            return f"{added} at {place} takes the place of {gone[0]}"
-        said = node_status(deployment, left)
-        waiting = [each for each in left if said[each].get("state") != "stable"]
-        if waiting:
-            return f"{', '.join(waiting)} is not stable yet; {', '.join(gone)} goes when it is"
-        self._remove(name, spec, gone)
-        return f"{', '.join(gone)} is removed"
-
-    # -- moving --------------------------------------------------------------------------
-
-    def _adapt(self, name: str, deployment: Deployment, submission: Submission) -> list[str]:
-        """Move a replica to a server where it has long been better off; what is to be said."""
+    def _manage(
+        self, name: str, deployment: Deployment, submission: Submission, lost: set[str]
+    ) -> list[str]:
+        """Carry out what is decided about its replicas (``core/managing.py``); what is said."""
+        fragments = [
+            Replicas(
+                spec.name,
+                running_of(deployment, spec),
+                self._wanted_of(name, spec),
+                submission.moves,
+                is_pair=spec.standby is not None,
+                stays=spec.name in submission.stays,
+            )
+            for spec in deployment.fragments.values()
+        ]
+        managing = self._managing.setdefault(name, Managing(self._settings))
+        gone = frozenset(lost)
+        asked = managing.asks(fragments, gone)
+        said = node_status(deployment, asked) if asked else {}
+        states = {each: str(told.get("state")) for each, told in said.items()}
         rates = self.rates_of(name).look(deployment)
         query = query_of(deployment, read_plan(deployment), rates)
-        choices = explain_places(query, self._member.there(), places_of(deployment))
-        for spec in deployment.fragments.values():
-            note = self._end_move(name, deployment, spec, choices)
-            if note:
-                return [note]
-        movable = [
-            spec.name
-            for spec in deployment.fragments.values()
-            if spec.name not in submission.stays
-            and spec.standby is None
-            and len(running_of(deployment, spec)) > 1
-        ]
-        adaptation = self._adaptations.setdefault(name, Adaptation(self._settings))
-        known = [
-            choice
-            for choice in choices
-            if choice.fragment in movable and is_worth_it(choice, query)
-        ]
-        # What flows is known before anything moves for it.
-        move = adaptation.look(known, time.monotonic_ns() // 1_000) if rates else None
-        if move is None:
-            return []
-        spec = deployment.fragments[move.fragment]
-        running = running_of(deployment, spec)
-        here = next(each for each, server in running.items() if server == move.here)
-        like = next(each for each in running if each != here)
-        added = self.add_replica(name, deployment, spec, like, move.there, instead_of=here)
-        return [f"{added} at {move.there} is to take the place of {here} at {move.here}"]
+        seen = Seen(gone, states, self._member.there().ground(query), rates=bool(rates))
+        decision = managing.look(fragments, seen, time.monotonic_ns() // 1_000)
+        if decision.order is None:
+            return list(decision.notes)
+        return [self._carry_out(name, deployment, decision.order)]
 
-    def _end_move(
-        self, name: str, deployment: Deployment, spec: FragmentSpec, choices: list[Choice]
-    ) -> str:
-        """Remove what moves, or of more replicas than were asked for the dearest, once all are
-        stable."""
-        running = running_of(deployment, spec)
-        if spec.standby is not None or len(running) <= self._wanted_of(name, spec):
-            return ""
-        said = node_status(deployment, list(running))
-        waiting = [each for each in running if said[each].get("state") != "stable"]
-        if waiting:
-            return f"{', '.join(waiting)} is not stable yet; one more goes when it is"
-        moves = self._member.newest[1].submissions[name].moves
-        moved = [each for each in running if moves.get(each) in running]
-        if moved:
-            self._remove(name, spec, moved[:1])
-            return f"{moved[0]} is removed"
-        costs = {each.server: each.cost for each in choices if each.fragment == spec.name}
-        servers = self._member.there()
-        zones = {at: servers.zone(at) or at for at in servers.cards}
-        listed = [zones.get(server, server) for server in running.values()]
-
-        def rank(replica: str) -> tuple[bool, float, str]:
-            server = running[replica]
-            # Two of one zone are one too many there, whatever they cost.
-            return listed.count(zones.get(server, server)) > 1, costs.get(server, 0.0), replica
-
-        dearest = max(running, key=rank)
-        self._remove(name, spec, [dearest])
-        return f"{dearest} is removed"
+    def _carry_out(self, name: str, deployment: Deployment, order: Order) -> str:
+        spec = deployment.fragments[order.fragment]
+        match order:
+            case AddReplica(_, like, server, lost, here):
+                added = self.add_replica(name, deployment, spec, like, server, instead_of=here)
+                if here is None:
+                    return f"{added} at {server} takes the place of {lost}"
+                where = running_of(deployment, spec)[here]
+                return f"{added} at {server} is to take the place of {here} at {where}"
+            case RemoveReplicas(_, gone):
+                self._remove(name, spec, list(gone))
+                return f"{', '.join(gone)} is removed"
 
     def rates_of(self, name: str) -> Rates:
         return self._rates.setdefault(name, Rates())
@@ -395,20 +338,12 @@ class Coordinating:
         return len(tables["fragments"][spec.name]["replicas"])
 
     def place_for(self, deployment: Deployment, spec: FragmentSpec, beside: list[str]) -> str:
-        query = query_of(deployment, read_plan(deployment))
-        servers = self._member.there()
-        fixed = {
-            fragment: [server for server in found if server in servers.cards]
-            for fragment, found in places_of(deployment).items()
-        }
-        fixed[spec.name] = beside
-        pinned = {each: at for each, at in query.pinned.items() if at in servers.cards}
-        known = {*pinned, *query.fragments}
-        flows = tuple(flow for flow in query.flows if {flow.producer, flow.consumer} <= known)
-        wanted = {each: len(found) for each, found in fixed.items()}
-        wanted[spec.name] += 1
-        query = replace(query, pinned=pinned, flows=flows)
-        return choose_places(query, servers, wanted, fixed).places[spec.name][-1]
+        """Where one more would cost least."""
+        ground = self._member.there().ground(query_of(deployment, read_plan(deployment)))
+        place = ground.one_more(spec.name, beside, places_of(deployment))
+        if place is None:
+            raise NotPlaced(f"no server that is there can take one more replica of {spec.name}")
+        return place
 
     def add_replica(
         self,

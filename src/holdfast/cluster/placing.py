@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.cluster.neighbours import Card
-from holdfast.core.placement import Choice, Flow, Placed, Placement, Query, Site
+from holdfast.core.ground import Ground
+from holdfast.core.placement import Flow, Placed, Query, Site
 from holdfast.core.settings import Protection
 from holdfast.deployment import Deployment
 from holdfast.errors import HoldfastError
@@ -25,8 +26,6 @@ BUSY_MEMORY = 0.95
 _UNKNOWN_MS = 200.0
 # Within a server.
 _LOCAL_MS = 0.1
-# What a tuple must be under way for less, on the mean, for a replica to move.
-_WORTH_MS = 2.0
 
 
 class NotPlaced(HoldfastError):
@@ -75,6 +74,15 @@ class Servers:
             )
             for name, card in self.cards.items()
         ]
+
+    def ground(self, query: Query) -> Ground:
+        """What a query stands on; those that were seen to fail together, or are busy, come last."""
+        sites = (
+            self.sites(),
+            self.sites(told_only=True),
+            self.sites(any_load=True, told_only=True),
+        )
+        return Ground(query, self.delays(), sites)
 
 
 def is_busy(card: Card) -> bool:
@@ -145,21 +153,12 @@ def choose_places(
     fixed: Mapping[str, Sequence[str]],
 ) -> Placed:
     """Places for so many replicas of each fragment; NotPlaced if a fragment gets none."""
-    sites, delays = servers.sites(), servers.delays()
-    _check_reached(query, delays)
-    placed = Placement(sites, delays, query, fixed).place(wanted)
-    for any_load in (False, True):
-        if not placed.lacking:
-            break
-        # Better a server that was seen to fail with another one, or a busy one, than none.
-        sites = servers.sites(any_load, told_only=True)
-        placed = Placement(sites, delays, query, fixed).place(wanted)
+    ground = servers.ground(query)
+    _check_reached(query, ground.delays)
+    placed = ground.choose(wanted, fixed)
     for name, count in wanted.items():
         if name in placed.lacking:
-            raise NotPlaced(
-                f"fragment {name} needs {count} replicas on servers that do not fail together; of "
-                f"{len(sites)} servers {_why_few(sites)}"
-            )
+            raise NotPlaced(f"fragment {name} needs {count} replicas on {_why_few(ground)}")
     return placed
 
 
@@ -169,28 +168,13 @@ def _check_reached(query: Query, delays: Mapping[str, object]) -> None:
             raise NotPlaced(f"{name} is to run on {server}, which does not answer now")
 
 
-def _why_few(sites: Sequence[Site]) -> str:
+def _why_few(ground: Ground) -> str:
+    sites = ground.sites[-1]
     zones = len({site.fails_with for site in sites})
-    return f"in {zones} zones, none has room for more"
-
-
-def explain_places(
-    query: Query, servers: Servers, places: Mapping[str, Sequence[str]]
-) -> list[Choice]:
-    """Why each replica is where it is, by what is measured now."""
-    reached = {
-        name: [server for server in found if server in servers.cards]
-        for name, found in places.items()
-    }
-    delays = servers.delays()
-    pinned = {name: server for name, server in query.pinned.items() if server in delays}
-    flows = tuple(
-        flow
-        for flow in query.flows
-        if {flow.producer, flow.consumer} <= {*pinned, *query.fragments}
+    return (
+        f"servers that do not fail together; of {len(sites)} servers in {zones} zones, none has "
+        f"room for more"
     )
-    placement = Placement(servers.sites(), delays, Query(pinned, query.fragments, flows), reached)
-    return [placement.explain(name, server) for name, found in reached.items() for server in found]
 
 
 def _server_of(server: str | None) -> str:
@@ -200,11 +184,3 @@ def _server_of(server: str | None) -> str:
 
 def _mean(found: list[float] | None) -> float:
     return sum(found) / len(found) if found else _UNKNOWN_MS
-
-
-def is_worth_it(choice: Choice, query: Query) -> bool:
-    """Whether tuples of its streams would be under way for some milliseconds less."""
-    rate = sum(
-        flow.rate for flow in query.flows if choice.fragment in (flow.producer, flow.consumer)
-    )
-    return choice.runner_up is not None and (choice.cost - choice.runner_up[1] >= _WORTH_MS * rate)

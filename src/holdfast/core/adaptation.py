@@ -75,9 +75,13 @@ class Adaptation:
         self.moved(now)
         return Move(fragment, here, there)
 
-    def moved(self, now: int) -> None:
+    def forget(self) -> None:
         """Something has changed: what was seen before says nothing any more."""
         self._since.clear()
+
+    def moved(self, now: int) -> None:
+        """Something moves: for a while nothing else does."""
+        self.forget()
         self._rests_until = now + self._settings.rest_us
 
     def _is_better(self, choice: Choice) -> bool:
