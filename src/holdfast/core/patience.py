@@ -38,7 +38,7 @@ _GAIN = 0.125
 # Messages and what else is done between a wait, a job and a reader.
 WAY_US = 80_000
 # On a busy machine messages wait, too: as a share of what the slowest job took beyond the usual.
-_BUSY = 0.5
+_BUSY = 1.0
 # Partners wait for the same tuple, and begin their jobs together, over more than is usual.
 _TOGETHER = 0.5
 REDO_AT_FIRST = 10

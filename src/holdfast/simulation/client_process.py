@@ -31,8 +31,8 @@ class ClientProcess(Process):
         self.tentative: list[Row] = []
         self.tentative_count = 0
         self.first_tentative_at: int | None = None
-        # The longest time from a tuple's making until it came tentatively, for the first time.
-        self.tentative_delay_us = 0
+        # When tuples that came tentatively, for the first time, were made, and when they came.
+        self.tentative_times: list[tuple[int, int]] = []
         self._shown: set[tuple[int, int]] = set()
         self.boundary = 0
         # Without an order: what came, each row once, and how much of it before its place was known.
@@ -83,7 +83,6 @@ class ClientProcess(Process):
             self.tentative_count += len(rows)
             shown = {(row[0], row[3]) for row in rows} - self._shown
             self._shown |= shown
-            oldest = min((stime for stime, _ in shown), default=self.world.clock.now)
-            self.tentative_delay_us = max(self.tentative_delay_us, self.world.clock.now - oldest)
+            self.tentative_times += [(stime, self.world.clock.now) for stime, _ in shown]
             if rows and self.first_tentative_at is None:
                 self.first_tentative_at = self.world.clock.now
