@@ -19,6 +19,7 @@ ALLOWED = {
     "dataclasses",
     "enum",
     "heapq",
+    "itertools",
     "typing",
 }
 LONGEST_FILE_LINES = 500

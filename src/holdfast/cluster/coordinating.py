@@ -76,6 +76,7 @@ class Coordinating:
         self._directory = directory
         self._security = security
         self._replace_after_s = replace_after_s
+        self._began = time.monotonic()
         self._journal = journal
         # One decision at a time: each rests on the one before.
         self.lock = threading.RLock()
@@ -272,15 +273,18 @@ class Coordinating:
         self._say(name, self.notes[name])
 
     def _lost(self, desired: Desired) -> set[str]:
-        """The names of servers that have been silent for too long."""
-        silent = self._member.silent_s()
+        """The names of servers that have been silent for too long.
+
+        Who was never heard may be starting, as this one was not long ago.
+        """
+        silent, up_s = self._member.silent_s(), time.monotonic() - self._began
         there = self._member.there().cards
         return {
             each["name"]
             for address, each in desired.servers.items()
             if each["name"] not in there
             and address != self._member.address
-            and silent.get(address, self._replace_after_s) >= self._replace_after_s
+            and silent.get(address, up_s) >= self._replace_after_s
         }
 
     def _manage(

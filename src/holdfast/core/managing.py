@@ -13,6 +13,7 @@ every server that has it is away, and then its replicas are waited for.
 
     what is seen                                    what is decided
     a server is lost, and too few replicas left     AddReplica where it costs least, like one left
+    ... and one of those left is silent, too        wait until it is heard, or lost
     ... enough left, all of them stable             RemoveReplicas of those that are lost
     ... enough left, not all stable                 wait
     ... nobody left, or a pair of copies            wait for the server: it has what nobody has
@@ -154,6 +155,9 @@ class Managing:
             return None, f"{', '.join(gone)} waits for {where}: nobody else has what it has on disk"
         if len(left) < each.wanted:
             beside = [each.at[one] for one in left]
+            silent = [server for server in beside if server not in seen.ground.delays]
+            if silent:
+                return None, f"{gone[0]} is lost; {', '.join(silent)} is silent, perhaps lost, too"
             place = seen.ground.one_more(each.fragment, beside, places)
             if place is None:
                 return None, f"no server that is there can take the place of {gone[0]}"

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from holdfast.core import election, register
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.cluster_world import ClusterFault, ClusterScenario, ClusterWorld
+from holdfast.simulation.managed_world import ManagedWorld
 from holdfast.simulation.run import Verdict
 
 _SIZES = (1, 2, 3, 3, 3, 4, 5, 5, 7, 9, 15, 30)
@@ -34,6 +35,8 @@ _KINDS = (
     "slow",
 )
 _CALM_US = 45 * SECOND_US
+# Until every replica that is better off elsewhere has moved there, one after the other.
+_MANAGED_CALM_US = 200 * SECOND_US
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class ClusterResult:
     simulated_s: float = 0.0
     acknowledged: int = 0
     elections_s: tuple[float, ...] = ()
+    changes: int = 0
     visits: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
 
 
@@ -89,9 +93,17 @@ def _burst(random: Random, names: list[str], at: float) -> list[ClusterFault]:
     return found
 
 
-def run_cluster(scenario: ClusterScenario) -> ClusterResult:
+def managed_scenario(seed: int) -> ClusterScenario:
+    """The same for a cluster that runs something, and is left alone for longer at the end."""
+    found = cluster_scenario(seed)
+    return replace(found, ends_us=found.calm_us + _MANAGED_CALM_US)
+
+
+def run_cluster(
+    scenario: ClusterScenario, kind: type[ClusterWorld] = ClusterWorld
+) -> ClusterResult:
     """Run a scenario to its end or to the first thing that is wrong."""
-    world = ClusterWorld(scenario)
+    world = kind(scenario)
     verdict, reason = Verdict.FINE, ""
     try:
         world.run()
@@ -108,6 +120,7 @@ def run_cluster(scenario: ClusterScenario) -> ClusterResult:
         world.clock.now / SECOND_US,
         len(world.checker.acknowledged),
         tuple(each / SECOND_US for each in world.elections_us),
+        len(world.changes) if isinstance(world, ManagedWorld) else 0,
         dict(world.coverage.visits),
     )
 
@@ -117,10 +130,19 @@ def simulate_cluster(seed: int) -> ClusterResult:
     return run_cluster(cluster_scenario(seed))
 
 
+def simulate_managed(seed: int) -> ClusterResult:
+    """The same for a cluster that runs something."""
+    return run_cluster(managed_scenario(seed), ManagedWorld)
+
+
 def run_clusters(seeds: range, workers: int) -> int:
-    """Run some seeds and say what came of them; the exit code of ``holdfast simulate``."""
-    results = _all(seeds, workers)
-    failed = [result for result in results if result.verdict is not Verdict.FINE]
+    """Run some seeds and say what came of them; the exit code of ``holdfast simulate``.
+
+    Each of them twice: with submissions all the time, and with one that is looked after.
+    """
+    results = _all(simulate_cluster, seeds, workers)
+    managed = _all(simulate_managed, seeds, workers)
+    failed = [each for each in (*results, *managed) if each.verdict is not Verdict.FINE]
     for result in failed:
         print(f"seed {result.seed}: {result.servers} servers, {result.verdict.name.lower()}")
         print(result.reason)
@@ -132,10 +154,11 @@ def run_clusters(seeds: range, workers: int) -> int:
         f"{len(results)} clusters, {len(failed)} failed; "
         f"{sum(result.acknowledged for result in results)} submissions acknowledged; "
         f"{len(elections)} times without a coordinator, {middle:g} s in the middle, "
-        f"{max(elections, default=0.0):g} s at most"
+        f"{max(elections, default=0.0):g} s at most; "
+        f"{sum(result.changes for result in managed)} changes of replicas"
     )
     visits = Counter[tuple[str, str, str]]()
-    for result in results:
+    for result in (*results, *managed):
         visits.update(result.visits)
     for kind, table in (("Election", election.TABLE), ("Register", register.TABLE)):
         for (state, trigger), target in table.items():
@@ -144,8 +167,10 @@ def run_clusters(seeds: range, workers: int) -> int:
     return int(failed[0].verdict) if failed else 0
 
 
-def _all(seeds: range, workers: int) -> list[ClusterResult]:
+def _all(
+    simulate: Callable[[int], ClusterResult], seeds: range, workers: int
+) -> list[ClusterResult]:
     if workers <= 1 or len(seeds) == 1:
-        return [simulate_cluster(seed) for seed in seeds]
+        return [simulate(seed) for seed in seeds]
     with ProcessPoolExecutor(workers) as pool:
-        return list(pool.map(simulate_cluster, seeds, chunksize=4))
+        return list(pool.map(simulate, seeds, chunksize=4))

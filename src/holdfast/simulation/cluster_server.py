@@ -73,6 +73,7 @@ class SimulatedServer:
             self.name, self._world.timing, self._random.random, self.record, self.now()
         )
         self.obeyed = (Version(), "")
+        self._world.started(self)
         self.take(Met(tuple(self._world.names)))
 
     def crash(self) -> None:
@@ -132,6 +133,7 @@ class SimulatedServer:
             case Obey(version, value):
                 self._world.checker.obeys(self.name, self.obeyed[0], version, value)
                 self.obeyed = (version, value)
+                self._world.obeyed(self)
             case Answer():
                 self.on_answer.pop(order.offer)(order)
 

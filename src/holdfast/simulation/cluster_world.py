@@ -137,6 +137,8 @@ class ClusterWorld:
         server = self.servers[target]
         if not server.running:
             return
+        # It may be heard for less long than somebody looks.
+        self._deaf_since.pop(target, None)
         server.receive(source, said)
         seat = server.seat
         if isinstance(said, Lead) and seat is not None and seat.election.coordinator == source:
@@ -185,6 +187,12 @@ class ClusterWorld:
         """Something happens to these."""
         if self._steady[0] in chosen:
             self._steady = ("", 0)
+
+    def started(self, server: SimulatedServer) -> None:
+        """A server is up, for the first time or again."""
+
+    def obeyed(self, server: SimulatedServer) -> None:
+        """A server has another desired state."""
 
     def elected(self, server: SimulatedServer) -> None:
         """Somebody coordinates; sometimes not for long."""
