@@ -120,7 +120,9 @@ def test_parts_that_cannot_be_are_refused(part: Part, message: str) -> None:
 
 def test_what_is_counted_is_what_goes_out() -> None:
     counted: list[tuple[str, Kind, int]] = []
-    found = Feeds("p", count=lambda to, kind, tuples, size: counted.append((to, kind, tuples)))
+    found = Feeds(
+        "p", count=lambda stream, to, kind, tuples, size: counted.append((to, kind, tuples))
+    )
     frames = (frame(0, 60), frame(60, 40))
     mark = StreamFrame(Header(Kind.BOUNDARY, 100, 0, 1_000, 1_000, 1_000))
     for name, part in (("whole", None), *zip("ab", parts(2, ("k",)), strict=True)):

@@ -23,7 +23,7 @@ def test_metrics_are_served() -> None:
     metrics.in_state("recovering")
     metrics.in_state("stable")
     metrics.tuples_in.inc(7)
-    metrics.sent_tuples("screen", Kind.STABLE, 3, 120)
+    metrics.sent_tuples("out", "screen", Kind.STABLE, 3, 120)
     port = serve_http("127.0.0.1", 0, dict)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()

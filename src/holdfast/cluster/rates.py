@@ -1,7 +1,8 @@
 """How much flows through the streams of a submission, as its nodes say.
 
-Ids are dense, so how far a stream has come at two looks says its rate. Nodes are asked seldom, and
-what was known of a stream counts on while nobody answers for it.
+Ids are dense, so how far a stream has come at two looks says its rate. What costs is bytes: a tuple
+counts for as many as it is larger than the mean tuple of the submission. Nodes are asked seldom,
+and what was known of a stream counts on while nobody answers for it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ _GAIN = 0.3
 
 
 class Rates:
-    """Tuples a second of every stream of one submission."""
+    """Tuples of the mean size a second, of every stream of one submission."""
 
     def __init__(self) -> None:
         self._looked_at = 0.0
+        self._bytes: dict[str, float] = {}
         self._ids: dict[str, tuple[float, int]] = {}
         self._found: dict[str, float] = {}
 
@@ -33,7 +35,19 @@ class Rates:
             self._looked_at = now
             said = node_status(deployment, list(deployment.endpoints), 2.0)
             self._take(ids_of(deployment, said), now)
-        return dict(self._found)
+            self._bytes |= tuple_bytes(said)
+        return self._by_size()
+
+    def _by_size(self) -> dict[str, float]:
+        sized = {stream: rate for stream, rate in self._found.items() if stream in self._bytes}
+        count = sum(sized.values())
+        if not count:
+            return dict(self._found)
+        mean = sum(rate * self._bytes[stream] for stream, rate in sized.items()) / count
+        return {
+            stream: rate * self._bytes.get(stream, mean) / mean
+            for stream, rate in self._found.items()
+        }
 
     def _take(self, ids: Mapping[str, int], now: float) -> None:
         for stream, next_id in ids.items():
@@ -57,4 +71,12 @@ def ids_of(deployment: Deployment, said: Mapping[str, Mapping[str, Any]]) -> dic
         for replica in fragment.processes:
             for stream, next_id in said.get(replica, {}).get("outputs", {}).items():
                 found[stream] = max(found.get(stream, 0), int(next_id))
+    return found
+
+
+def tuple_bytes(said: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """How large a tuple of each stream is, as whoever has sent some of it says."""
+    found: dict[str, float] = {}
+    for told in said.values():
+        found |= {stream: float(size) for stream, size in told.get("tuple_bytes", {}).items()}
     return found

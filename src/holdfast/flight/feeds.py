@@ -34,10 +34,10 @@ _LOOK_SECONDS = 1.0
 
 
 # To whom, of which kind, how many tuples and their bytes.
-Count = Callable[[str, Kind, int, int], None]
+Count = Callable[[str, str, Kind, int, int], None]
 
 
-def _count_nothing(consumer: str, kind: Kind, tuples: int, size: int) -> None:
+def _count_nothing(stream: str, consumer: str, kind: Kind, tuples: int, size: int) -> None:
     """For those who do not ask."""
 
 
@@ -53,12 +53,15 @@ class Feed:
         arrival: Callable[[str, int], float],
         part: Part | None = None,
         count: Count = _count_nothing,
+        stream: str = "",
     ) -> None:
         """``arrival``: when so many bytes that are sent to somebody now will be there.
 
         ``part``: what the subscriber takes of the tuples, all if it is None.
-        ``count`` is told of tuples that go out: to whom, of which kind, how many and their bytes.
+        ``count`` is told of tuples that go out: of which stream, to whom, of which kind, how many
+        and their bytes.
         """
+        self._stream = stream
         self._arrival = arrival
         self._count = count
         self._part = part
@@ -132,7 +135,9 @@ class Feed:
                 told = (run[0].why, run[0].claims)
                 metadata = encode_header(message.feed, message.seq, left, header, *told)
                 if batch is not None:
-                    self._count(self.consumer, header.kind, batch.num_rows, batch.nbytes)
+                    self._count(
+                        self._stream, self.consumer, header.kind, batch.num_rows, batch.nbytes
+                    )
                 yield self._empty if batch is None else batch, metadata
 
     def _next(self, context: flight.ServerCallContext) -> FeedFrames | None:
@@ -223,9 +228,16 @@ class Feeds:
         self._lock = threading.Lock()
         self._closed = False
 
-    def open(self, consumer: str, feed: int, schema: pa.Schema, part: Part | None = None) -> Feed:
+    def open(
+        self,
+        consumer: str,
+        feed: int,
+        schema: pa.Schema,
+        part: Part | None = None,
+        stream: str = "",
+    ) -> Feed:
         """A new feed; one of the same id is replaced."""
-        made = Feed(self._process, consumer, feed, schema, self._arrival, part, self._count)
+        made = Feed(self._process, consumer, feed, schema, self._arrival, part, self._count, stream)
         with self._lock:
             if self._closed:
                 raise flight.FlightUnavailableError(f"{self._process} is stopping")

@@ -104,7 +104,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         controls: Mapping[str, Control] | None = None,
         links: Links | None = None,
         on_refused: Tell = lambda caller, address, reason, calls: None,
-        count: Count = lambda consumer, kind, tuples, size: None,
+        count: Count = lambda stream, consumer, kind, tuples, size: None,
     ) -> None:
         """``on_refused`` is told of calls that are not let in, seldom (refusals.py).
 
@@ -173,7 +173,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         wrong = None if message.part is None else wrong_part(message.part, schema)
         if wrong is not None:
             raise refused(f"{self._process.name} cannot divide {message.stream!r} so: {wrong}")
-        feed = self.feeds.open(sender, message.feed, schema, message.part)
+        feed = self.feeds.open(sender, message.feed, schema, message.part, message.stream)
         self._process.receive(sender, message)
         return flight.GeneratorStream(feed.schema, self._serve(context, sender, feed))
 

@@ -113,6 +113,8 @@ class NodeMetrics:
         self.behind = _BEHIND.labels(*labels)
         self.input_ratio = _INPUT_RATIO.labels(*labels)
         self._state = ""
+        # Tuples and bytes that went out of each stream.
+        self._sent: dict[str, tuple[int, int]] = {}
         self._missing: dict[str, set[str]] = {}
         self._poison: tuple[str, str] | None = None
 
@@ -129,11 +131,18 @@ class NodeMetrics:
         """So many rows of the source could not become tuples."""
         _DEAD_LETTERS.labels(*self._labels).set(count)
 
-    def sent_tuples(self, to: str, kind: Kind, tuples: int, size: int) -> None:
+    def sent_tuples(self, stream: str, to: str, kind: Kind, tuples: int, size: int) -> None:
         """So many tuples went to another process: of a shard's feed, those that are its own."""
+        before = self._sent.get(stream, (0, 0))
+        self._sent[stream] = (before[0] + tuples, before[1] + size)
         label = kind.name.lower()
         _TUPLES_SENT.labels(*self._labels, to, label).inc(tuples)
         _BYTES_SENT.labels(*self._labels, to, label).inc(size)
+
+    def tuple_bytes(self) -> dict[str, float]:
+        """How large a tuple of each stream is, on the mean of all that were sent."""
+        sent = dict(self._sent)
+        return {stream: round(size / count, 1) for stream, (count, size) in sent.items() if count}
 
     def poisoned(self, found: tuple[str, int, str] | None) -> None:
         """The fragment, the bucket's beginning and the exception; None if there is no such bucket.

@@ -299,6 +299,7 @@ class Node:
             "clock_off_s": round(self.place.clock.off_us / 1e6, 1),
             "feeds": len(self.server.feeds) if self.server is not None else 0,
             "log_bytes": sum(self.store.sizes.values()),
+            "tuple_bytes": self.metrics.tuple_bytes(),
             "cut": self.links.listed(),
             "distances_ms": told_distances(self.links),
             "refused": dict(self._refusals),
