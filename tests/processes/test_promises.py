@@ -17,8 +17,7 @@ from tests.processes.promises import BUCKET_US, OUTPUTS, REPLICAS, X_US, World, 
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.alone(after="spark"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 
 
