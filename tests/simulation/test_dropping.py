@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import pytest
+
 from holdfast.core.serving import ServedStream
 from holdfast.core.settings import SECOND_US, Bound, Policy, Reconcile, Then, Timing
 from holdfast.simulation import networks
 from holdfast.simulation.executor import Plan, Union
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.layout import place
+from holdfast.simulation.mutations import MUTATIONS
 from holdfast.simulation.networks import Fragment
+from holdfast.simulation.run import Verdict, shaped
+from holdfast.simulation.run import run as simulated
 from holdfast.simulation.world import World
 
 TIMING = Timing(bucket_us=250_000, delay_us=2 * SECOND_US)
@@ -81,3 +86,29 @@ def test_within_a_bound_they_are_kept() -> None:
         assert blocks(served) > 2 * BLOCKS
         assert served.dropped == 0
     finish(world)
+
+
+@pytest.mark.parametrize("seed", [8])
+def test_whatever_goes_what_is_stable_is_whole(seed: int) -> None:
+    scenario = shaped(seed, "bounded")
+    assert scenario is not None
+    result = simulated(scenario)
+    assert (result.verdict, result.reason) == (Verdict.FINE, "")
+    assert result.tentative > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "said"),
+    [
+        ("keep tentative tuples beyond a bound", 0, "keeps tentative tuples beyond its bound"),
+        ("drop stable tuples with the tentative ones", 11, "availability"),
+    ],
+)
+def test_mistakes_with_a_bound_are_found(name: str, seed: int, said: str) -> None:
+    (mutation,) = [one for one in MUTATIONS if one.name == name]
+    scenario = shaped(seed, "bounded")
+    assert scenario is not None
+    with mutation.applied():
+        result = simulated(scenario)
+    assert result.verdict is Verdict.WRONG
+    assert said in result.reason

@@ -14,6 +14,7 @@ from holdfast.core.entry import EntrySettings
 from holdfast.core.provenance import Trail
 from holdfast.core.settings import (
     SECOND_US,
+    Bound,
     Checkpointing,
     Continuous,
     Delivery,
@@ -49,6 +50,8 @@ class Fragment:
     # Of one that merges shards: what it must come to.
     whole: Plan | None = None
     delivery: Delivery = Delivery.EXACTLY_ONCE
+    # On what is kept of each of its streams.
+    bound: Bound | None = None
 
     @property
     def protection(self) -> Protection:
@@ -183,6 +186,9 @@ class NetworkSpec:
                     fragment.reconcile,
                     continuous=fragment.continuous,
                     delivery=fragment.delivery,
+                    bounds=()
+                    if fragment.bound is None
+                    else tuple((stream, fragment.bound) for stream, _ in fragment.plan.outputs),
                 )
         return settings
 

@@ -2,7 +2,7 @@
 
 A schedule has a shape, which says what kind of trouble it is; the seed draws the rest. Shapes of
 what befalls two copies of which one stands by are in copy_shapes.py, of who is removed in
-membership_shapes.py.
+membership_shapes.py, of bounds on what is kept in bound_shapes.py.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation import special_networks
+from holdfast.simulation.bound_shapes import _bounded
 from holdfast.simulation.collecting import _collections
 from holdfast.simulation.copy_shapes import (
     _around,
@@ -463,6 +464,7 @@ SHAPES: dict[Shape, float] = {
     _arrivals: 0.0,
     _missing_input: 0.0,
     _collections: 0.0,
+    _bounded: 0.0,
 }
 # Shapes that bring their network.
 NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
@@ -473,6 +475,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _steady: special_networks.long_windows,
     _missing_input: special_networks.racing_unions,
     _collections: special_networks.racing_chain,
+    _bounded: special_networks.bounded_unions,
 }
 # Shapes that need a pair of copies of a certain kind.
 SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3, _relay: 0.25}

@@ -7,12 +7,14 @@ from random import Random
 
 from holdfast.core.settings import (
     SECOND_US,
+    Bound,
     Checkpointing,
     Continuous,
     Policy,
     Protection,
     Reconcile,
     StandbySettings,
+    Then,
     Timing,
 )
 from holdfast.simulation.executor import Join, Operator, Plan, Union, Window
@@ -163,6 +165,26 @@ def racing_chain(random: Random) -> NetworkSpec:
     job_us = int(timing.bucket_us * random.choice([0.05, 0.2]))
     outputs = ("f00.0", f"{fragments[-1].name}.0")
     return build(timing, ("s0", "s1"), fragments, outputs, job_us)
+
+
+def bounded_unions(random: Random) -> NetworkSpec:
+    """Two fragments of two replicas each, of whose tentative tuples little is kept."""
+    timing = replace(generate_timing(random), delay_us=2 * SECOND_US)
+    few = random.choice([3, 8])
+    size = Bound(1_000 * few, None, Then.DROP)
+    age = Bound(None, few * SECOND_US, Then.DROP)
+    fast = (Policy.PROCESS, random.choice([Policy.PROCESS, Policy.DELAY]))
+
+    def bounded(name: str, operator: Operator) -> Fragment:
+        keeps = random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO])
+        copies, plan = (f"{name}a", f"{name}b"), Plan(((f"{name}.0", operator),))
+        return Fragment(name, plan, copies, *fast, keeps, bound=random.choice([size, age]))
+
+    first = bounded("f00", Union(("s0", "s1"), random.choice([-1, 0])))
+    second = bounded("f10", Window(("f00.0",), timing.bucket_us * random.choice([1, 3])))
+    fragments = (first, second)[: random.choice([1, 2])]
+    job_us = int(timing.bucket_us * random.choice([0.05, 0.2]))
+    return build(timing, ("s0", "s1"), fragments, (f"{fragments[-1].name}.0", "f00.0"), job_us)
 
 
 def _one_fragment(

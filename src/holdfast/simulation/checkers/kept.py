@@ -3,6 +3,7 @@
 - Nobody has acknowledged input that its record on disk needs: its producers may have trimmed it.
 - With continuous checkpoints the log has a state of every window that was open at the record's
   boundary, in whatever was taken from another copy, too.
+- Where tentative tuples beyond a bound are dropped, no more than that is kept of them for long.
 - With a bound on what a recovery computes again, that stays about as small as it is meant to be
   while nothing is wrong.
 """
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.consistency import NodeState
 from holdfast.core.continuous import Checkpointer
-from holdfast.core.settings import SECOND_US, Keeping
+from holdfast.core.settings import SECOND_US, Keeping, Then
 from holdfast.simulation import continuous
 from holdfast.simulation.checkers import Violation
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # How long a replay may be too long, and after a disturbance.
 _PATIENCE_US = 10 * SECOND_US
+# Bounds are looked at once a second.
+_LOOKS_US = 4 * SECOND_US
 
 
 class KeptChecks:
@@ -32,6 +35,7 @@ class KeptChecks:
     def __init__(self, world: World) -> None:
         self._world = world
         self._bounded_at: dict[str, int] = {}
+        self._within_at: dict[str, int] = {}
 
     def confirmed(self, process: ProtectedProcess) -> None:
         """A copy says that it has taken a checkpoint."""
@@ -75,6 +79,14 @@ class KeptChecks:
                 self._bounded_at[address] = self._world.clock.now
             elif self._world.clock.now - self._bounded_at.get(address, 0) > _PATIENCE_US:
                 raise Violation("kept", f"{address} would compute more again than it is meant to")
+            self._look_at_tentative(process)
+
+    def _look_at_tentative(self, process: ReplicaProcess) -> None:
+        now, address = self._world.clock.now, process.address
+        if not process.running or process.slow or not _keeps_too_much(process, now):
+            self._within_at[address] = now
+        elif now - self._within_at.get(address, 0) > _LOOKS_US:
+            raise Violation("kept", f"{address} keeps tentative tuples beyond its bound")
 
     def _exceeds(self, process: ReplicaProcess) -> bool:
         replica, settings = process.replica, process.settings.continuous
@@ -85,6 +97,22 @@ class KeptChecks:
         if settings.replay is None or not well or not process.running or process.slow:
             return False
         return replica.windows.machine.replay > _allowed(replica.windows.machine, settings.replay)
+
+
+def _keeps_too_much(process: ReplicaProcess, now: int) -> bool:
+    """Whether it has more tentative tuples than a bound, and what comes between two looks."""
+    sizes = dict(process.tentative_sizes())
+    between = 1_000 * (2 * SECOND_US // process.settings.timing.bucket_us + 2)
+    for stream, bound in process.settings.bounds:
+        kept = process.driver.served[stream].tentative
+        if bound.then is not Then.DROP or not kept:
+            continue
+        oldest = kept[0].header.stime_max
+        if bound.size_bytes is not None and sizes.get(stream, 0) > bound.size_bytes + between:
+            return True
+        if bound.age_us is not None and oldest < now - bound.age_us - 2 * SECOND_US:
+            return True
+    return False
 
 
 def _allowed(machine: Checkpointer, bound: int) -> int:
