@@ -19,7 +19,13 @@ def seqs_of(batch: pa.RecordBatch) -> Int64s:
     return found
 
 
-def mask_of(seqs: Int64s, choice: Choice) -> npt.NDArray[np.bool_]:
+def stimes_of(batch: pa.RecordBatch) -> Int64s:
+    """The column ``stime``, in microseconds."""
+    found: Int64s = batch.column("stime").cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return found
+
+
+def mask_of(seqs: Int64s, stimes: Int64s, choice: Choice) -> npt.NDArray[np.bool_]:
     """Of each tuple, whether it is chosen."""
     named = np.zeros(len(seqs), dtype=np.bool_)
     by_trail: dict[Trail, list[Claim]] = {}
@@ -30,9 +36,10 @@ def mask_of(seqs: Int64s, choice: Choice) -> npt.NDArray[np.bool_]:
         firsts = np.array([claim.first_id for claim in claims], dtype=np.int64)
         ends = np.array([claim.next_id for claim in claims], dtype=np.int64)
         mine, ids = _by_trail(seqs, trail)
-        # The last interval that begins at or before an id, if it reaches so far.
-        at = np.searchsorted(firsts, ids, side="right") - 1
-        named |= mine & (at >= 0) & (ids < ends[at])
+        places = stimes if trail.timed else ids
+        # The last interval that begins at or before a place, if it reaches so far.
+        at = np.searchsorted(firsts, places, side="right") - 1
+        named |= mine & (at >= 0) & (places < ends[at])
     return named if choice.inside else ~named
 
 
@@ -40,8 +47,16 @@ def chosen(batch: pa.RecordBatch, choice: Choice | None) -> pa.RecordBatch:
     """The tuples that are chosen; no copy if all are."""
     if choice is None or not batch.num_rows:
         return batch
-    mask = mask_of(seqs_of(batch), choice)
+    mask = mask_of(seqs_of(batch), stimes_of(batch), choice)
     return batch if mask.all() else batch.filter(pa.array(mask))
+
+
+def came_by(seqs: Int64s, trails: Iterable[Trail]) -> npt.NDArray[np.bool_]:
+    """Of each tuple, whether it came by one of these trails."""
+    found = np.zeros(len(seqs), dtype=np.bool_)
+    for trail in trails:
+        found |= _by_trail(seqs, trail)[0]
+    return found
 
 
 def claims_of(seqs: Int64s, trails: Iterable[Trail], stime_max: int) -> tuple[Claim, ...]:

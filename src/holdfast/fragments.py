@@ -16,13 +16,20 @@ from graphlib import CycleError, TopologicalSorter
 
 import pyarrow as pa
 
-from holdfast.core.provenance import Trail
+from holdfast.core.provenance import TIMED, Trail
 from holdfast.description import describe_query
 from holdfast.errors import NetworkError
 from holdfast.frames import SEQ
 from holdfast.network import Network
 from holdfast.operators import Operator, SourceOperator, StatelessOperator, upstream
-from holdfast.plans.fragment_plans import MOST_WAYS, FragmentPlan, FragmentStream, ShardPlan
+from holdfast.plans.fragment_plans import (
+    MOST_WAYS,
+    FragmentPlan,
+    FragmentStream,
+    Memory,
+    ShardPlan,
+    Ways,
+)
 from holdfast.routes import find_routes
 from holdfast.spark.engine import input_schema
 from holdfast.stream import Stream
@@ -71,20 +78,25 @@ def fragment_network(network: Network, fragment: str, shard: ShardPlan | None = 
     return part
 
 
-def ways_to(operator: Operator) -> tuple[tuple[str, Trail], ...] | None:
-    """How tuples of the inputs get to a stream; None if an operator before it is not stateless."""
+def ways_to(operator: Operator) -> tuple[Ways, Memory]:
+    """How tuples get to a stream: those of inputs that pass stateless operators only, and those
+    that an operator with a memory gives. Nothing if there are too many ways."""
     if isinstance(operator, SourceOperator):
-        return ((operator.name, Trail()),)
-    found: list[tuple[str, Trail]] = []
+        return ((operator.name, Trail()),), ()
+    if not isinstance(operator, StatelessOperator):
+        above = upstream([operator])
+        reached = frozenset(each.name for each in above if isinstance(each, SourceOperator))
+        return (), ((TIMED, reached),)
+    ways: list[tuple[str, Trail]] = []
+    memory: list[tuple[Trail, frozenset[str]]] = []
     for branch, each in enumerate(operator.inputs):
-        above = ways_to(each) if isinstance(operator, StatelessOperator) else None
-        if above is None:
-            return None
-        bits = operator.branch_bits if isinstance(operator, StatelessOperator) else 0
-        found += [(name, trail.then(Trail(bits, branch if bits else 0))) for name, trail in above]
-        if len(found) > MOST_WAYS:
-            return None
-    return tuple(found)
+        way = Trail(operator.branch_bits, branch if operator.branch_bits else 0)
+        own_ways, own_memory = ways_to(each)
+        ways += [(name, trail.then(way)) for name, trail in own_ways]
+        memory += [(trail.then(way), inputs) for trail, inputs in own_memory]
+        if not (own_ways or own_memory) or len(ways) + len(memory) > MOST_WAYS:
+            return (), ()
+    return tuple(ways), tuple(memory)
 
 
 def _stream_name(operator: Operator) -> str:
@@ -169,8 +181,8 @@ def _plan(network: Network, fragment: str) -> FragmentPlan:
     for name, stream in part.outputs.items():
         above = upstream([stream.operator])
         reached = frozenset(each.name for each in above if isinstance(each, SourceOperator))
-        schema, ways = stream_schema_of(stream.operator), ways_to(stream.operator) or ()
-        outputs.append(FragmentStream(name, schema, reached, ways))
+        schema = stream_schema_of(stream.operator)
+        outputs.append(FragmentStream(name, schema, reached, *ways_to(stream.operator)))
     inputs = {name: stream_schema_of(read[name]) for name in part.sources}
     blocking = any(
         getattr(getattr(each, "stateful", None), "blocks", False) for each in part.operators

@@ -65,7 +65,7 @@ def test_each_result_passes_once_early_or_in_order(
                 for one in range(cut, cut + step)
                 if one % 2 == trail.suffix % 2
             }
-            fresh = {seq for seq in due if choice is None or choice.takes(seq)}
+            fresh = {seq for seq in due if choice is None or choice.takes(seq, 0)}
             # What is not chosen has passed, and nothing else has.
             assert due - fresh == due & passed
             cut += step

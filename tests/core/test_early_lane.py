@@ -13,7 +13,7 @@ from holdfast.core.early_lane import (
 from holdfast.core.effects import EarlyPiece, RunEarly
 from holdfast.core.events import EarlyDone, EarlyFailed, OutputBlock
 from holdfast.core.frame import Header, Kind, StreamFrame
-from holdfast.core.provenance import Choice, Claim, Trail
+from holdfast.core.provenance import TIMED, Choice, Claim, Trail
 from holdfast.core.settings import Input, Output, ReplicaSettings, Timing
 from holdfast.core.stream_copy import FAR_FUTURE, StreamCopy
 from tests.core.frames_for_tests import boundary, stable
@@ -187,3 +187,56 @@ def test_large_jobs_are_cut() -> None:
     assert len(bench.run(0)) == 1
     bench.done(0)
     assert len(bench.run(50)) == 1
+
+
+class Timed(Bench):
+    """A union of a source ``x`` and of ``e``, whose tuples are known by their times."""
+
+    def __init__(self) -> None:
+        settings = ReplicaSettings(
+            "r",
+            (Input("x", ("ex",)), Input("e", ("a", "b"), True, early=True, trails=(TIMED,))),
+            (Output("o", frozenset({"x", "e"}), ("c",), (("x", LEFT), ("e", RIGHT))),),
+            timing=TIMING,
+        )
+        self.copies = {name: StreamCopy(name) for name in ("x", "e")}
+        self.lane = EarlyLane(settings, self.copies, 0)
+
+
+def test_tuples_known_by_their_times_go_out_when_the_boundary_passes_them() -> None:
+    bench = Timed()
+    bench.take("e", stable(0, 10, 20))
+    assert bench.run(0) == ()
+    bench.take("e", stable(2, 30), boundary(3, 40))
+    (piece,) = bench.run(0)
+    assert [one.header.first_id for one in piece.slices] == [0, 2]
+    assert (piece.claims, piece.count, piece.newest) == ((Claim(TIMED, 0, 40, 39),), 3, 30)
+    (frame,) = bench.done(1)
+    assert frame.claims == (Claim(TIMED.then(RIGHT), 0, 40, 39),)
+    # What has no tuples is claimed with the next that has.
+    bench.take("e", boundary(3, 60))
+    assert bench.run(100) == ()
+    bench.take("e", stable(3, 70), boundary(4, 80))
+    assert len(bench.run(100)) == 1
+    (frame,) = bench.done(101)
+    assert frame.claims == (Claim(TIMED.then(RIGHT), 40, 80, 79),)
+
+
+def test_times_that_came_early_are_not_claimed_again() -> None:
+    bench = Timed()
+    bench.take("e", early(Claim(TIMED, 0, 30, 29)))
+    bench.take("e", stable(0, 10, 20, 35))
+    bench.take("e", early(Claim(TIMED, 0, 60, 59), stimes=(10, 59)))
+    bench.take("e", boundary(3, 80))
+    claims = [one.claims for one in bench.run(0)]
+    assert claims == [
+        (Claim(TIMED, 0, 30, 29),),
+        (Claim(TIMED, 30, 60, 59),),
+        (Claim(TIMED, 60, 80, 79),),
+    ]
+    # What was taken in order is not taken early any more, and is not remembered.
+    assert bench.lane.filters["e"].size == 0
+    bench.done(1)
+    bench.take("e", early(Claim(TIMED, 30, 90, 89), stimes=(85, 89)))
+    (piece,) = bench.run(100)
+    assert piece.choice == Choice((Claim(TIMED, 80, 90, 89),), inside=True)

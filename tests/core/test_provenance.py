@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.machine import PeerError
-from holdfast.core.provenance import Choice, Claim, Trail
+from holdfast.core.provenance import TIMED, Choice, Claim, Trail
 
 
 def test_routes_follow_on_each_other() -> None:
@@ -22,9 +22,23 @@ def test_routes_follow_on_each_other() -> None:
 def test_a_choice_takes_what_is_named_or_the_rest() -> None:
     claims = (Claim(Trail(1, 0), 2, 4, 0), Claim(Trail(1, 1), 0, 1, 0))
     named = [4, 6, 1]
-    assert [seq for seq in range(8) if Choice(claims, inside=True).takes(seq)] == sorted(named)
-    rest = [seq for seq in range(8) if Choice(claims, inside=False).takes(seq)]
+    assert [seq for seq in range(8) if Choice(claims, inside=True).takes(seq, 0)] == sorted(named)
+    rest = [seq for seq in range(8) if Choice(claims, inside=False).takes(seq, 0)]
     assert rest == [seq for seq in range(8) if seq not in named]
+
+
+def test_behind_a_memory_tuples_are_known_by_their_times() -> None:
+    trail = TIMED.then(Trail(1, 1))
+    assert trail == Trail(1, 1, timed=True)
+    assert trail.place_of(0b111, 40) == 40
+    assert trail.place_of(0b110, 40) is None
+    # Ids and times of trails that look alike are different things.
+    claims = (Claim(trail, 30, 50, 49), Claim(Trail(1, 0), 0, 2, 49))
+    choice = Choice(claims, inside=True)
+    assert choice.takes(0b111, 49)
+    assert not choice.takes(0b111, 50)
+    assert choice.takes(0b10, 50)
+    assert not choice.takes(0b100, 40)
 
 
 @pytest.mark.parametrize(

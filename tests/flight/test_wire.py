@@ -112,9 +112,9 @@ def test_why_a_frame_is_tentative_comes_along() -> None:
 
 def test_what_early_results_claim_comes_along() -> None:
     header = Header(Kind.EARLY, 0, 2, 10, 20, 20)
-    claims = (Claim(Trail(2, 1), 4711, 5011, 20), Claim(Trail(), 0, 1, 10))
+    claims = (Claim(Trail(2, 1), 4711, 5011, 20), Claim(Trail(timed=True), 0, 1, 10))
     assert decode_metadata(encode_header(1, 0, 0, header, None, claims))["claims"] == claims
-    for wrong in ("[[1, 0, 5]]", "7", '[["a", 0, 1, 2, 3]]'):
+    for wrong in ("[[1, 0, 5]]", "7", '[["a", 0, 0, 1, 2, 3]]'):
         with pytest.raises(WireError, match="not a frame"):
             decode_metadata(f'{{"claims": {wrong}}}'.encode())
 

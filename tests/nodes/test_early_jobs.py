@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +15,13 @@ from pyspark.sql import functions as F
 from holdfast import Network, window
 from holdfast.blocks import Block, one_batch
 from holdfast.chosen import claims_of, seqs_of
-from holdfast.core.effects import EarlyPiece, InputSlice, RunEarly
-from holdfast.core.events import EarlyDone, EarlyFailed, Event
+from holdfast.core.effects import EarlyPiece, InputSlice, RunAhead, RunEarly
+from holdfast.core.events import AheadDone, AheadFailed, EarlyDone, EarlyFailed, Event
 from holdfast.core.frame import Header, Kind
-from holdfast.core.provenance import Choice, Claim, Trail
+from holdfast.core.provenance import TIMED, Choice, Claim, Trail
+from holdfast.core.settings import Output
 from holdfast.core.stream_copy import FAR_FUTURE
-from holdfast.fragments import fragment_network, plan_fragments, stream_schema_of
+from holdfast.fragments import fragment_network, plan_fragments, stream_schema_of, ways_to
 from holdfast.frames import TIME
 from holdfast.nodes.early_jobs import EarlyJobs
 from holdfast.spark.chains import Workshop
@@ -52,7 +55,7 @@ def piece(stream: str, table: pa.Table, skip: int = 0) -> EarlyPiece:
     header = Header(Kind.STABLE, 0, table.num_rows, 0, 1_000 * (ROWS - 1))
     part = InputSlice(stream, header, Block(one_batch(table)), skip, 0, FAR_FUTURE)
     claims = (Claim(Trail(), skip, ROWS, header.stime_max),)
-    return EarlyPiece(part, None, claims)
+    return EarlyPiece((part,), None, claims)
 
 
 def in_order(network: Network, tables: dict[str, pa.Table]) -> pa.Table:
@@ -70,11 +73,19 @@ def in_order(network: Network, tables: dict[str, pa.Table]) -> pa.Table:
     return found
 
 
+def outputs_of(network: Network, names: list[str]) -> list[Output]:
+    """What a replica is told of them."""
+    made = [(name, *ways_to(network.outputs[name].operator)) for name in names]
+    return [Output(name, frozenset(), (), ways, memory) for name, ways, memory in made]
+
+
 def run(
-    network: Network, directory: Path, outputs: list[str], *orders: RunEarly
+    network: Network, directory: Path, outputs: list[str], *orders: RunEarly | RunAhead
 ) -> list[EarlyDone | EarlyFailed]:
     told: list[Event] = []
-    jobs = EarlyJobs(Workshop(lambda: network, directory), outputs, told.append)
+    jobs = EarlyJobs(
+        Workshop(lambda: network, directory), outputs_of(network, outputs), told.append
+    )
     jobs.start()
     for order in orders:
         jobs.submit(order)
@@ -96,6 +107,9 @@ def test_early_rows_are_those_of_the_order_and_claims_name_them(
     (plan,) = plan_fragments(network)
     ways = {output.stream: output.ways for output in plan.outputs}
     assert ways["sums"] == ()
+    assert [one.memory for one in plan.outputs if one.stream == "sums"] == [
+        ((TIMED, frozenset("xyz")),)
+    ]
     assert [name for name, _ in ways["wide"]] == ["x", "y", "z", "x"]
     tables = {name: source(network, name, seed) for seed, name in enumerate("xyz")}
     expected = in_order(network, tables)
@@ -143,7 +157,7 @@ def test_of_a_stream_between_fragments_only_what_is_chosen(
     )
     trails = tuple(trail for _, trail in between.ways)
     whole = piece(name, table)
-    left = EarlyPiece(whole.slice, Choice((Claim(trails[1], 0, 50, 0),), inside=False), (), trails)
+    left = EarlyPiece(whole.slices, Choice((Claim(trails[1], 0, 50, 0),), inside=False), (), trails)
     (done,) = run(fragment_network(network, "far"), tmp_path, ["few"], RunEarly(1, (left,)))
     assert isinstance(done, EarlyDone)
     assert rows_of(done)["k"].to_pylist() == [
@@ -161,3 +175,56 @@ def test_a_job_that_fails_says_why(network: Network, tmp_path: Path) -> None:
     assert isinstance(failed, EarlyFailed)
     assert failed.job == 7
     assert failed.reason
+
+
+def test_windows_of_one_input_go_ahead_of_the_other(spark: SparkSession, tmp_path: Path) -> None:
+    """A union of windows of x and of y itself: each side goes out without the other."""
+    network = Network("ahead", spark=spark)
+    x, y = (network.source(name, "k bigint, v double") for name in "xy")
+    sums = x.groupBy(window("20 milliseconds"), "k").agg(F.sum("v").alias("v"))
+    sums.select("k", "v").union(y, x).output("both")
+    (plan,) = plan_fragments(network)
+    (output,) = plan.outputs
+    ((memory, inputs),) = output.memory
+    assert inputs == frozenset("x")
+    assert [name for name, _ in output.ways] == ["y", "x"]
+    tables = {name: source(network, name, seed) for seed, name in enumerate("xy")}
+    ids = pa.array(np.arange(ROWS))
+    engine = Engine(network)
+    whole = engine.advance(
+        EMPTY,
+        [
+            Bucket(
+                0,
+                1_000 * ROWS,
+                {
+                    name: each.append_column("seq", ids).select(engine.input_schemas[name].names)
+                    for name, each in tables.items()
+                },
+            )
+        ],
+    ).outputs["both"]
+    engine.close()
+    part, told = fragment_network(network, "main"), queue.SimpleQueue[Event]()
+    jobs = EarlyJobs(Workshop(lambda: part, tmp_path), outputs_of(part, ["both"]), told.put)
+    jobs.start()
+    came, state = [], None
+    for number, (start, stop) in enumerate([(0, 20_000), (20_000, 60_000)]):
+        (cut,) = piece("x", tables["x"]).slices
+        slices = (replace(cut, stime_from=start, stime_to=stop),)
+        claims = (("both", (Claim(memory, start, stop, stop - 1),)),)
+        jobs.submit(RunAhead(number, state, start, stop, slices, claims))
+        done = told.get(timeout=120.0)
+        assert isinstance(done, AheadDone), done
+        state = done.state
+        came += [rows_of(EarlyDone(0, done.outputs, ()))]
+    # Tuple by tuple, what windows would say of so few of them is left out.
+    jobs.submit(RunEarly(9, (piece("x", tables["x"]), piece("y", tables["y"]))))
+    jobs.submit(RunAhead(10, "no state", 0, 1, (), ()))
+    early, failed = told.get(timeout=120.0), told.get(timeout=120.0)
+    jobs.close()
+    assert isinstance(early, EarlyDone), early
+    assert isinstance(failed, AheadFailed)
+    found = pa.concat_tables([*came, rows_of(early)])
+    columns = [(name, "ascending") for name in found.column_names]
+    assert found.sort_by(columns).combine_chunks().equals(whole.sort_by(columns).combine_chunks())

@@ -17,17 +17,20 @@ from holdfast.client import Boundary, Client, Tuples, Undo, Unordered, View
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
 from tests.processes.copies import Hosted
 
-# A tuple becomes one, two or none, by one of three trails.
+# A tuple becomes one, two or none, by one of three trails; windows of one input come by a fourth.
 NETWORK = """
 from pyspark.sql import functions as F
-from holdfast import Network
+from holdfast import Network, window
 
 network = Network("early", bucket="200 ms")
 left = network.source("left", "k bigint, v double")
 right = network.source("right", "k bigint, v double")
 both = left.union(right).filter("v < 0.8").fragment("far")
 again = both.union(both.withColumn("v", "-v").filter("k > 0"))
-again.select(F.explode(F.array("k", F.col("k") + 10)).alias("k"), "v").output("again")
+again = again.select(F.explode(F.array("k", F.col("k") + 10)).alias("k"), "v")
+counted = left.groupBy(window("400 ms"), "k").agg(F.count("*").alias("n"))
+counted = counted.select((F.col("k") + 100).alias("k"), F.col("n").cast("double").alias("v"))
+again.union(counted.fragment("far")).output("again")
 """
 DEPLOYMENT = """
 network = "network.py"
@@ -74,9 +77,10 @@ class Reader:
     def table(self) -> pa.Table:
         return pa.concat_tables(self.tables)
 
-    def newest(self) -> int:
-        """The newest tuple time that came."""
-        return max((pc.max(one["stime"]).value for one in self.tables), default=0)
+    def newest(self, windows: bool = False) -> int:
+        """The newest tuple time that came, of windows or of single tuples."""
+        found = [one.filter((pc.field("k") >= 100) == windows) for one in self.tables]
+        return max((pc.max(one["stime"]).value for one in found if one.num_rows), default=0)
 
 
 class World(Hosted):
@@ -119,6 +123,7 @@ class World(Hosted):
         """Results of tuples that are made from now on come, in whatever order."""
         now = int(time.time() * 1e6)
         self.read(lambda: self.reader.newest() > now + 300_000)
+        self.read(lambda: self.reader.newest(windows=True) > now)
 
     def cut(self, source: str) -> None:
         for name in ("main-1", "main-2"):

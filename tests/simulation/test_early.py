@@ -8,6 +8,17 @@ from holdfast.simulation.run import shaped
 from holdfast.simulation.world import World
 
 
+def test_windows_and_joins_go_ahead_of_inputs_they_do_not_rest_on() -> None:
+    scenario = shaped(3, "own_inputs")
+    assert scenario is not None
+    world = World(scenario.spec, scenario.schedule, Random(3), scenario.server_of)
+    world.run()
+    unordered = {one.stream: one for one in world.clients.values() if one.unordered}
+    for stream in ("f00.0", "f00.1", "f10.0"):
+        assert unordered[stream].early_count > len(unordered[stream].stable) / 2
+        assert not unordered[stream].tentative
+
+
 def test_results_come_early_while_an_input_is_missing() -> None:
     scenario = shaped(2, "missing_input")
     assert scenario is not None

@@ -13,7 +13,9 @@ What comes in is
 
 - frames of a source, in order: their ids are what is claimed;
 - early frames of a fragment before this one, from all its replicas: what is new in them;
-- frames in order of that fragment: tuples that did not come early, each claimed for itself.
+- frames in order of that fragment: tuples that did not come early, each claimed for itself;
+- tuples in order that are known by their times, because an operator before has a memory (ahead.py)
+  or nobody sends them early: when the boundary passes them, all up to there.
 
 A claim must be true: a reader that believes it leaves out what it names when it comes in order. So
 a piece is computed as a whole or not at all, also where parts of it have gone out in order
@@ -106,7 +108,10 @@ class EarlyLane(Machine[LaneState, Trigger]):
 
     TABLE: ClassVar[Mapping[tuple[Enum, Enum], Enum]] = TABLE
 
-    def __init__(self, settings: ReplicaSettings, copies: Mapping[str, StreamCopy]) -> None:
+    def __init__(
+        self, settings: ReplicaSettings, copies: Mapping[str, StreamCopy], position: int = 0
+    ) -> None:
+        """``position``: from which time on the input comes."""
         super().__init__(f"{settings.address} early lane", LaneState.IDLE)
         self._ways = {one.stream: one.ways for one in settings.outputs if one.ways}
         used = {name for ways in self._ways.values() for name, _ in ways}
@@ -114,6 +119,12 @@ class EarlyLane(Machine[LaneState, Trigger]):
         self._copies = copies
         self._next_ids = {name: copies[name].next_id for name in used}
         self.filters = {name: DuplicateFilter() for name, trails in self._trails.items() if trails}
+        # Of streams with trails that are timed: up to where their tuples were taken in order.
+        self._taken = {
+            name: position
+            for name, trails in self._trails.items()
+            if any(trail.timed for trail in trails)
+        }
         self._pending: list[EarlyPiece] = []
         # Up to where nothing is pending any more.
         self._complete = 0
@@ -167,8 +178,12 @@ class EarlyLane(Machine[LaneState, Trigger]):
             self._take_in_order(stream, frame)
         elif frame.header.kind is Kind.EARLY and stream in self.filters:
             self._take_early(stream, frame, copy.cut)
+        if stream in self._taken and copy.boundary > self._taken[stream]:
+            self._take_timed(stream, copy)
         if stream in self.filters:
-            self.filters[stream].forget_before(copy.cut)
+            # By times nothing is taken in order before the boundary has passed it.
+            known = min(copy.cut, self._taken.get(stream, FAR_FUTURE))
+            self.filters[stream].forget_before(known)
 
     def _take_in_order(self, stream: str, frame: StreamFrame) -> None:
         header, first_id = frame.header, self._next_ids[stream]
@@ -177,22 +192,44 @@ class EarlyLane(Machine[LaneState, Trigger]):
         self._next_ids[stream] = header.next_id
         skip = max(0, first_id - header.first_id)
         piece = InputSlice(stream, header, frame.block, skip, 0, FAR_FUTURE)
-        trails = self._trails[stream]
+        if not self._trails[stream]:
+            claim = Claim(Trail(), header.first_id + skip, header.next_id, header.stime_max)
+            self._pending.append(EarlyPiece((piece,), None, (claim,)))
+            return
+        trails = tuple(trail for trail in self._trails[stream] if not trail.timed)
         if trails:
             left = self.filters[stream].left()
-            self._pending.append(EarlyPiece(piece, left, (), trails))
-        else:
-            claim = Claim(Trail(), header.first_id + skip, header.next_id, header.stime_max)
-            self._pending.append(EarlyPiece(piece, None, (claim,)))
+            self._pending.append(EarlyPiece((piece,), left, (), trails))
+
+    def _take_timed(self, stream: str, copy: StreamCopy) -> None:
+        """The order has come to a boundary: nothing is missing before it."""
+        start, stop = self._taken[stream], copy.boundary
+        self._taken[stream] = stop
+        timed = [trail for trail in self._trails[stream] if trail.timed]
+        fresh = self.filters[stream].take(Claim(trail, start, stop, stop - 1) for trail in timed)
+        slices = copy.slices(start, stop)
+        if fresh and slices:
+            self._pending.append(EarlyPiece(slices, Choice(fresh, inside=True), fresh))
+            return
+        for output, ways in self._ways.items():
+            # There is nothing to compute: it goes with the next results.
+            claims = [one.then(way) for name, way in ways if name == stream for one in fresh]
+            self._unsent[output] = together((*self._unsent[output], *claims))[-MOST_UNSENT:]
 
     def _take_early(self, stream: str, frame: StreamFrame, cut: int) -> None:
         if frame.header.stime_max < cut:
             return  # all of it has come in order
-        fresh = self.filters[stream].take(frame.claims)
+        taken = self._taken.get(stream, 0)
+        claims = tuple(
+            replace(one, first_id=max(one.first_id, taken)) if one.trail.timed else one
+            for one in frame.claims
+            if not one.trail.timed or one.next_id > taken
+        )
+        fresh = self.filters[stream].take(claims)
         if fresh:
             choice = None if fresh == frame.claims else Choice(fresh, inside=True)
             piece = InputSlice(stream, frame.header, frame.block, 0, 0, FAR_FUTURE)
-            self._pending.append(EarlyPiece(piece, choice, fresh))
+            self._pending.append(EarlyPiece((piece,), choice, fresh))
 
     # -- jobs ---------------------------------------------------------------------------
 
@@ -200,7 +237,7 @@ class EarlyLane(Machine[LaneState, Trigger]):
         """The ordered job is about to take what is in complete buckets."""
         if complete > self._complete:
             self._complete = complete
-            kept = [one for one in self._pending if one.slice.header.stime_max >= complete]
+            kept = [one for one in self._pending if one.newest >= complete]
             self._pending = kept
         return []
 
@@ -215,7 +252,7 @@ class EarlyLane(Machine[LaneState, Trigger]):
         for piece in self._pending:
             if looked_at != (not piece.claims) or tuples >= MOST_TUPLES:
                 break
-            tuples += piece.slice.header.count
+            tuples += piece.count
             many += 1
         self._computing, self._pending = tuple(self._pending[:many]), self._pending[many:]
         self._job, self._began = max(self._job + 1, now), now
@@ -237,7 +274,7 @@ class EarlyLane(Machine[LaneState, Trigger]):
                 claim.then(trail)
                 for piece in pieces
                 for name, trail in ways
-                if name == piece.slice.stream
+                if name == piece.stream
                 for claim in piece.claims
             ]
             claims = together((*self._unsent[stream], *fresh))

@@ -78,15 +78,31 @@ class RunJob:
 class EarlyPiece:
     """Tuples of one input that go out before their bucket is complete (early_lane.py).
 
-    choice  which tuples of the slice; None for all.
+    slices  one at least.
+    choice  which tuples of the slices; None for all.
     claims  what they are all of. If there are none, the tuples are looked at: each is claimed
-    trails  for itself, by the one of these trails that it came by.
+    trails  for itself, by the one of these trails that it came by; others are left out.
     """
 
-    slice: InputSlice
+    slices: tuple[InputSlice, ...]
     choice: Choice | None
     claims: tuple[Claim, ...]
     trails: tuple[Trail, ...] = ()
+
+    @property
+    def stream(self) -> str:
+        """The input they are of."""
+        return self.slices[0].stream
+
+    @property
+    def count(self) -> int:
+        """How many tuples there are at most."""
+        return sum(one.header.count for one in self.slices)
+
+    @property
+    def newest(self) -> int:
+        """The newest time they may have."""
+        return max(one.header.stime_max for one in self.slices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +112,24 @@ class RunEarly:
 
     job: int
     pieces: tuple[EarlyPiece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunAhead:
+    """Advance a state by some of the inputs, beside the other jobs (ahead.py); comes back as
+    AheadDone or AheadFailed.
+
+    state   the stable version's, as in RunJob, or of an earlier AheadDone.
+    slices  the input from ``start`` up to ``stop``; of other inputs there is none.
+    claims  (output, claims): which of its results are wanted.
+    """
+
+    job: int
+    state: object
+    start: int
+    stop: int
+    slices: tuple[InputSlice, ...]
+    claims: tuple[tuple[str, tuple[Claim, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +315,7 @@ Effect: TypeAlias = (
     | SetTimer
     | RunJob
     | RunEarly
+    | RunAhead
     | ReadWindows
     | CancelJob
     | DropState

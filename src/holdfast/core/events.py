@@ -148,6 +148,23 @@ class EarlyFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class AheadDone:
+    """What came of RunAhead: the state after it, and the results that were wanted."""
+
+    job: int
+    state: object
+    outputs: tuple[OutputBlock, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AheadFailed:
+    """RunAhead came to nothing; the results still come out with their buckets."""
+
+    job: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Appended:
     """An append, and its record if it had one, is on disk and synced."""
 
@@ -264,6 +281,8 @@ Event: TypeAlias = (
     | JobFailed
     | EarlyDone
     | EarlyFailed
+    | AheadDone
+    | AheadFailed
     | WindowsRead
     | WindowsTimed
     | Appended

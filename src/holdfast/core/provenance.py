@@ -9,6 +9,12 @@ of a stream are a prefix code, as the branches of a tree are: each ``seq`` has o
 Trail and id are dense numbers. Whoever sends results before their order is known says which tuples
 of the source they are all the results of: a *claim*. It holds also for those of which a filter left
 nothing, and is what makes a set of results a few intervals.
+
+Behind an operator that remembers tuples (a window, a join) ``seq`` is a hash, and ids cannot be
+claimed. But its results are complete up to a time once the boundaries of its own inputs have passed
+it. So such an operator is a source of its own for what follows, whose tuples are known by their
+*times*: its trails are ``timed``, and what is claimed of them is all results from one time up to
+another. The same holds for a stream that is only ever taken in order.
 """
 
 from __future__ import annotations
@@ -20,14 +26,19 @@ from holdfast.core.machine import PeerError
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """Tuples whose ``seq`` ends in ``suffix``, which has ``bits``; before it is the source's id."""
+    """Tuples whose ``seq`` ends in ``suffix``, which has ``bits``; before it is the source's id.
+
+    timed  they are claimed by their times.
+    """
 
     bits: int = 0
     suffix: int = 0
+    timed: bool = False
 
     def then(self, branch: Trail) -> Trail:
         """The trail of tuples that came by this one, and then by a branch."""
-        return Trail(self.bits + branch.bits, self.suffix << branch.bits | branch.suffix)
+        bits, suffix = self.bits + branch.bits, self.suffix << branch.bits | branch.suffix
+        return Trail(bits, suffix, self.timed)
 
     def seq(self, tuple_id: int) -> int:
         """What a tuple of a source has as ``seq`` at the end of the trail."""
@@ -37,10 +48,21 @@ class Trail:
         """The id at the source; None if the tuple came by another trail."""
         return seq >> self.bits if seq & ((1 << self.bits) - 1) == self.suffix else None
 
+    def place_of(self, seq: int, stime: int) -> int | None:
+        """By what a tuple is claimed; None if it came by another trail."""
+        found = self.id_of(seq)
+        return stime if self.timed and found is not None else found
+
+
+# Of an operator with a memory, and of a stream that is only ever taken in order.
+TIMED = Trail(timed=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """All results, by a trail, of a source's tuples from ``first_id`` up to ``next_id``.
+
+    Of a trail that is timed these are times, and what is claimed is all results between them.
 
     stime_max  none of those tuples, and so none of their results, is newer.
     """
@@ -69,10 +91,10 @@ class Choice:
     claims: tuple[Claim, ...]
     inside: bool
 
-    def takes(self, seq: int) -> bool:
+    def takes(self, seq: int, stime: int) -> bool:
         """Whether a tuple is one of them; whoever has columns asks for all at once."""
         for claim in self.claims:
-            tuple_id = claim.trail.id_of(seq)
-            if tuple_id is not None and claim.first_id <= tuple_id < claim.next_id:
+            place = claim.trail.place_of(seq, stime)
+            if place is not None and claim.first_id <= place < claim.next_id:
                 return self.inside
         return not self.inside

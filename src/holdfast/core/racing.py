@@ -1,11 +1,13 @@
 """The driver of a replica whose results also go out before their order is known.
 
-It is a replica (replica.py) with an early lane (early_lane.py) beside it:
+It is a replica (replica.py) with an early lane (early_lane.py) beside it, and lines of operators
+with a memory that need not wait for all inputs (ahead.py):
 
     frames ─▶ Replica ─▶ buckets, jobs, logs, in order ─▶ Provider
-         └──▶ EarlyLane ─▶ jobs of single tuples ─▶ early frames ─▶ Provider
+         ├──▶ EarlyLane ─▶ jobs of single tuples ─▶ early frames ─▶ Provider
+         └──▶ AheadLanes ─▶ buckets of some of the inputs ─▶ early frames ─▶ Provider
 
-The lane takes what the replica takes, and changes nothing there. Of its producers a replica asks
+The lanes take what the replica takes, and change nothing there. Of its producers a replica asks
 for early results while somebody asks it for such, and for X after that: readers come back."""
 
 from __future__ import annotations
@@ -13,11 +15,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from holdfast.core.ahead import AheadEffect, AheadEvent, AheadLanes, LookAhead
 from holdfast.core.beginning import Beginning
 from holdfast.core.consistency import NodeState
-from holdfast.core.early_lane import EarlyLane, FramesTaken, LaneEvent, LookAtPieces, PublishEarly
+from holdfast.core.early_lane import (
+    EarlyLane,
+    FramesTaken,
+    LaneEffect,
+    LaneEvent,
+    LookAtPieces,
+    PublishEarly,
+)
 from holdfast.core.effects import Effect, Send
-from holdfast.core.events import EarlyDone, EarlyFailed, Event, RecoveryRecord
+from holdfast.core.events import (
+    AheadDone,
+    AheadFailed,
+    EarlyDone,
+    EarlyFailed,
+    Event,
+    RecoveryRecord,
+)
 from holdfast.core.machine import Machine
 from holdfast.core.messages import StreamFrame
 from holdfast.core.replica import Replica
@@ -35,22 +52,28 @@ class RacingReplica(Replica):
         begin: Beginning | None = None,
     ) -> None:
         super().__init__(settings, record, begin)
-        self.lane = EarlyLane(settings, self.copies)
+        self.lane = EarlyLane(settings, self.copies, self.versions.stable_position)
+        self.ahead = AheadLanes(settings, self.copies)
+        self._asked = tuple(one.stream for one in settings.inputs if one.early)
         self._wanted_until = 0
         self._ask(False, 0)
 
     def machines(self) -> Iterator[Machine[Any, Any]]:
         yield from super().machines()
         yield self.lane
+        yield self.ahead
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         effects: list[Effect] = []
-        if isinstance(event, EarlyDone | EarlyFailed):
+        if isinstance(event, EarlyDone | EarlyFailed | AheadDone | AheadFailed):
             self._hear(event, now, effects)
         else:
             effects = super().handle(event, now)
-        if self.lane.due != FAR_FUTURE and self.state is not NodeState.RECOVERING:
-            self._hear(LookAtPieces(self._complete(), self._is_wanted), now, effects)
+        if self.state is not NodeState.RECOVERING:
+            if self.lane.due != FAR_FUTURE:
+                self._hear(LookAtPieces(self._complete(), self._is_wanted), now, effects)
+            if self.ahead.lines:
+                self._hear(self._look_ahead(), now, effects)
         if self._is_wanted:
             self._wanted_until = now + self.timing.delay_us
         effects += self._ask(now < self._wanted_until, now)
@@ -61,7 +84,7 @@ class RacingReplica(Replica):
         """Of those who have early results to hand on."""
         return [
             effect
-            for name in self.lane.filters
+            for name in self._asked
             for effect in self.consumer.upstreams[name].ask_early(wanted, now)
             if isinstance(effect, Send)
         ]
@@ -72,8 +95,18 @@ class RacingReplica(Replica):
             return self.versions.stable_position
         return self.sunion.redo_stop(self.sunion.stable_target())
 
-    def _hear(self, event: LaneEvent, now: int, effects: list[Effect]) -> None:
-        for effect in self.lane.handle(event, now):
+    def _look_ahead(self) -> LookAhead:
+        wanted = any(self.provider.streams[name].wants_early for name in self.ahead.outputs)
+        complete = self._complete() if wanted else 0
+        state, lacks = self.versions.stable_state, not self.versions.rebuilt
+        return LookAhead(complete, self.versions.stable_position, state, lacks, wanted)
+
+    def _hear(self, event: LaneEvent | AheadEvent, now: int, effects: list[Effect]) -> None:
+        if isinstance(event, LookAhead | AheadDone | AheadFailed):
+            found = list[LaneEffect | AheadEffect](self.ahead.handle(event, now))
+        else:
+            found = list(self.lane.handle(event, now))
+        for effect in found:
             if isinstance(effect, PublishEarly):
                 effects += self.provider.streams[effect.stream].publish_early(effect.frame)
             else:
@@ -81,6 +114,7 @@ class RacingReplica(Replica):
 
     @property
     def _is_wanted(self) -> bool:
+        """Whether somebody asks for results that tuples may have a part in by themselves."""
         return any(self.provider.streams[name].wants_early for name in self.lane.outputs)
 
     def _take(self, stream: str, frames: tuple[StreamFrame, ...], now: int) -> None:
@@ -92,14 +126,16 @@ class RacingReplica(Replica):
 
     def _deadlines(self) -> tuple[int, ...]:
         begins = self.lane.due if self._is_wanted else FAR_FUTURE
-        return (*super()._deadlines(), begins)
+        ahead = self.ahead.due(self._look_ahead()) if self.ahead.lines else FAR_FUTURE
+        return (*super()._deadlines(), begins, ahead)
 
     def validate(self) -> None:
         super().validate()
         self.lane.validate()
+        self.ahead.validate()
 
 
 def make_replica(settings: ReplicaSettings, record: RecoveryRecord, begin: Beginning) -> Replica:
     """A replica, with an early lane if it has results for one."""
-    races = any(one.ways for one in settings.outputs)
+    races = any(one.ways or one.memory for one in settings.outputs)
     return (RacingReplica if races else Replica)(settings, record, begin)

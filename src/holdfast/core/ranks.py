@@ -17,7 +17,6 @@ away. What comes early when the order has passed it already weighs nothing, and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 
 from holdfast.core.duplicates import Intervals
 from holdfast.core.provenance import Claim, Trail
@@ -78,10 +77,11 @@ def _rank_weight(others: list[Intervals], first: int, end: int) -> float:
     """What a range weighs for who brings it now, beside others who may have brought parts."""
     lacking = [each.missing(first, end) for each in others]
     edges = sorted({first, end, *(edge for gaps in lacking for gap in gaps for edge in gap)})
-    weight = 0.0
-    for start, stop in pairwise(edges):
+    weight, start = 0.0, first
+    for stop in edges[1:]:
         earlier = sum(not any(gap[0] <= start < gap[1] for gap in gaps) for gaps in lacking)
         weight += (stop - start) / (1 + earlier)
+        start = stop
     return weight
 
 

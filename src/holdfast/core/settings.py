@@ -240,13 +240,17 @@ class Output:
     reached_by  the inputs whose tuples can shape it: only they can make it tentative.
     consumers   everyone who must acknowledge a tuple before it may be trimmed.
     ways        (input, trail): how tuples get here that pass no operator which must see others
-                with them. Where there are any, all tuples do, and go out early, too.
+                with them.
+    memory      (trail, inputs): by which trails tuples come that do, and on which inputs they rest.
+                Where there are ways or memory, results go out early (early_lane.py, ahead.py), and
+                all come by one of these.
     """
 
     stream: str
     reached_by: frozenset[str]
     consumers: tuple[str, ...]
     ways: tuple[tuple[str, Trail], ...] = ()
+    memory: tuple[tuple[Trail, frozenset[str]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

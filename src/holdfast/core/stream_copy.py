@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from holdfast.core.effects import InputSlice
 from holdfast.core.frame import Header, Kind, Why
 from holdfast.core.held import Held, HeldFrames
 from holdfast.core.machine import ProtocolError
@@ -129,6 +130,17 @@ class StreamCopy:
             self.cut = stime
         while self.tentative and self.tentative[0].header.stime_max < self.cut:
             self.tentative.popleft()
+
+    def slices(self, start: int, stop: int) -> tuple[InputSlice, ...]:
+        """The stable tuples of [start, stop) that are held."""
+        return tuple(
+            [
+                InputSlice(
+                    self.stream, one.header, one.block, one.skip, max(start, one.stime_from), stop
+                )
+                for one in self.stable.between(start, stop)
+            ]
+        )
 
     def drop_stable_below(self, stime: int) -> None:
         """Forget stable tuples that no version will read again."""

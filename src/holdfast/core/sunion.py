@@ -315,11 +315,9 @@ class SUnion(Machine[SUnionState, Trigger]):
 
     def slices(self, start: int, stop: int, stable_only: bool) -> tuple[InputSlice, ...]:
         """The held input of [start, stop)."""
-        found = []
+        found: list[InputSlice] = []
         for name, copy in self.copies.items():
-            for held in copy.stable.between(start, stop):
-                since = max(start, held.stime_from)
-                found.append(InputSlice(name, held.header, held.block, held.skip, since, stop))
+            found += copy.slices(start, stop)
             if stable_only:
                 continue
             for held in copy.tentative:

@@ -10,10 +10,10 @@ without rows. What is tentative has a ``why``, too:
 
     {"missing": [["load", 1700000000]], "share": 0.5}
 
-and what comes early ``claims``: bits and suffix of a trail, the first id at the source and the one
-after the last, and the newest time of those (``core.provenance``):
+and what comes early ``claims``: bits and suffix of a trail and whether it is timed, the first id at
+the source (or time) and the one after the last, and the newest time of those (``core.provenance``):
 
-    [[1, 0, 4711, 5011, 1700000000]]
+    [[1, 0, 0, 4711, 5011, 1700000000]]
 
 ``{"refused": why, "detail": "..."}`` in its place ends a feed that was not granted.
 
@@ -104,7 +104,14 @@ def encode_header(
         found["why"] = {"missing": missing, "share": why.share}
     if claims:
         found["claims"] = [
-            [one.trail.bits, one.trail.suffix, one.first_id, one.next_id, one.stime_max]
+            [
+                one.trail.bits,
+                one.trail.suffix,
+                int(one.trail.timed),
+                one.first_id,
+                one.next_id,
+                one.stime_max,
+            ]
             for one in claims
         ]
     return msgspec.json.encode(found)
@@ -115,8 +122,8 @@ def _why(found: Json) -> Why:
     return Why(tuple(missing), None if found["share"] is None else float(found["share"]))
 
 
-def _claim(bits: int, suffix: int, first_id: int, next_id: int, stime_max: int) -> Claim:
-    return Claim(Trail(bits, suffix), first_id, next_id, stime_max)
+def _claim(bits: int, suffix: int, timed: int, first_id: int, end: int, stime_max: int) -> Claim:
+    return Claim(Trail(bits, suffix, bool(timed)), first_id, end, stime_max)
 
 
 def encode_refusal(refusal: SubscribeRefused) -> bytes:

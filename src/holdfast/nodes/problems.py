@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from holdfast.core.events import EarlyDone, EarlyFailed
+from holdfast.core.events import AheadDone, AheadFailed, EarlyDone, EarlyFailed
 from holdfast.core.progress import Trouble, Work
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.metrics import NodeMetrics
@@ -74,10 +74,12 @@ def tell_work(problems: Problems, metrics: NodeMetrics, work: Work, fragment: st
     problems.set("stalled", late)
 
 
-def tell_early(problems: Problems, event: EarlyDone | EarlyFailed) -> None:
+def tell_early(
+    problems: Problems, event: EarlyDone | EarlyFailed | AheadDone | AheadFailed
+) -> None:
     """Whether results can be computed before their order is known."""
     text = None
-    if isinstance(event, EarlyFailed):
+    if isinstance(event, EarlyFailed | AheadFailed):
         text = (
             f"results cannot be computed before their order is known: {event.reason}. They come in "
             f"order, to whoever needs none, too; it is tried again"

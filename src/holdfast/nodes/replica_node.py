@@ -39,6 +39,7 @@ from holdfast.core.effects import (
     KeepConsumers,
     ReadWindows,
     RefuseBatch,
+    RunAhead,
     RunEarly,
     RunJob,
     Send,
@@ -49,6 +50,8 @@ from holdfast.core.effects import (
     TrimLog,
 )
 from holdfast.core.events import (
+    AheadDone,
+    AheadFailed,
     CheckpointFailed,
     EarlyDone,
     EarlyFailed,
@@ -182,8 +185,7 @@ class ReplicaNode(Node):
             None if plan.shard is None else plan.shard.share,
             self._tentative.take if partner is None else lambda block: None,
         )
-        early = [one.stream for one in settings.outputs if one.ways]
-        self.early = EarlyJobs(self.workshop, early, self._post, self._queued.take)
+        self.early = EarlyJobs(self.workshop, settings.outputs, self._post, self._queued.take)
         self.shipper = None if partner is None else self._make_shipper(partner)
         # To those that join; one is made when it is asked for.
         self._lent: dict[str, Shipper] = {}
@@ -394,7 +396,7 @@ class ReplicaNode(Node):
         match event:
             case JobFailed(_, reason):
                 self.journal.write("job failed", level="error", reason=reason)
-            case EarlyDone() | EarlyFailed():
+            case EarlyDone() | EarlyFailed() | AheadDone() | AheadFailed():
                 tell_early(self.problems, event)
             case CheckpointFailed(_, reason):
                 self.journal.write("checkpoint not held", level="error", reason=reason)
@@ -427,7 +429,7 @@ class ReplicaNode(Node):
         match effect:
             case RunJob():
                 self.jobs.submit(effect)
-            case RunEarly():
+            case RunEarly() | RunAhead():
                 self.early.submit(effect)
             case ReadWindows():
                 self.jobs.read_windows(effect)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -12,6 +13,8 @@ from holdfast.core.provenance import Trail
 from holdfast.identity import identity_of
 from holdfast.slots import Routing, Share, slot_range
 
+Ways: TypeAlias = tuple[tuple[str, Trail], ...]
+Memory: TypeAlias = tuple[tuple[Trail, frozenset[str]], ...]
 # A stream that is united with itself again and again has ways without number.
 MOST_WAYS = 64
 
@@ -20,14 +23,16 @@ MOST_WAYS = 64
 class FragmentStream:
     """A stream a fragment serves.
 
-    ways  (input, trail): how tuples get here, if all pass only operators that look at one tuple
-          at a time (``core.provenance``); none if some do not.
+    ways    (input, trail): how tuples get here that pass only operators that look at one tuple at
+            a time (``core.provenance``).
+    memory  (trail, inputs): by which trails the others come, and on which inputs they rest.
     """
 
     stream: str
     schema: pa.Schema
     reached_by: frozenset[str]
-    ways: tuple[tuple[str, Trail], ...] = ()
+    ways: Ways = ()
+    memory: Memory = ()
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,9 @@ def write_plan(deployment: Deployment, plan: Plan) -> None:
                         "schema": _hex(output.schema),
                         "reached_by": sorted(output.reached_by),
                         "ways": [[name, way.bits, way.suffix] for name, way in output.ways],
+                        "memory": [
+                            [way.bits, way.suffix, sorted(inputs)] for way, inputs in output.memory
+                        ],
                     }
                     for output in each.outputs
                 ],
@@ -175,6 +178,10 @@ def read_plan(deployment: Deployment) -> Plan:
                         tuple(
                             (name, Trail(bits, suffix))
                             for name, bits, suffix in output.get("ways", ())
+                        ),
+                        tuple(
+                            (Trail(bits, suffix, timed=True), frozenset(inputs))
+                            for bits, suffix, inputs in output.get("memory", ())
                         ),
                     )
                     for output in each["outputs"]

@@ -56,7 +56,8 @@ def _shard(deployment: Deployment, fragment: FragmentPlan, name: str) -> Fragmen
     shard = ShardPlan(fragment.name, given.number, given.shards, routing, columns)
     # A shard has not all results of any tuples, and can claim none.
     outputs = tuple(
-        replace(output, stream=shard.serves(output.stream), ways=()) for output in fragment.outputs
+        replace(output, stream=shard.serves(output.stream), ways=(), memory=())
+        for output in fragment.outputs
     )
     described = (*fragment.description, *_described(shard))
     return replace(

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.core.client import ClientSettings
 from holdfast.core.entry import EntrySettings
-from holdfast.core.provenance import Trail
+from holdfast.core.provenance import TIMED, Trail
 from holdfast.core.settings import (
     Bound,
     Delivery,
@@ -86,20 +86,27 @@ class Topology:
         return set(self._trails) - set(self._deployment.sources)
 
     def _find_trails(self) -> dict[str, tuple[Trail, ...]]:
-        """Between the sources and such a stream all fragments race, and no operator needs more
-        than one tuple."""
+        """Fragments that race have such streams: those of which something can be said before all
+        inputs have come as far."""
         found: dict[str, tuple[Trail, ...]] = dict.fromkeys(self._deployment.sources, (Trail(),))
         for name in self._plan.in_order:
             if self._deployment.fragments[name].protection is not Protection.RACE:
                 continue
-            for output in self._plan.fragments[name].outputs:
+            fragment = self._plan.fragments[name]
+            for output in fragment.outputs:
+                # What is not early comes in order, and is known by its times.
                 trails = [
                     trail.then(branch)
                     for stream, branch in output.ways
-                    for trail in found.get(stream, ())
+                    for trail in found.get(stream, (TIMED,))
                 ]
-                known = all(stream in found for stream, _ in output.ways)
-                if output.ways and known and len(trails) <= MOST_WAYS:
+                trails += [trail for trail, _ in output.memory]
+                rest_on = [frozenset((stream,)) for stream, _ in output.ways]
+                rest_on += [inputs for _, inputs in output.memory]
+                ahead = any(inputs != fragment.inputs.keys() for inputs in rest_on)
+                early = ahead or any(stream in found for stream, _ in output.ways)
+                lossy = any(inputs & self.lossy for inputs in rest_on)
+                if early and not lossy and len(trails) <= MOST_WAYS:
                     found[output.stream] = tuple(trails)
         return found
 
@@ -154,12 +161,13 @@ class Topology:
         turned = spec.processes[index + 1 :] + spec.processes[:index]
         partners = tuple(name for name in turned if name not in self._deployment.gone)
         timing = self.fragment_timing(fragment)
-        # What is read early because it goes out early.
-        handed_on = self.early & {
+        # What is handed on before its order is known.
+        handed_on = {
             name
             for output in plan.outputs
             if output.stream in self.early
             for name, _ in output.ways
+            if name not in self._deployment.sources
         }
         if spec.standby is not None:
             # The other copy sleeps, and cannot be asked to go on while this one reconciles.
@@ -176,8 +184,8 @@ class Topology:
                     _rotated(self.producers[name], index),
                     name in self.standing,
                     None if plan.shard is None else plan.shard.share.parts[name],
-                    name in handed_on,
-                    self._trails[name] if name in handed_on else (),
+                    name in handed_on & self.early,
+                    self._trails.get(name, (TIMED,)) if name in handed_on else (),
                     lossy=name in self.lossy,
                 )
                 for name in plan.inputs
@@ -188,6 +196,7 @@ class Topology:
                     output.reached_by,
                     self.consumers[output.stream],
                     output.ways if output.stream in self.early else (),
+                    output.memory if output.stream in self.early else (),
                 )
                 for output in plan.outputs
             ),

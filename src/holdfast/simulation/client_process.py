@@ -68,7 +68,7 @@ class ClientProcess(Process):
         rows = [row for row in block[effect.skip :] if row[0] >= effect.stime_from]
         if self.unordered:
             choice = effect.choice
-            rows = [row for row in rows if choice is None or choice.takes(row[3])]
+            rows = [row for row in rows if choice is None or choice.takes(row[3], row[0])]
             self.world.early.came(self, effect.header, rows)
             self.stable += rows
             self.seen.update(rows)

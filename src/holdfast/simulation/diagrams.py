@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
-from holdfast.core import continuous, election, register, source_time
+from holdfast.core import ahead, continuous, election, register, source_time
 from holdfast.simulation.coverage import TABLES
 
 WHAT = {
@@ -28,6 +28,7 @@ WHAT = {
     "EntryPoint": "What the entry point's log is doing. (`core/entry.py`)",
     "Joining": "How a replica that has nothing takes its place. (`core/joining.py`)",
     "EarlyLane": "Are results computed before their order is known? (`core/early_lane.py`)",
+    "AheadLanes": "Do windows and joins go ahead of inputs they do not need? (`core/ahead.py`)",
     "Client": "Does a client hold tentative tuples? (`core/client.py`)",
     "Lane": "Does a producer, or a source, hold the others up? (`core/source_time.py`)",
     "Checkpointer": "Which window states are written, and when? (`core/continuous.py`)",
@@ -36,6 +37,7 @@ WHAT = {
 }
 # Machines that not every simulated network runs.
 MORE = {
+    "AheadLanes": ahead.TABLE,
     "Checkpointer": continuous.TABLE,
     "Lane": source_time.TABLE,
     "Election": election.TABLE,

@@ -123,7 +123,7 @@ def let_early_results_wait_for_the_order(original: Any) -> Any:
     def broken(self: EarlyLane, complete: int, now: int) -> list[RunEarly]:
         # One input is there up to where all are.
         lowest = min(one.boundary for one in self._copies.values())
-        waits = any(one.slice.header.stime_max >= lowest for one in self._pending)
+        waits = any(one.newest >= lowest for one in self._pending)
         effects: list[RunEarly] = [] if waits else original(self, complete, now)
         return effects
 
@@ -133,7 +133,7 @@ def let_early_results_wait_for_the_order(original: Any) -> Any:
 @mutation(EarlyLane, "_begin", shape=SHAPE)
 def compute_early_what_comes_in_order_only(original: Any) -> Any:
     def broken(self: EarlyLane, complete: int, now: int) -> list[RunEarly]:
-        self._pending = [one for one in self._pending if one.slice.header.kind is Kind.STABLE]
+        self._pending = [one for one in self._pending if one.slices[0].header.kind is Kind.STABLE]
         effects: list[RunEarly] = original(self, complete, now) if self._pending else []
         return effects
 

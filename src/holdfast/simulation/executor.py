@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol, TypeAlias
 
-from holdfast.core.effects import InputSlice, RunEarly, RunJob
-from holdfast.core.events import EarlyDone, JobDone, OutputBlock
-from holdfast.core.provenance import Claim, Trail
+from holdfast.core.effects import InputSlice, RunAhead, RunEarly, RunJob
+from holdfast.core.events import AheadDone, EarlyDone, JobDone, OutputBlock
+from holdfast.core.provenance import Choice, Claim, Trail
 from holdfast.core.stream_copy import FAR_FUTURE
 
 Row: TypeAlias = tuple[int, ...]
@@ -264,20 +264,37 @@ def run_early(plan: Plan, order: RunEarly) -> EarlyDone:
     found = []
     for piece in order.pieces:
         choice = piece.choice
-        mine = [row for row in read_slice(piece.slice) if choice is None or choice.takes(row[5])]
-        rows += mine
+        read = [row for one in piece.slices for row in read_slice(one)]
+        mine = [row for row in read if choice is None or choice.takes(row[5], row[0])]
         if not piece.claims:
-            found.append(
-                points([row[5] for row in mine], piece.trails, piece.slice.header.stime_max)
-            )
+            mine = [row for row in mine if any(_came_by(one, row) for one in piece.trails)]
+            found.append(points([row[5] for row in mine], piece.trails, piece.newest))
+        rows += mine
     unions = tuple((name, one) for name, one in plan.outputs if isinstance(one, Union))
     _, results, _ = Plan(unions).advance(None, rows, 0, FAR_FUTURE)
-    blocks = tuple(
+    return EarlyDone(order.job, _blocks(results), tuple(found))
+
+
+def _came_by(trail: Trail, row: Tagged) -> bool:
+    return trail.id_of(row[5]) is not None
+
+
+def _blocks(results: dict[str, list[Row]]) -> tuple[OutputBlock, ...]:
+    return tuple(
         OutputBlock(name, len(made), 0, made[0][0], made[-1][0], made[-1][0], tuple(made))
         for name, made in results.items()
         if made
     )
-    return EarlyDone(order.job, blocks, tuple(found))
+
+
+def run_ahead(plan: Plan, order: RunAhead) -> AheadDone:
+    """Carry out a job of some inputs at once."""
+    state, results, _ = plan.advance(order.state, plan.read(order.slices), order.start, order.stop)
+    wanted = {}
+    for stream, claims in order.claims:
+        choice = Choice(claims, inside=True)
+        wanted[stream] = [row for row in results[stream] if choice.takes(row[3], row[0])]
+    return AheadDone(order.job, state, _blocks(wanted))
 
 
 def points(seqs: list[int], trails: tuple[Trail, ...], stime_max: int) -> tuple[Claim, ...]:

@@ -1,9 +1,10 @@
 """Deliberate bugs: proof that the checkers can find what they are for.
 
 Those of standby are in ``standby_mutations``, those of what is kept in ``keeping_mutations``,
-those of what is read in ``stream_mutations``, those of early results in ``early_mutations``, those
-of joining in ``joining_mutations``, those of who takes part in ``membership_mutations``, those of
-shards in ``shard_mutations``, those of bounds in ``bound_mutations``; ``MUTATIONS`` has them all.
+those of what is read in ``stream_mutations``, those of early results in ``early_mutations`` and,
+of windows and joins, ``ahead_mutations``, those of joining in ``joining_mutations``, those of who
+takes part in ``membership_mutations``, those of shards in ``shard_mutations``, those of bounds in
+``bound_mutations``; ``MUTATIONS`` has them all.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from holdfast.core.stream_copy import StreamCopy
 from holdfast.core.sunion import StableTaken, SUnion
 from holdfast.core.upstream import Upstream
 from holdfast.core.versions import Begin, Line, Versions
+from holdfast.simulation import ahead_mutations as ahead_mutations
 from holdfast.simulation import bound_mutations as bound_mutations
 from holdfast.simulation import delivery_mutations as delivery_mutations
 from holdfast.simulation import early_mutations as early_mutations

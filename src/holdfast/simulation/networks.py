@@ -11,7 +11,7 @@ from random import Random
 
 from holdfast.core.client import ClientSettings
 from holdfast.core.entry import EntrySettings
-from holdfast.core.provenance import Trail
+from holdfast.core.provenance import TIMED, Trail
 from holdfast.core.settings import (
     SECOND_US,
     Bound,
@@ -27,7 +27,7 @@ from holdfast.core.settings import (
     StandbySettings,
     Timing,
 )
-from holdfast.simulation.executor import Distinct, Join, Operator, Plan, Union, Window
+from holdfast.simulation.executor import Distinct, Join, Merge, Operator, Plan, Union, Window
 
 _KEEP = Reconcile.CHECKPOINT
 # How many buckets a window may have where nobody keeps input for as long as it is open.
@@ -105,13 +105,27 @@ class NetworkSpec:
         for fragment in self.fragments:
             races = fragment.race and fragment.plan.shard is None
             for stream, operator in fragment.plan.outputs if races else ():
-                if isinstance(operator, Union) and all(one in found for one in operator.inputs):
-                    found[stream] = tuple(
-                        trail.then(branch)
-                        for name, branch in operator.ways
-                        for trail in found[name]
-                    )
+                trails = self._trails_of(fragment, operator, found)
+                if trails:
+                    found[stream] = trails
         return found
+
+    def _trails_of(
+        self, fragment: Fragment, operator: Operator, found: dict[str, tuple[Trail, ...]]
+    ) -> tuple[Trail, ...]:
+        """None if nothing can be said before the order has come so far."""
+        ahead = set(operator.inputs) != set(fragment.inputs)
+        if isinstance(operator, Merge) or self.lossy & set(operator.inputs):
+            return ()
+        if not isinstance(operator, Union):
+            return (TIMED,) if ahead else ()
+        early = len(fragment.inputs) > 1 or any(name in found for name in operator.inputs)
+        return tuple(
+            trail.then(branch)
+            for name, branch in operator.ways
+            if early
+            for trail in found.get(name, (TIMED,))
+        )
 
     @property
     def producers(self) -> dict[str, tuple[str, ...]]:
@@ -153,6 +167,11 @@ class NetworkSpec:
                 for stream, operator in fragment.plan.outputs
                 if stream in trails and isinstance(operator, Union)
             }
+            memory = {
+                stream: ((TIMED, frozenset(operator.inputs)),)
+                for stream, operator in fragment.plan.outputs
+                if stream in trails and not isinstance(operator, Union)
+            }
             hands_on = {name for listed in ways.values() for name, _ in listed} - sources
             for index, address in enumerate(fragment.addresses):
                 turned = fragment.addresses[index:] + fragment.addresses[:index]
@@ -164,8 +183,8 @@ class NetworkSpec:
                             name,
                             rotate(producers[name], index),
                             name in standing,
-                            early=name in hands_on,
-                            trails=trails[name] if name in hands_on else (),
+                            early=name in hands_on and name in trails,
+                            trails=trails.get(name, (TIMED,)) if name in hands_on else (),
                             lossy=name in lossy,
                         )
                         for name in inputs
@@ -176,6 +195,7 @@ class NetworkSpec:
                             frozenset(operator.inputs),
                             consumers[stream],
                             ways.get(stream, ()),
+                            memory.get(stream, ()),
                         )
                         for stream, operator in fragment.plan.outputs
                     ),
@@ -316,7 +336,9 @@ def racing(random: Random, spec: NetworkSpec) -> NetworkSpec:
         replace(one, race=one.protection is Protection.ACTIVE and random.random() < 0.3)
         for one in spec.fragments
     )
-    early = [stream for stream in replace(spec, fragments=fragments).trails if stream[0] == "f"]
+    trails = replace(spec, fragments=fragments).trails
+    # Those with a memory have a shape of their own.
+    early = [one for one in trails if one[0] == "f" and not any(way.timed for way in trails[one])]
     return build(
         spec.timing,
         tuple(one.stream for one in spec.entries),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from holdfast.core.consumer import Consumer
 from holdfast.core.continuous import Checked, LookAtWindows, Looked, RoundFailed
@@ -17,12 +17,15 @@ from holdfast.core.effects import (
     DropState,
     Line,
     ReadWindows,
+    RunAhead,
     RunEarly,
     RunJob,
     StopRunning,
     TrimLog,
 )
 from holdfast.core.events import (
+    AheadDone,
+    AheadFailed,
     EarlyDone,
     EarlyFailed,
     JobDone,
@@ -36,11 +39,14 @@ from holdfast.core.replica import Replica
 from holdfast.core.settings import Keeping, ReplicaSettings
 from holdfast.simulation import continuous as windows
 from holdfast.simulation.checkers.jobs import JobChecks
-from holdfast.simulation.executor import Plan, run_early, run_job
+from holdfast.simulation.executor import Plan, run_ahead, run_early, run_job
 from holdfast.simulation.process import Process
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
+
+# What ends beside the other jobs.
+Beside: TypeAlias = EarlyDone | EarlyFailed | AheadDone | AheadFailed
 
 
 class ReplicaProcess(Process):
@@ -55,12 +61,13 @@ class ReplicaProcess(Process):
         self._job_us = job_us
         self._job_checks = JobChecks(self, plan)
         self.hung = 0
-        self._held_back: list[tuple[int, JobDone | JobFailed | EarlyDone | EarlyFailed]] = []
+        self._held_back: list[tuple[int, JobDone | JobFailed | Beside]] = []
         # A passive copy has no engine until its first job has started one.
         self.starting_until = 0
         self.orders |= {
             RunJob: self._run,
             RunEarly: self._run_early,
+            RunAhead: self._run_ahead,
             ReadWindows: self._read_windows,
             # Its result will come, and be dropped.
             CancelJob: lambda order: self._job_checks.cancelled(order.job),
@@ -130,15 +137,20 @@ class ReplicaProcess(Process):
         self.world.clock.after(duration, self._job_ended, self.life, done)
 
     def _run_early(self, order: RunEarly) -> None:
+        self._beside(run_early(self.plan, order), EarlyFailed(order.job, "executor lost"))
+
+    def _run_ahead(self, order: RunAhead) -> None:
+        self._beside(run_ahead(self.plan, order), AheadFailed(order.job, "executor lost"))
+
+    def _beside(self, ended: Beside, failed: Beside) -> None:
         """Beside the other jobs, and as quick as they are."""
         random = self.world.random
         duration = int(self._job_us * (0.5 + random.random())) * (1 + 9 * self.slow)
-        ended: EarlyDone | EarlyFailed = run_early(self.plan, order)
         if random.random() < self.world.job_failure_rate:
-            ended = EarlyFailed(order.job, "executor lost")
+            ended = failed
         self.world.clock.after(duration, self._early_ended, self.life, ended)
 
-    def _early_ended(self, life: int, ended: EarlyDone | EarlyFailed) -> None:
+    def _early_ended(self, life: int, ended: Beside) -> None:
         if life == self.life and self.hung:
             self._held_back.append((life, ended))
         else:
@@ -207,7 +219,7 @@ class ReplicaProcess(Process):
         self.disturbed_at = self.world.clock.now
         held_back, self._held_back = self._held_back, []
         for life, ended in held_back:
-            if isinstance(ended, EarlyDone | EarlyFailed):
+            if isinstance(ended, Beside):
                 self._early_ended(life, ended)
             else:
                 self._job_ended(life, ended)

@@ -440,6 +440,11 @@ def _missing_input(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
+def _own_inputs(random: Random, layout: Layout) -> list[Fault]:
+    """The same, where some results rest on some of the inputs."""
+    return _missing_input(random, layout)
+
+
 Shape: TypeAlias = Callable[[Random, Layout], list[Fault]]
 SHAPES: dict[Shape, float] = {
     _bursts: 0.28,
@@ -463,6 +468,7 @@ SHAPES: dict[Shape, float] = {
     _departures: 0.0,
     _arrivals: 0.0,
     _missing_input: 0.0,
+    _own_inputs: 0.0,
     _collections: 0.0,
     _bounded: 0.0,
 }
@@ -474,6 +480,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _cut_short: special_networks.two_copies,
     _steady: special_networks.long_windows,
     _missing_input: special_networks.racing_unions,
+    _own_inputs: special_networks.racing_memories,
     _collections: special_networks.racing_chain,
     _bounded: special_networks.bounded_unions,
 }

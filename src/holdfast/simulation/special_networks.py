@@ -146,6 +146,49 @@ def racing_unions(random: Random) -> NetworkSpec:
     )
 
 
+def racing_memories(random: Random) -> NetworkSpec:
+    """Windows and joins of some of the inputs of fragments that race, and unions behind them.
+
+    Sometimes the first fragment does not race: what it gives is known by its times all the same.
+    """
+    timing = generate_timing(random)
+    policies = [Policy.PROCESS, Policy.PROCESS, Policy.DELAY, Policy.SUSPEND]
+
+    def racing(name: str, races: bool, *outputs: tuple[str, Operator]) -> Fragment:
+        copies = tuple(f"{name}{letter}" for letter in "abc"[: random.choice([2, 2, 3])])
+        while_failed, while_stabilizing = random.choice(policies), random.choice(policies)
+        keeps = random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO])
+        return Fragment(
+            name, Plan(outputs), copies, while_failed, while_stabilizing, keeps, race=races
+        )
+
+    windows = Window(("s0",), timing.bucket_us * random.choice([1, 2, 3]))
+    pairs = Join(("s0", "s1"), timing.bucket_us * random.choice([1, 2]))
+    united = Union(("s1", "s2"), random.choice([-1, 0]))
+    first = racing(
+        "f00",
+        random.random() < 0.7,
+        ("f00.0", windows),
+        ("f00.1", pairs),
+        ("f00.2", united),
+    )
+    behind = Union(random.choice([("f00.0", "s2"), ("f00.1", "f00.0"), ("f00.0", "f00.2")]), -1)
+    again = Window(("f00.1",), timing.bucket_us * random.choice([1, 3]))
+    second = racing("f10", True, ("f10.0", behind), ("f10.1", again))
+    unordered = ["f10.0", "f10.1"] + ["f00.0", "f00.1"] * first.race
+    job_us = int(timing.bucket_us * random.choice([0.1, 0.35]))
+    sources = ("s0", "s1", "s2")
+    return build(
+        timing,
+        sources,
+        (first, second),
+        ("f10.0", "f00.1", "f00.2"),
+        job_us,
+        frozenset(name for name in sources if random.random() < 0.2),
+        tuple(unordered),
+    )
+
+
 def racing_chain(random: Random) -> NetworkSpec:
     """Racing fragments in a row, of two or three replicas each, read by two clients."""
     # Who waits long for missing tuples would long not notice that one feed is late.

@@ -5,7 +5,8 @@
   beyond that, early, the oracle has, too.
 - *None waits*: if processes and links have stood for a while between a source and the client, on
   any one of the ways, the client has what the source published a moment ago, whatever became of
-  the other inputs of the unions in between.
+  the other inputs of the unions in between. Of a window or a join, which is a source for what is
+  behind it, that is what its own inputs' boundaries have passed, whatever else its fragment reads.
 - *Memory*: a duplicate filter remembers nothing that the order stands for already.
 """
 
@@ -21,10 +22,9 @@ from holdfast.core.frame import Header
 from holdfast.core.provenance import Trail
 from holdfast.core.racing import RacingReplica
 from holdfast.core.settings import SECOND_US
-from holdfast.core.stream_copy import StreamCopy
 from holdfast.core.unordered import UnorderedClient
 from holdfast.simulation.checkers import Violation
-from holdfast.simulation.executor import Row, Union, mix
+from holdfast.simulation.executor import Operator, Row, Tagged, Union, mix, tagged
 
 if TYPE_CHECKING:
     from holdfast.simulation.client_process import ClientProcess
@@ -38,14 +38,51 @@ class Way:
     source: str
     steps: tuple[tuple[str, Union, Trail], ...]
 
-    def image(self, tuple_id: int, row: Row) -> Row | None:
+    def image(self, row: Row) -> Row | None:
         """What becomes of a row; None if an operator drops it."""
-        stime, key, value, seq = row[0], row[1], row[2], tuple_id
+        stime, key, value, seq = row
         for stream, operator, trail in self.steps:
             if key == operator.dropped_key:
                 return None
             value, seq = mix(len(stream), value), trail.seq(seq)
         return (stime, key, value, seq)
+
+
+class Origin:
+    """The rows that an operator with a memory owes as soon as its own sources have told enough."""
+
+    def __init__(self, world: World, operator: Operator, entries: dict[str, str]) -> None:
+        self.inputs = operator.inputs
+        self.rows: list[Row] = []
+        self._world, self._operator = world, operator
+        self._entries = [entries[name] for name in operator.inputs]
+        self._boundaries = dict.fromkeys(self._entries, 0)
+        self._taken = dict.fromkeys(operator.inputs, 0)
+        self._waiting: list[Tagged] = []
+        self._position = 0
+        self._state: object = None
+
+    def learn(self) -> None:
+        """Take what the sources have published since."""
+        world, bucket_us = self._world, self._world.spec.timing.bucket_us
+        for address in self._entries:
+            process = world.entries[address]
+            if process.running:
+                told = process.driver.served.boundary
+                self._boundaries[address] = max(self._boundaries[address], told)
+        stop = min(self._boundaries.values())
+        stop -= stop % bucket_us
+        if stop <= self._position:
+            return
+        for name, taken in self._taken.items():
+            rows = world.truth.rows.get(name, [])
+            self._waiting += [tagged(name, at, rows[at]) for at in range(taken, len(rows))]
+            self._taken[name] = len(rows)
+        mine = sorted(row for row in self._waiting if row[0] < stop)
+        self._waiting = [row for row in self._waiting if row[0] >= stop]
+        start, self._position = self._position, stop
+        self._state, made, _ = self._operator.advance(self._state, mine, start, stop)
+        self.rows += made
 
 
 class Early:
@@ -61,6 +98,14 @@ class Early:
             if stream in spec.trails and isinstance(operator, Union)
         }
         self._sources = {one.stream: one.address for one in spec.entries}
+        # Of which it is known what they owe: those right behind sources.
+        self._origins = {
+            stream: Origin(world, operator, self._sources)
+            for fragment in spec.fragments
+            for stream, operator in fragment.plan.outputs
+            if stream in spec.trails and stream not in self._unions
+            if all(name in self._sources for name in operator.inputs)
+        }
         self._clients = [one for one in world.clients.values() if one.unordered]
         self._ways = {one.stream: self._ways_to(one.stream) for one in self._clients}
         timing = spec.timing
@@ -69,19 +114,32 @@ class Early:
         self._settle_us = (timing.misses_until_down + 4) * timing.heartbeat_interval_us
         self._settle_us += 3 * SECOND_US
         self._recovered_at: dict[str, int] = {}
+        # Without the stable version's state nothing with a memory can go ahead of it.
+        self._rebuilt_at: dict[str, int] = {}
         # How many rows each source had when.
-        self._counts: dict[str, deque[tuple[int, int]]] = {one: deque() for one in self._sources}
+        self._counts: dict[str, deque[tuple[int, int]]] = {
+            one: deque() for one in (*self._sources, *self._origins)
+        }
         self._checked: Counter[tuple[str, Way]] = Counter()
 
     def _ways_to(self, stream: str) -> list[Way]:
-        if stream in self._sources:
+        if stream in self._sources or stream in self._origins:
             return [Way(stream, ())]
-        operator = self._unions[stream]
+        operator = self._unions.get(stream)
+        if operator is None:
+            return []
         return [
             Way(way.source, (*way.steps, (name, operator, trail)))
             for name, trail in operator.ways
             for way in self._ways_to(name)
         ]
+
+    def _rows_of(self, source: str) -> list[Row]:
+        """The rows of a source or of an operator with a memory, with their seqs."""
+        if source in self._origins:
+            return self._origins[source].rows
+        rows = self._world.truth.rows.get(source, ())
+        return [(*row[:3], number) for number, row in enumerate(rows)]
 
     # -- what comes ---------------------------------------------------------------------
 
@@ -98,33 +156,40 @@ class Early:
         if not self._clients:
             return
         now = self._world.clock.now
+        for origin in self._origins.values():
+            origin.learn()
         for name, counts in self._counts.items():
-            counts.append((now, len(self._world.truth.rows.get(name, ()))))
+            rows = self._origins[name].rows if name in self._origins else None
+            known = self._world.truth.rows.get(name, ()) if rows is None else rows
+            counts.append((now, len(known)))
         for address, process in self._world.replicas.items():
             replica = process.replica
             away = process.paused or process.slow or replica is None
             if away or replica is None or replica.state is NodeState.RECOVERING:
                 self._recovered_at[address] = now
+            if replica is None or not replica.versions.rebuilt:
+                self._rebuilt_at[address] = now
             if isinstance(replica, RacingReplica):
                 for stream, each in replica.lane.filters.items():
-                    self._check_memory(address, each, replica.copies[stream])
+                    copy = replica.copies[stream]
+                    self._check_memory(address, each, stream, min(copy.cut, copy.boundary))
         for client in self._clients:
             if client.address in self._world.authority.gone:
                 continue
             driver = client.driver
             assert isinstance(driver, UnorderedClient)
-            self._check_memory(client.address, driver.filter, driver.copy)
+            self._check_memory(client.address, driver.filter, client.stream, driver.copy.cut)
             if client.running and not client.slow and not self._world.source_lost:
                 for way in self._ways[client.stream]:
                     self._check_way(client, way, now)
 
-    def _check_memory(self, address: str, filters: DuplicateFilter, copy: StreamCopy) -> None:
-        old = [claim for claim in filters.passed if claim.stime_max < copy.cut]
+    def _check_memory(self, address: str, filters: DuplicateFilter, stream: str, cut: int) -> None:
+        old = [claim for claim in filters.passed if claim.stime_max < cut]
         if old:
             raise Violation(
                 "bounded memory",
-                f"{address} remembers {old[0]} of {copy.stream}, though the order stands for "
-                f"everything before {copy.cut / 1e6:.3f} s",
+                f"{address} remembers {old[0]} of {stream}, though the order stands for "
+                f"everything before {cut / 1e6:.3f} s",
             )
 
     # -- what does not wait -------------------------------------------------------------
@@ -134,13 +199,13 @@ class Early:
         since = self._stands_since(client.address, streams)
         if since is None:
             return
-        within = len(way.steps) * self._hop_us
+        within = (len(way.steps) + (way.source in self._origins)) * self._hop_us
         first = self._count_at(way.source, since + self._settle_us)
         last = self._count_at(way.source, now - within)
         first = max(first, self._checked[client.address, way])
-        rows = self._world.truth.rows.get(way.source, [])
+        rows = self._rows_of(way.source) if first < last else []
         for tuple_id in range(first, last):
-            row = way.image(tuple_id, rows[tuple_id])
+            row = way.image(rows[tuple_id])
             if row is not None and row not in client.seen:
                 raise Violation(
                     "early",
@@ -178,6 +243,13 @@ class Early:
                 if above is None:
                     continue
                 since = max(since, above, self._recovered_at.get(feed.peer, 0))
+            elif stream in self._origins:
+                own = [self._stands_since(feed.peer, [one]) for one in self._origins[stream].inputs]
+                stood = [one for one in own if one is not None]
+                if len(stood) < len(own):
+                    continue
+                built = self._rebuilt_at.get(feed.peer, 0)
+                since = max(since, *stood, self._recovered_at.get(feed.peer, 0), built)
             best = since if best is None else min(best, since)
         return best
 
