@@ -206,8 +206,10 @@ export class Physical {
       if (both && stream && (link.rate > 0 || link.cut || link.collected)) {
         pen.fillStyle = ink;
         pen.textAlign = "center";
-        // Early on the curve, where lines of one sender have parted and those of others not yet met.
-        pen.fillText(link.cut ? `${stream} cut` : linkText(stream, link), x0 + 0.32 * (x1 - x0), y0 + 0.24 * (y1 - y0) - 5);
+        // Early on the curve, where lines of one sender have parted and those of others not yet met,
+        // and not below the card that it starts from.
+        const text = link.cut ? `${stream} cut` : linkText(stream, link), half = pen.measureText(text).width / 2 + 4, early = x0 + 0.32 * (x1 - x0);
+        pen.fillText(text, down ? early : right ? Math.max(early, x0 + half) : Math.min(early, x0 - half), y0 + 0.24 * (y1 - y0) - 5);
       }
     }
     pen.setLineDash([]);
