@@ -110,8 +110,10 @@ export class Timeline {
     const { pen, colors } = this, { store } = this.app, bins = this.inSight(store.arrivals[output] || []);
     // X from the sources to this output: fragments share it.
     const limit = (store.fixed.output_delays || {})[output] ?? store.fixed.delay_s;
-    const most = Math.max(limit * 1.25, ...bins.map((bin) => bin[3]));
-    const bottom = top + PLOT, y = (delay) => bottom - (delay / most) * (PLOT - 20);
+    // A few results that came very late must not flatten all others: they are on the upper edge.
+    const delays = bins.map((bin) => bin[3]).sort((one, other) => one - other), latest = delays.at(-1) ?? 0;
+    const most = Math.max(limit * 1.25, Math.min(latest, 2 * (delays[Math.floor(0.97 * (delays.length - 1))] ?? 0)));
+    const bottom = top + PLOT, y = (delay) => bottom - Math.min(1, delay / most) * (PLOT - 20);
     pen.fillStyle = colors.ink;
     pen.textAlign = "start";
     pen.fillText(output, 0, top + 10);
@@ -119,7 +121,7 @@ export class Timeline {
     pen.fillText("seconds after", 0, top + 26);
     pen.fillText("their time", 0, top + 40);
     pen.textAlign = "end";
-    pen.fillText(most.toFixed(1), LEFT - 6, y(most) + 4);
+    pen.fillText(`${latest > most ? "≥ " : ""}${most.toFixed(1)}`, LEFT - 6, y(most) + 4);
     pen.fillText("0", LEFT - 6, bottom);
     pen.strokeStyle = colors.line;
     pen.strokeRect(LEFT, top, this.width, PLOT);
