@@ -98,6 +98,7 @@ def results(found: Inlet, operator: Operator) -> list[Row]:
     return made
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(st.integers(0, 2**32), st.integers(0, 5), st.sampled_from(["drop", "take"]), st.booleans())
 def test_any_order_within_the_lateness_gives_the_same_stable_stream(

@@ -27,7 +27,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("durability", ["always", "interval"])
+@pytest.mark.parametrize("durability", ["always", pytest.param("interval", marks=pytest.mark.slow)])
 def test_nothing_that_was_said_to_be_written_is_lost(tmp_path: Path, durability: str) -> None:
     rng, said = random.Random(durability), 0
     for _ in range(3):

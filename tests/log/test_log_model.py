@@ -122,6 +122,7 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLogMachine = LogMachine.TestCase
+TestLogMachine.pytestmark = [pytest.mark.slow]  # type: ignore[attr-defined]
 TestLogMachine.settings = settings(
     max_examples=10 * int(os.environ.get("HOLDFAST_EXAMPLES", "3")),
     stateful_step_count=50,

@@ -67,7 +67,10 @@ NEVER = LogOptions(
 @pytest.mark.parametrize("keeps", [(0.6,), pytest.param((0.0, 1.0), marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     ("workload", "options"),
-    [(commit_everything, SMALL), (sync_now_and_then, NEVER)],
+    [
+        (commit_everything, SMALL),
+        pytest.param(sync_now_and_then, NEVER, marks=pytest.mark.slow),
+    ],
 )
 def test_a_power_cut_at_every_step(
     memory_path: Path, workload: Workload, options: LogOptions, keeps: tuple[float, ...]
@@ -108,6 +111,7 @@ def check(path: Path, known: Known, options: LogOptions) -> None:
         assert [frame for _, frame in seen(log.replay(from_lsn=log.next_lsn - len(more)))] == more
 
 
+@pytest.mark.slow
 def test_a_power_cut_after_the_process_was_killed_and_came_back(memory_path: Path) -> None:
     """What a killed process had written and not synced is found, built upon, and so must hold."""
     known = Known(Model())
@@ -131,7 +135,7 @@ def test_a_power_cut_after_the_process_was_killed_and_came_back(memory_path: Pat
             check(memory_path / "cut", then, SMALL)
 
 
-@pytest.mark.parametrize("preallocate_bytes", [0, 512])
+@pytest.mark.parametrize("preallocate_bytes", [0, pytest.param(512, marks=pytest.mark.slow)])
 def test_the_last_commit_torn_at_every_byte(memory_path: Path, preallocate_bytes: int) -> None:
     options = replace(SMALL, segment_bytes=1 << 16, preallocate_bytes=preallocate_bytes)
     model = Model()

@@ -55,6 +55,7 @@ def feeds(world: World) -> set[str]:
     return {one.peer for one in consumer.upstreams["f00.0"].feeds()}
 
 
+@pytest.mark.slow
 def test_a_feed_that_was_collected_is_revived_when_the_one_that_was_kept_is_late() -> None:
     world = late_kept()
     assert feeds(world) == {"f00a", "f00b", "f00c"}

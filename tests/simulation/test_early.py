@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from holdfast.simulation.run import shaped
 from holdfast.simulation.world import World
 
 
+@pytest.mark.slow
 def test_windows_and_joins_go_ahead_of_inputs_they_do_not_rest_on() -> None:
     scenario = shaped(3, "own_inputs")
     assert scenario is not None
@@ -19,6 +22,7 @@ def test_windows_and_joins_go_ahead_of_inputs_they_do_not_rest_on() -> None:
         assert not unordered[stream].tentative
 
 
+@pytest.mark.slow
 def test_results_come_early_while_an_input_is_missing() -> None:
     scenario = shaped(2, "missing_input")
     assert scenario is not None

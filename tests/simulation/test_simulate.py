@@ -82,6 +82,7 @@ def test_there_are_enough_mutations_and_each_has_a_name_of_its_own() -> None:
     assert len({one.name for one in MUTATIONS}) == len(MUTATIONS)
 
 
+@pytest.mark.slow
 def test_a_failing_schedule_becomes_shorter() -> None:
     with planted("do not open a broken feed again").applied():
         long = (one for one in map(scenario_of, range(60)) if len(one.schedule.faults) > 4)
