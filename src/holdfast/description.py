@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,8 +19,8 @@ from pyspark.sql.types import DataType, StructField, StructType
 from holdfast.aggregates import Aggregator
 from holdfast.code_digest import code_digest
 from holdfast.operators import Operator, SourceOperator, StatefulOperator, StatelessOperator
-from holdfast.spark.plan_text import plan_lines, whole_text
-from holdfast.spark.stages import full_schema
+from holdfast.spark.plan_text import plan_lines, steps_above, whole_text
+from holdfast.spark.stages import SYSTEM_FIELDS
 from holdfast.spark.stateful import Spread
 
 if TYPE_CHECKING:
@@ -35,22 +35,44 @@ _SETTINGS = (
 _LEGACY = "spark.sql.legacy."
 
 
+Gained = Mapping[str, Collection[str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Described:
+    """A query as it would be if its sources had not gained some columns.
+
+    lines   what it computes.
+    gained  the columns that each operator's stream has beside those of that query.
+    """
+
+    lines: tuple[str, ...]
+    gained: Gained
+
+
 def describe_query(network: Network) -> tuple[str, ...]:
     """What ``network`` computes, line by line."""
-    frames: dict[str, DataFrame] = {}
+    return describe_without(network, {}).lines
+
+
+def describe_without(network: Network, gained: Gained) -> Described:
+    """What ``network`` would compute if its sources had not gained these columns.
+
+    An operator that names one of them cannot be without it, and is described as it is. One that
+    does not name it hands it on, or leaves it out: it computes what it did before.
+    """
     lines = [f"bucket: {network.bucket} us", f"partitions: {network.partitions}"]
     lines += _settings(network.spark)
+    frames = _Frames(network.spark, gained)
     with whole_text(network.spark):
         for operator in network.operators:
-            inputs = [frames[each.name] for each in operator.inputs]
-            lines += [f"{operator.name}: {line}" for line in _operator_lines(operator, inputs)]
-            frames[operator.name] = network.spark.createDataFrame([], full_schema(operator))
+            lines += [f"{operator.name}: {line}" for line in frames.lines(operator)]
     named = sorted(network.outputs.items())
     lines += [f"output {name}: {stream.operator.name}" for name, stream in named]
     if any(", code " in line or "=code " in line for line in lines):
         # Another Python has other bytecode for the same code.
         lines.append(f"python: {sys.version_info.major}.{sys.version_info.minor}")
-    return tuple(lines)
+    return Described(tuple(lines), frames.gained)
 
 
 def columns_text(schema: StructType) -> str:
@@ -67,23 +89,93 @@ def _settings(spark: SparkSession) -> list[str]:
     return found + [f"{name}: {given[name]}" for name in sorted(given) if name.startswith(_LEGACY)]
 
 
-def _operator_lines(operator: Operator, inputs: Sequence[DataFrame]) -> Iterator[str]:
+class _Frames:
+    """Empty frames in the place of the operators' streams, with and without what was gained."""
+
+    def __init__(self, spark: SparkSession, gained: Gained) -> None:
+        self._spark = spark
+        self._given = gained
+        self.gained: dict[str, Collection[str]] = {}
+        self._whole: dict[str, DataFrame] = {}
+        self._before: dict[str, DataFrame] = {}
+
+    def lines(self, operator: Operator) -> list[str]:
+        """What an operator does; those that it reads from come before it."""
+        names = [each.name for each in operator.inputs]
+        inputs = [self._whole[each] for each in names]
+        made = _applied(operator, inputs)
+        kept = fields = operator.schema.fields
+        if isinstance(operator, SourceOperator):
+            kept = [each for each in fields if each.name not in self._given.get(operator.name, ())]
+        elif any(self.gained[each] for each in names):
+            before = [self._before[each] for each in names]
+            found = _applied_without(operator, before)
+            if found is not None and _leaves_alone(operator, made, inputs, found, before):
+                kept = [each for each in fields if each.name in found.columns]
+                made, inputs = found, before
+        name = operator.name
+        self._whole[name] = self._before[name] = self._frame(fields)
+        self.gained[name] = {each.name for each in fields} - {each.name for each in kept}
+        if self.gained[name]:
+            self._before[name] = self._frame(kept)
+        return list(_operator_lines(operator, made, inputs, kept))
+
+    def _frame(self, fields: list[StructField]) -> DataFrame:
+        return self._spark.createDataFrame([], StructType([*SYSTEM_FIELDS, *fields]))
+
+
+def _applied(operator: Operator, inputs: Sequence[DataFrame]) -> DataFrame | None:
+    match operator:
+        case StatelessOperator():
+            return operator.apply(inputs)
+        case StatefulOperator():
+            # Any layout computes the same; this one has the least to say.
+            return operator.stateful.build(operator.name, inputs, Spread(1, False))
+    return None
+
+
+def _applied_without(operator: Operator, inputs: Sequence[DataFrame]) -> DataFrame | None:
+    """What an operator makes of inputs that lack columns; None if it cannot be without them."""
+    try:
+        return _applied(operator, inputs)
+    except Exception:  # Spark's, or whatever the user's own function raises
+        return None
+
+
+def _leaves_alone(
+    operator: Operator,
+    made: DataFrame | None,
+    inputs: Sequence[DataFrame],
+    found: DataFrame,
+    before: Sequence[DataFrame],
+) -> bool:
+    """Whether no state has columns in it that were gained; others may hand them on."""
+    if not isinstance(operator, StatefulOperator):
+        return True
+    assert made is not None
+    return steps_above(made, inputs) == steps_above(found, before)
+
+
+def _operator_lines(
+    operator: Operator,
+    made: DataFrame | None,
+    inputs: Sequence[DataFrame],
+    fields: list[StructField],
+) -> Iterator[str]:
     read = ", ".join(each.name for each in operator.inputs)
     match operator:
         case SourceOperator():
             yield f"source with stime {operator.stime}, key {', '.join(operator.keys) or None}"
         case StatelessOperator():
             yield f"from {read}"
-            yield from plan_lines(operator.apply(inputs), inputs)
         case StatefulOperator():
-            stateful = operator.stateful
-            yield f"{type(stateful).__name__} from {read}"
-            yield from _stateful_lines(stateful)
-            # Any layout computes the same; this one has the least to say.
-            yield from plan_lines(stateful.build(operator.name, inputs, Spread(1, False)), inputs)
+            yield f"{type(operator.stateful).__name__} from {read}"
+            yield from _stateful_lines(operator.stateful)
         case _:
             raise AssertionError(f"{operator.name} is of no known kind")
-    yield f"columns {columns_text(operator.schema)}"
+    if made is not None:
+        yield from plan_lines(made, inputs)
+    yield f"columns {columns_text(StructType(fields))}"
 
 
 def _stateful_lines(stateful: Any) -> Iterator[str]:

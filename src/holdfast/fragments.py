@@ -12,14 +12,16 @@ where it is cut: tuples of one time have the same order everywhere.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from graphlib import CycleError, TopologicalSorter
 
 import pyarrow as pa
 
 from holdfast.core.provenance import TIMED, Trail
-from holdfast.description import describe_query
+from holdfast.description import Gained, describe_without
 from holdfast.errors import NetworkError
 from holdfast.frames import SEQ
+from holdfast.gained import without_gained
 from holdfast.network import Network
 from holdfast.operators import Operator, SourceOperator, StatelessOperator, upstream
 from holdfast.plans.fragment_plans import (
@@ -63,10 +65,15 @@ def fragment_names(network: Network) -> list[str]:
     return [name for name in names if _outputs(network, name)]
 
 
-def plan_fragments(network: Network) -> list[FragmentPlan]:
-    """What every fragment of the network reads and serves."""
+def plan_fragments(network: Network, gained: Gained | None = None) -> list[FragmentPlan]:
+    """What every fragment of the network reads and serves.
+
+    ``gained``: what it would be if its sources had not gained these columns.
+    """
     network.check()
-    return [_plan(network, name) for name in fragment_names(network)]
+    # Of streams between fragments: those upstream come first.
+    found = dict(gained or {})
+    return [_plan(network, name, found) for name in fragment_names(network)]
 
 
 def fragment_network(network: Network, fragment: str, shard: ShardPlan | None = None) -> Network:
@@ -174,18 +181,24 @@ class _FragmentNetwork(Network):
         self._counts = {}
 
 
-def _plan(network: Network, fragment: str) -> FragmentPlan:
+def _plan(network: Network, fragment: str, gained: dict[str, Collection[str]]) -> FragmentPlan:
     part = _FragmentNetwork(network, fragment)
     read = _inputs(network, fragment)
+    described = describe_without(part, gained)
     outputs = []
     for name, stream in part.outputs.items():
         above = upstream([stream.operator])
         reached = frozenset(each.name for each in above if isinstance(each, SourceOperator))
-        schema = stream_schema_of(stream.operator)
+        gained[name] = described.gained[stream.operator.name]
+        schema = without_gained(stream_schema_of(stream.operator), gained[name])
         outputs.append(FragmentStream(name, schema, reached, *ways_to(stream.operator)))
-    inputs = {name: stream_schema_of(read[name]) for name in part.sources}
+    inputs = {
+        name: without_gained(stream_schema_of(read[name]), gained.get(name, ()))
+        for name in part.sources
+    }
     blocking = any(
         getattr(getattr(each, "stateful", None), "blocks", False) for each in part.operators
     )
-    described = describe_query(part)
-    return FragmentPlan(fragment, inputs, tuple(outputs), blocking, described, find_routes(part))
+    return FragmentPlan(
+        fragment, inputs, tuple(outputs), blocking, described.lines, find_routes(part)
+    )

@@ -107,9 +107,10 @@ class Stream:
             self._same_network(other, label)
             _require_same_columns(self, other)
         bits = max(1, (len(streams) - 1).bit_length())
-        names = [*SYSTEM_COLUMNS, *self.columns]
 
         def unite(frames: Sequence[DataFrame]) -> DataFrame:
+            own = [name for name in frames[0].columns if name not in SYSTEM_COLUMNS]
+            names = [*SYSTEM_COLUMNS, *own]
             branches = [_branch(df, i, bits).select(*names) for i, df in enumerate(frames)]
             result = branches[0]
             for branch in branches[1:]:

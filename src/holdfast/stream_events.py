@@ -88,13 +88,13 @@ class View:
     @property
     def stable(self) -> pa.Table | None:
         """Every stable tuple, in order; None before the first."""
-        return pa.concat_tables(self._stable) if self._stable else None
+        return one_table(self._stable) if self._stable else None
 
     @property
     def tentative(self) -> pa.Table | None:
         """The tentative tuples that stand; None if there are none."""
         tables = [table for table, _ in self._tentative]
-        return pa.concat_tables(tables) if tables else None
+        return one_table(tables) if tables else None
 
     @property
     def why(self) -> Why | None:
@@ -110,7 +110,12 @@ class View:
             for table in tables:
                 flags = pa.array(np.full(table.num_rows, stable))
                 parts.append(table.append_column("is_stable", flags))
-        return pa.concat_tables(parts) if parts else None
+        return one_table(parts) if parts else None
+
+
+def one_table(tables: list[pa.Table]) -> pa.Table:
+    """The tables one after the other; those of before the stream gained a column have nulls."""
+    return pa.concat_tables(tables, promote_options="default")
 
 
 def not_older(table: pa.Table, stime: int) -> pa.Table:

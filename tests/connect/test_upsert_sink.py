@@ -70,3 +70,37 @@ def test_what_is_not_flushed_is_not_there(tmp_path: Path) -> None:
 def test_a_key_that_is_no_column_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no column 'host'"):
         write_sqlite(tmp_path / "out.db", key="host").open("busy", SCHEMA, None)
+
+
+@pytest.mark.parametrize("tentative", [False, True])
+def test_a_table_gains_the_column_that_the_output_has_gained(
+    tmp_path: Path, tentative: bool
+) -> None:
+    path = tmp_path / "out.db"
+    writer = write_sqlite(path, tentative=tentative).open("busy", SCHEMA, None)
+    writer.write(tuples(0, ["a"], [1.0]))
+    writer.flush()
+    writer.close()
+    wider = pa.schema([SCHEMA.field(0), pa.field("zone", pa.string()), SCHEMA.field(1)])
+    writer = write_sqlite(path, tentative=tentative).open("busy", wider, {})
+    writer.write(tuples(1, ["b"], [2.0]).append_column("zone", pa.array(["west"])))
+    if tentative:
+        unsure = tuples(2, ["c"], [3.0]).append_column("zone", pa.array(["east"]))
+        writer.write_tentative(unsure.drop_columns(["seq"]), None)
+    writer.flush()
+    writer.close()
+    found = rows(path, "SELECT seq, server, zone, mean FROM busy ORDER BY server")
+    assert found[:2] == [(0, "a", None, 1.0), (1, "b", "west", 2.0)]
+    assert found[2:] == ([(None, "c", "east", 3.0)] if tentative else [])
+
+
+def test_a_table_of_something_else_gains_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "out.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE busy (seq, other, PRIMARY KEY (seq))")
+    connection.close()
+    writer = write_sqlite(path).open("busy", SCHEMA, None)
+    with pytest.raises(OSError, match="no column named"):
+        writer.write(tuples(0, ["a"], [1.0]))
+    writer.close()
+    assert [row[1] for row in rows(path, "PRAGMA table_info(busy)")] == ["seq", "other"]

@@ -5,6 +5,7 @@ import pytest
 from holdfast.core.events import OutputBlock
 from holdfast.core.machine import ProtocolError
 from holdfast.core.messages import StreamFrame, StreamState
+from holdfast.core.records import UNKNOWN_ID
 from holdfast.core.soutput import (
     EmitFrames,
     LiveComputed,
@@ -95,3 +96,23 @@ def test_results_outside_their_stretch_are_an_error() -> None:
     output.handle(StableComputed(100, None), 1)
     with pytest.raises(ProtocolError, match="do not belong"):
         output.handle(StableComputed(200, block(50)), 2)
+
+
+def test_results_of_another_network_keep_their_ids_whatever_is_computed_again() -> None:
+    """The log has 7 tuples up to 300; what is computed from 100 on gives others."""
+    output = SOutput("a", "o", next_id=7, stable_until=300, base_id=UNKNOWN_ID)
+    assert output.handle(StableComputed(200, block(skipped=11)), 1) == []
+    assert output.base_id == UNKNOWN_ID
+    found = frames(output.handle(StableComputed(400, block(310, 320, skipped=4)), 2))
+    assert kinds(found) == ["STABLE", "BOUNDARY"]
+    assert (found[0].header.first_id, output.base_id, output.next_id) == (7, 9, 9)
+    output.validate()
+    # From there on it must be the same again.
+    with pytest.raises(ProtocolError, match="not deterministic"):
+        output.handle(StableComputed(500, block(410, skipped=1)), 3)
+
+
+def test_the_ids_of_another_network_end_where_its_results_do() -> None:
+    output = SOutput("a", "o", next_id=7, stable_until=300, base_id=UNKNOWN_ID)
+    assert output.handle(StableComputed(300, block(skipped=3)), 1) == []
+    assert output.base_id == 7

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.cluster.networks import load_network
-from holdfast.description import describe_query
+from holdfast.description import describe_query, describe_without
 from holdfast.errors import StateError
 from holdfast.identity import identity_of, refuse_changed
 from holdfast.network import Network
@@ -141,6 +141,71 @@ def test_bucket_partitions_and_sources_count(spark: SparkSession) -> None:
         network.source("left", columns, **options).output("out")
         found.add(describe_query(network))
     assert len(found) == 6
+
+
+# -- columns that a source has gained ---------------------------------------------------
+
+HANDED_ON: dict[str, Build] = {
+    "nothing": lambda a, b: a.select("*"),
+    "filter": lambda a, b: a.filter("x > 0.5").withColumn("z", "x + 1"),
+    "function": scaled(2.0),
+    "transform": looked_up(("a", 1)),
+    "union": lambda a, b: a.filter("x > 1").union(a.filter("x < 0")),
+    "drop": lambda a, b: a.drop("n"),
+}
+LEFT_OUT: dict[str, Build] = {
+    "select": lambda a, b: a.select("server", "x"),
+    "aggregate": summed("sum(x) v"),
+    "session": summed("max(x) v", by=session_window("10 s")),
+    "two aggregates": lambda a, b: (
+        summed("sum(x) v")(a.filter("x > 0"), b).groupBy(window("20 s")).agg("max(v) v")
+    ),
+    "join without it": lambda a, b: a.select("server", "x").join(b, on="server", within="5 s"),
+    "distinct": lambda a, b: a.select("server").distinct("server", window=window("1 s")),
+}
+IN_THE_STATE: dict[str, Build] = {
+    "aggregate": summed("max(x) v", "max(zone) z"),
+    "key": summed("max(x) v", keys="zone"),
+    "join": joined(),
+    "distinct": lambda a, b: a.distinct("server", window=window("1 s")),
+    "named": lambda a, b: a.filter("zone IS NULL"),
+}
+
+
+def gaining(spark: SparkSession, build: Build, gained: bool) -> Network:
+    network = Network("pairs", spark=spark)
+    columns = "at timestamp, server string, n bigint, x double"
+    left = network.source("left", columns + (", zone string" if gained else ""), stime="at")
+    right = network.source("right", "server string, y double")
+    build(left, right).output("out")
+    return network
+
+
+@pytest.mark.parametrize("name", [*HANDED_ON, *LEFT_OUT])
+def test_but_for_a_column_that_nobody_names_a_query_is_the_same(
+    spark: SparkSession, name: str
+) -> None:
+    build = {**HANDED_ON, **LEFT_OUT}[name]
+    before = describe_query(gaining(spark, build, gained=False))
+    network = gaining(spark, build, gained=True)
+    assert describe_query(network) != before
+    found = describe_without(network, {"left": ("zone",)})
+    assert found.lines == before
+    assert identity_of(found.lines) == identity_of(before)
+    handed_on = found.gained[network.outputs["out"].operator.name]
+    assert set(handed_on) == ({"zone"} if name in HANDED_ON else set())
+
+
+@pytest.mark.parametrize("name", IN_THE_STATE)
+def test_a_query_that_has_the_column_in_its_state_or_names_it_is_another(
+    spark: SparkSession, name: str
+) -> None:
+    build = IN_THE_STATE[name]
+    network = gaining(spark, build, gained=True)
+    found = describe_without(network, {"left": ("zone",)})
+    assert any("zone" in line for line in found.lines)
+    if name not in ("aggregate", "key", "named"):
+        assert found.lines != describe_query(gaining(spark, build, gained=False))
 
 
 # -- in several processes ---------------------------------------------------------------

@@ -76,11 +76,11 @@ class World:
     def results(self) -> int:
         return 0 if self.view.stable is None else self.view.stable.num_rows
 
-    def change(self, network: str) -> tuple[Plan, Plan]:
+    def change(self, network: str, deployment: str = DEPLOYMENT) -> tuple[Plan, Plan]:
         """Stop the replicas and put another network in the place of the one that ran."""
         self.hosted.stop(*list(self.hosted.copies))
         before = read_plan(self.hosted.deployment)
-        self.hosted = Hosted(self.directory, network, DEPLOYMENT)
+        self.hosted = Hosted(self.directory, network, deployment)
         return before, read_plan(self.hosted.deployment)
 
     def close(self) -> None:
@@ -143,6 +143,46 @@ def test_a_changed_fragment_goes_on_with_nothing_where_it_stopped(world: World) 
     assert new.num_rows
 
 
+ADDED = f"""{NETWORK}
+more = load.fragment("more").groupBy(window("1 second")).agg(F.count("*").alias("c"))
+more.output("counts")
+"""
+WITH_MORE = f"""{DEPLOYMENT}
+[fragments.more]
+replicas = 1
+[clients.counter]
+output = "counts"
+"""
+
+
+def test_a_fragment_that_is_new_begins_where_its_inputs_end(world: World) -> None:
+    before, now = world.change(ADDED, WITH_MORE)
+    (said,) = begin_from_now(world.hosted.deployment, before, now)
+    assert said.startswith("fragment 'more' begins with nothing at ")
+    boundary = boundary_of(world, "more-1")
+    assert boundary % now.bucket_us == 0
+    # Its tuples wait for one more reader from now on.
+    world.entry.stop()
+    world.entry = world.hosted._host("entry-load")._entry("entry-load")
+    world.entry.start()
+    world.hosted.start(*NODES, "more-1")
+    counted, client = View(), Client.of(world.hosted.deployment.path, "counts", name="counter")
+    try:
+        while counted.stable is None or counted.stable.num_rows < 3:
+            world.run(lambda: bool(client.waiting))
+            event = client.read(0.1)
+            if event is not None:
+                counted.apply(event)
+    finally:
+        client.close()
+    found = counted.stable
+    until = pc.max(found["stime"].cast(pa.int64())).as_py() + 1
+    log = world.hosted.deployment.data / "processes" / "entry-load" / "streams" / "load"
+    tuples = since(logged_tuples(log), boundary)
+    wanted = undisturbed(world.hosted.network, {"load": tuples}, until)["counts"]
+    assert found.combine_chunks().equals(wanted.combine_chunks())
+
+
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
@@ -150,7 +190,7 @@ def test_a_changed_fragment_goes_on_with_nothing_where_it_stopped(world: World) 
         (CHANGED.replace('alias("v")', 'alias("w")'), "the columns of 'found' have changed"),
         (
             CHANGED.replace("load.groupBy", 'load.fragment("other").groupBy'),
-            "fragment 'other' was not there before",
+            "fragment 'other' is new and serves 'found', which fragment 'main' has",
         ),
     ],
     ids=["source", "columns", "fragment"],

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.cluster.changed import going_on
 from holdfast.cluster.networks import load_network
-from holdfast.cluster.planning import refuse_other_query
 from holdfast.core.messages import Part
 from holdfast.core.settings import Delivery, Protection, Reconcile
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
@@ -194,10 +194,10 @@ def test_state_of_another_number_of_shards_is_not_gone_on_with(tmp_path: Path) -
     kept = before.data / "processes" / "main.1-1" / "state" / "manifest"
     kept.parent.mkdir(parents=True)
     kept.write_text("something")
-    refuse_other_query(before, deployed(before, plan))
+    going_on(before, deployed(before, plan), lambda gained: plan)
     after = written(tmp_path, "shards = 4")
     with pytest.raises(StateError, match=r"shard 1 of 2: slots 0 to 512(.|\n)*shard 1 of 4"):
-        refuse_other_query(after, deployed(after, plan))
+        going_on(after, deployed(after, plan), lambda gained: plan)
 
 
 # -- real nodes -----------------------------------------------------------------------------

@@ -203,6 +203,26 @@ def test_between_reading_and_committing_somebody_else_wrote(
     assert place.ids() == list(range(10))
 
 
+@pytest.mark.parametrize("tentative", [False, True])
+def test_the_table_gains_the_column_that_the_output_has_gained(
+    place: Place, tentative: bool
+) -> None:
+    writer = place.open(tentative=tentative)
+    writer.write(tuples(0, 2))
+    position = writer.flush()
+    writer.close()
+    wider = pa.schema([*list(OWN)[:2], pa.field("zone", pa.string()), OWN.field(2)])
+    sink = place.sink(tentative=tentative).known_as("me")
+    for first in (2, 4):
+        writer = sink.open("busy", wider, position)
+        more = tuples(first, first + 2).add_column(4, "zone", pa.array(["west", None]))
+        writer.write(more.select(["seq", "stime", *wider.names]))
+        position = writer.flush()
+        writer.close()
+    found = {each["seq"]: each["zone"] for each in place.rows()}
+    assert found == {0: None, 1: None, 2: "west", 3: None, 4: "west", 5: None}
+
+
 def test_a_key_has_its_newest_result(server: PostgresServer) -> None:
     place = postgres_place(server)
     writer = place.open(key="server", tentative=True)

@@ -80,8 +80,9 @@ class _Rolling:
             raise SupervisorError(
                 f"{self._deployment.network} has changed since {self._deployment.name} was "
                 f"started, and what is kept belongs to the network as it was. Take the change "
-                f"back, or stop it and start the changed one: holdfast up --from-now goes on where "
-                f"it stopped, with nothing in its windows"
+                f"back, or stop it and start the changed one: holdfast up --keep-state goes on "
+                f"with its state where only stateless parts have changed, --from-now with nothing "
+                f"in its windows"
             )
         names = [name for name in known if not wanted or name in wanted]
         return sorted(names, key=lambda name: self._place(known[name]))

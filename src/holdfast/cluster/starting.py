@@ -21,13 +21,15 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
+from holdfast.cluster.change import Change
 from holdfast.connect.specs import parse_sink, parse_source
 from holdfast.deployment import Deployment, DeploymentError
 from holdfast.errors import HoldfastError, InputError, StateError
 from holdfast.flight.credentials import SecuritySpec
 from holdfast.frames import SYSTEM_COLUMNS
+from holdfast.gained import gained_columns
 from holdfast.log.inspection import stored_schema
-from holdfast.plans.plan import NOT_DEPLOYABLE, REFUSED, Plan, is_planned, read_plan
+from holdfast.plans.plan import NOT_DEPLOYABLE, REFUSED, SAYS, Plan, is_planned, read_plan
 from holdfast.saying import said
 
 Tell = Callable[[str], None]
@@ -103,15 +105,18 @@ def _problem(where: str, parse: Callable[[str], object], name: str, text: str) -
 
 
 def plan_network(
-    deployment: Deployment, tell: Tell, is_stopping: Callable[[], bool], from_now: bool = False
+    deployment: Deployment,
+    tell: Tell,
+    is_stopping: Callable[[], bool],
+    change: Change = Change.REFUSE,
 ) -> Plan | None:
     """The network's plan, made if there is none yet; None if told to stop meanwhile.
 
-    ``from_now``: a changed network goes on where the one before stopped (from_now.py).
+    ``change``: what to do if it is another than the one that nodes have kept something of.
     """
     if not is_planned(deployment):
         with said("reading the network (Spark takes a few seconds)", tell):
-            problem = _made(deployment, is_stopping, from_now)
+            problem = _made(deployment, tell, is_stopping, change)
         if is_stopping():
             return None
         if problem is not None:
@@ -119,10 +124,12 @@ def plan_network(
     return read_plan(deployment)
 
 
-def _made(deployment: Deployment, is_stopping: Callable[[], bool], from_now: bool) -> str | None:
+def _made(
+    deployment: Deployment, tell: Tell, is_stopping: Callable[[], bool], change: Change
+) -> str | None:
     """Make the plan in a process of its own; what is wrong, if something is."""
     command = [sys.executable, "-m", "holdfast.cluster.planning", str(deployment.path)]
-    command += ["--from-now"] if from_now else []
+    command += [change.value] if change.value else []
     # In a session of its own, so that Ctrl-C is for who watches, not for Spark.
     with (
         subprocess.Popen(
@@ -134,6 +141,9 @@ def _made(deployment: Deployment, is_stopping: Callable[[], bool], from_now: boo
             with contextlib.suppress(subprocess.TimeoutExpired):
                 lines = process.communicate(timeout=0.1)[1].decode(errors="replace").splitlines()
                 if process.returncode == 0:
+                    for line in lines:
+                        if line.startswith(SAYS):
+                            tell(line.removeprefix(SAYS))
                     return None
                 if process.returncode == REFUSED:
                     raise StateError(json.loads(lines[-1]))
@@ -162,7 +172,7 @@ def check_logs(deployment: Deployment, plan: Plan) -> None:
         if stored is None:
             continue
         now, before = _own(schema), _own(stored)
-        if not before.equals(now):
+        if gained_columns(before, now) is None:
             wrong.append(
                 f"the stream {stream!r} has changed since {node} logged it: the network has "
                 f"{_columns(now)}; the log has {_columns(before)}"
@@ -171,7 +181,8 @@ def check_logs(deployment: Deployment, plan: Plan) -> None:
         raise DeploymentError(
             f"{deployment.path.name}: "
             + "\n".join(wrong)
-            + f"\nA stream keeps its schema for ever: start the changed network with another "
+            + f"\nA stream keeps its columns for ever, and may only gain some that can be null: "
+            f"start the changed network with another "
             f"data directory than {deployment.data}, or take the change back"
         )
 

@@ -24,6 +24,7 @@ import threading
 import time
 from typing import Any
 
+from holdfast.cluster.change import Change
 from holdfast.cluster.children import Children, Tell
 from holdfast.cluster.remote import RemoteServer, ServerError
 from holdfast.cluster.spares import Spares
@@ -58,11 +59,11 @@ class Supervisor:
         self,
         deployment: Deployment,
         tell: Tell = lambda text: None,
-        from_now: bool = False,
+        change: Change = Change.REFUSE,
     ) -> None:
-        """``from_now``: a changed network goes on where the one before stopped (from_now.py)."""
+        """``change``: what to do with what was kept if the network is another by now."""
         self.deployment = deployment
-        self._from_now = from_now
+        self._change = change
         self._tell = tell
         self._children = Children(deployment, deployment.hosted_by(None), tell, self._new_ports)
         used = [name for name in deployment.servers if deployment.hosted_by(name)]
@@ -105,7 +106,7 @@ class Supervisor:
         make_private(self.deployment.data)
         self.deployment.security.make()
         self._take_lock()
-        plan = plan_network(self.deployment, self._tell, lambda: self._stopping, self._from_now)
+        plan = plan_network(self.deployment, self._tell, lambda: self._stopping, self._change)
         if plan is None:
             return
         Topology(self.deployment, plan)

@@ -23,9 +23,21 @@ def add_up(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--detach", action="store_true", help="go on in the background when everything is up"
     )
-    parser.add_argument(
+    changed = parser.add_mutually_exclusive_group()
+    changed.add_argument(
+        "--keep-state",
+        dest="change",
+        action="store_const",
+        const="--keep-state",
+        default="",
+        help="a network of which only stateless parts have changed goes on with its state",
+    )
+    changed.add_argument(
         "--from-now",
-        action="store_true",
+        dest="change",
+        action="store_const",
+        const="--from-now",
+        default="",
         help="a changed network goes on where the one before stopped, its windows empty",
     )
     # The file descriptor on which the one in the background says that everything is up.
@@ -38,11 +50,12 @@ def _up(options: argparse.Namespace) -> int:
 
 
 def _here(options: argparse.Namespace) -> int:
+    from holdfast.cluster.change import Change
     from holdfast.cluster.supervisor import Supervisor
     from holdfast.deployment import load_deployment
 
     tell = _teller()
-    supervisor = Supervisor(load_deployment(options.deployment), tell, options.from_now)
+    supervisor = Supervisor(load_deployment(options.deployment), tell, Change(options.change))
 
     def stop(number: int, frame: Any) -> None:
         if not supervisor.stopping:
@@ -101,7 +114,7 @@ def _detached(options: argparse.Namespace) -> int:
         shown = log.tell()
         command = [sys.executable, "-m", "holdfast.cli", "up", options.deployment]
         command += ["--wait", str(options.wait), "--ready-fd", str(theirs)]
-        command += ["--from-now"] if options.from_now else []
+        command += [options.change] if options.change else []
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

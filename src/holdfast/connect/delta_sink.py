@@ -22,6 +22,7 @@ from holdfast.connect.extras import library
 from holdfast.connect.sink import Position, Writer
 from holdfast.connect.step_rows import StepRows
 from holdfast.errors import InputError
+from holdfast.gained import table_gains
 from holdfast.times import Duration
 
 
@@ -104,6 +105,7 @@ class DeltaWriter(CommittingWriter):
                 self._path if self._table is None else self._table,
                 self._rows.table(steps),
                 mode="error" if self._table is None else "append",
+                schema_mode="merge" if self._gains() else None,
                 commit_properties=properties,
                 storage_options=self._options if self._table is None else None,
             )
@@ -114,6 +116,13 @@ class DeltaWriter(CommittingWriter):
         self._commits += 1
         if self._compact_after and self._commits % self._compact_after == 0:
             self._compact()
+
+    def _gains(self) -> bool:
+        """Whether the table gets columns that the output has gained."""
+        if self._table is None:
+            return False
+        there = [field.name for field in self._table.schema().fields]
+        return bool(table_gains(there, self._rows.schema))
 
     def _compact(self) -> None:
         """Only puts files together: if somebody else writes just then, it is done another time."""

@@ -20,6 +20,7 @@ from holdfast.connect.extras import library
 from holdfast.connect.sink import Position, Writer
 from holdfast.connect.step_rows import StepRows
 from holdfast.errors import InputError
+from holdfast.gained import table_gains
 from holdfast.times import Duration
 
 _TRIES = "commit.retry.num-retries"
@@ -99,6 +100,7 @@ class IcebergWriter(CommittingWriter):
                 self._table = self._catalog.load_table(self._name)
             except self._errors.NoSuchTableError:
                 self._table = self._make()
+            self._gain()
         except InputError:
             raise
         except Exception as error:  # the catalog's database, its files, or the way there
@@ -133,6 +135,12 @@ class IcebergWriter(CommittingWriter):
         return self._catalog.create_table_if_not_exists(
             self._name, schema=self._rows.schema, properties=_PROPERTIES
         )
+
+    def _gain(self) -> None:
+        """The table gets the columns that the output has gained."""
+        if table_gains(self._table.schema().column_names, self._rows.schema):
+            with self._table.update_schema() as update:
+                update.union_by_name(self._rows.schema)
 
     def _passing(self, error: Exception) -> OSError:
         """Somebody else has written, or the catalog is away: everything is read again."""

@@ -255,6 +255,19 @@ class Inlet:
         """What ``save`` gave is durable."""
         self._reader.checkpointed(saved["position"])
 
+    def with_gained(self, table: pa.Table) -> pa.Table:
+        """Rows with nulls in the columns that they lack and that can be null."""
+        lacking = [
+            field
+            for field in self._columns
+            if field.name not in table.column_names
+            and field.nullable
+            and field.name not in self.required
+        ]
+        for field in lacking:
+            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+        return table
+
     def forbid_before(self, boundary: int) -> None:
         """Tuples older than ``boundary`` are too late from now on."""
         self._time.forbid_before(boundary)

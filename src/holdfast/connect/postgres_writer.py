@@ -22,6 +22,7 @@ from holdfast.connect.json_values import jsonable
 from holdfast.connect.sink import Position
 from holdfast.errors import InputError
 from holdfast.frames import TIME
+from holdfast.gained import table_gains
 
 if TYPE_CHECKING:
     from holdfast.connect.postgres_sink import PostgresSink
@@ -184,6 +185,18 @@ class PostgresWriter(CommittingWriter):
     def _make(self, table: str, columns: list[Any]) -> None:
         listed = self._sql.SQL(", ").join(columns)
         self._run("CREATE TABLE IF NOT EXISTS {} ({})", [self._name(table), listed])
+        self._gain(table)
+
+    def _gain(self, table: str) -> None:
+        """A table that is there gets the columns that the output has gained."""
+        found = self._run("SELECT * FROM {} LIMIT 0", [self._name(table)])
+        there = [each.name for each in found.description]
+        for field in table_gains(there, self._own):
+            if self._sink_options.tentative:  # the view cannot change the order of its columns
+                self._run("DROP VIEW IF EXISTS {}", [self._name(self._view)])
+            added = self._sql.Identifier(field.name)
+            kind = _kind(field.type)
+            self._run(f"ALTER TABLE {{}} ADD COLUMN {{}} {kind}", [self._name(table), added])
 
     def _declared(self) -> list[Any]:
         kinds = {"seq": "bigint NOT NULL", "stime": "timestamptz NOT NULL"}

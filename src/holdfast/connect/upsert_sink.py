@@ -30,6 +30,7 @@ from holdfast.core.frame import Why
 from holdfast.disk import Operation
 from holdfast.errors import InputError
 from holdfast.frames import TIME
+from holdfast.gained import table_gains
 
 _OWN = ("is_stable", "why")
 
@@ -51,14 +52,14 @@ class SqliteSink(Sink):
         path, table = Path(self.path), self.table or output
         path.parent.mkdir(parents=True, exist_ok=True)
         if not self.tentative:
-            return SqliteWriter(path, table, names, self.key)
+            return SqliteWriter(path, table, names, self.key, schema)
         for each in _OWN:
             if each in names:
                 raise InputError(
                     f"{output} has a column {each!r}, which is what a sink with tentative tuples "
                     f"calls its own; rename it in the query"
                 )
-        return TentativeSqliteWriter(path, table, names, self.key)
+        return TentativeSqliteWriter(path, table, names, self.key, schema)
 
     def __str__(self) -> str:
         return f"SQLite database {self.path}"
@@ -78,9 +79,16 @@ def write_sqlite(
 
 
 class SqliteWriter(Writer):
-    """One transaction for each flush."""
+    """One transaction for each flush; a table that is there gains what the output has gained."""
 
-    def __init__(self, path: Path, table: str, names: list[str], key: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        table: str,
+        names: list[str],
+        key: tuple[str, ...],
+        schema: pa.Schema,
+    ) -> None:
         disk.check(Operation.CREATE, path)
         self._path = path
         self._connection = sqlite3.connect(path, check_same_thread=False)
@@ -89,8 +97,16 @@ class SqliteWriter(Writer):
         self._connection.execute(
             f"CREATE TABLE IF NOT EXISTS {_quoted(table)} ({columns}, PRIMARY KEY ({keys}))"
         )
+        self._gain(table, schema)
         newer = "WHERE excluded.seq >= seq" if "seq" not in key else ""
         self._insert = f"{_insert(table, names)} {_or_replace(names, key)} {newer}"
+
+    def _gain(self, table: str, schema: pa.Schema) -> None:
+        found = self._connection.execute(f"PRAGMA table_info({_quoted(table)})")
+        for field in table_gains({str(row[1]) for row in found}, schema):
+            self._connection.execute(
+                f"ALTER TABLE {_quoted(table)} ADD COLUMN {_quoted(field.name)}"
+            )
 
     def write(self, table: pa.Table) -> None:
         self._execute(self._insert, self._rows(table, self._names))
@@ -118,9 +134,16 @@ class SqliteWriter(Writer):
 class TentativeSqliteWriter(SqliteWriter):
     """Stable and tentative rows in a table each, and a view over both."""
 
-    def __init__(self, path: Path, table: str, names: list[str], key: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        table: str,
+        names: list[str],
+        key: tuple[str, ...],
+        schema: pa.Schema,
+    ) -> None:
         stable, tentative = f"{table}_stable", f"{table}_tentative"
-        super().__init__(path, stable, names, key)
+        super().__init__(path, stable, names, key, schema)
         by_id = key == ("seq",)
         self._told = [name for name in names if name != "seq"]
         columns = [*self._told, "why"]
@@ -130,6 +153,7 @@ class TentativeSqliteWriter(SqliteWriter):
         self._insert_tentative = f"{_insert(tentative, columns)} {replaces}"
         run = self._connection.execute
         run(f"CREATE TABLE IF NOT EXISTS {self._tentative} ({_listed(columns)}{unique})")
+        self._gain(tentative, schema)
         run(f"DELETE FROM {self._tentative}")  # an earlier life's; the stream tells it again
         self._make_view(table, stable, () if by_id else key, names)
         self._connection.commit()

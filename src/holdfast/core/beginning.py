@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from holdfast.core.bounds import BoundWatch
 from holdfast.core.frame import Header, Kind, StreamFrame
 from holdfast.core.membership import Consumers
-from holdfast.core.records import LoggedStream, RecoveryRecord
+from holdfast.core.records import UNKNOWN_ID, LoggedStream, RecoveryRecord
 from holdfast.core.serving import ServedStream
 from holdfast.core.settings import Output, ReplicaSettings
 
@@ -69,7 +69,9 @@ def at_record(logged: LoggedStream, record: RecoveryRecord | None) -> LoggedStre
     It is if the log does not know where in time it ends (``core.keeping``).
     """
     first_id = 0 if record is None else dict(record.outputs).get(logged.stream, 0)
-    if record is None or (logged.frames and logged.frames[-1].header.next_id >= first_id):
+    if record is None or first_id == UNKNOWN_ID:
+        return logged
+    if logged.frames and logged.frames[-1].header.next_id >= first_id:
         return logged
     stime = record.boundary
     mark = StreamFrame(Header(Kind.BOUNDARY, first_id, 0, stime, stime, stime))

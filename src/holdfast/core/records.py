@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 from holdfast.core.frame import StreamFrame
 
+# The id that follows what a log has of a stream up to a record: another network made that.
+UNKNOWN_ID = -1
+
 
 @dataclass(frozen=True, slots=True)
 class RecoveryRecord:
@@ -15,7 +18,8 @@ class RecoveryRecord:
     boundary  the stable state had taken every bucket below it.
     marker    the oldest input time that state still depends on.
     inputs    (stream, id of the first tuple at or after the marker).
-    outputs   (stream, the id of the first tuple at or after the boundary).
+    outputs   (stream, the id of the first tuple at or after the boundary). UNKNOWN_ID if what
+              the log has from there on is not what is computed now: ids go on at its end.
     extent    with continuous checkpoints: the time of the oldest window state in the log that
               is needed.
     incarnation  which life of the replica's directory has written it (``core.membership``).

@@ -10,7 +10,8 @@ is how far stable results have gone out, ``tentative_until`` the same for tentat
 is all the duplicate elimination there is: whatever version computes a stretch again, results
 older than what went out with the same or a better label are left out. The engine counts them,
 and SOutput checks that redo found exactly as many as it had numbered: if not, the computation
-is not deterministic, and it is better to stop than to send tuples under wrong ids.
+is not deterministic, and it is better to stop than to send tuples under wrong ids. Where another
+network has numbered them (UNKNOWN_ID) there is nothing to check until what it sent is passed.
 
 Stable tuples are numbered 0, 1, 2, ... and a number is never given twice. Tentative tuples
 continue the count until the next UNDO. The first stable result after tentative ones is
@@ -35,6 +36,7 @@ from holdfast.core.events import OutputBlock
 from holdfast.core.frame import Header, Kind, Why
 from holdfast.core.machine import Machine
 from holdfast.core.messages import StreamFrame, StreamState
+from holdfast.core.records import UNKNOWN_ID
 
 
 class SOutputState(Enum):
@@ -143,8 +145,12 @@ class SOutput(Machine[SOutputState, Trigger]):
     def handle(self, event: SOutputEvent, now: int) -> list[EmitFrames]:
         match event:
             case StableComputed(stop, block):
-                self.base_id += 0 if block is None else block.skipped + block.count
+                known = self.base_id != UNKNOWN_ID
+                if known and block is not None:
+                    self.base_id += block.skipped + block.count
                 frames = self._emit_stable(stop, block, now)
+                if not known and stop >= self.stable_until:
+                    self.base_id = self.next_id
                 self.require(
                     stop < self.stable_until or self.base_id == self.next_id,
                     f"computing again up to {stop} gave {self.base_id} tuples in all, "

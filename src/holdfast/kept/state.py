@@ -17,7 +17,7 @@ taken the other's newer state may still come.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from holdfast.core.keeping import replaces
 from holdfast.core.records import Checkpoint, InLog, RecoveryRecord
 from holdfast.core.settings import Keeping
 from holdfast.errors import StateError
-from holdfast.identity import refuse_changed
+from holdfast.identity import identity_of, refuse_changed
 from holdfast.kept.packed_codec import decode_record, encode_record
 from holdfast.kept.state_directory import StateDirectory
 from holdfast.spark.chains import Chain, Handle, Workshop
@@ -60,8 +60,15 @@ class KeptState(Protocol):
 class _Records:
     """The record, in a directory or only in memory."""
 
-    def __init__(self, path: Path | None, network: Sequence[str], keeping: Keeping) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        network: Sequence[str],
+        keeping: Keeping,
+        earlier: Collection[str],
+    ) -> None:
         self._network = list(network)
+        self._earlier = earlier
         self._keeping = keeping
         self.directory = None if path is None else StateDirectory(path)
         self.record: RecoveryRecord | None = self._read()
@@ -70,7 +77,8 @@ class _Records:
         if self.directory is None or self.directory.manifest is None:
             return None
         manifest, path = self.directory.manifest, self.directory.path
-        refuse_changed(manifest["network"], self._network, str(path))
+        if identity_of(manifest["network"]) not in self._earlier:
+            refuse_changed(manifest["network"], self._network, str(path))
         if manifest["kept"] != self._keeping.value:
             raise StateError(
                 f"{path} was written with another way to reconcile or to checkpoint, which kept "
@@ -98,8 +106,14 @@ class _Records:
 class RecordOnly:
     """Nothing beside the record: the state is computed again, or in the log."""
 
-    def __init__(self, path: Path | None, network: Sequence[str], keeping: Keeping) -> None:
-        self._records = _Records(path, network, keeping)
+    def __init__(
+        self,
+        path: Path | None,
+        network: Sequence[str],
+        keeping: Keeping,
+        earlier: Collection[str] = (),
+    ) -> None:
+        self._records = _Records(path, network, keeping, earlier)
         self._in_log = keeping is Keeping.WINDOWS
 
     @property
@@ -129,9 +143,15 @@ class RecordOnly:
 class PackedStates:
     """The packed state at the record's boundary."""
 
-    def __init__(self, path: Path | None, network: Sequence[str], workshop: Workshop) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        network: Sequence[str],
+        workshop: Workshop,
+        earlier: Collection[str] = (),
+    ) -> None:
         """Without ``path`` nothing is on disk, and the other copy's checkpoints are in memory."""
-        self._records = _Records(path, network, Keeping.STATE)
+        self._records = _Records(path, network, Keeping.STATE, earlier)
         self._workshop = workshop
         # The other copy's checkpoints that the next one may build on.
         self._bases: dict[int, Handle] = {}
@@ -205,9 +225,16 @@ class PackedStates:
 
 
 def keep_state(
-    keeping: Keeping, path: Path | None, network: Sequence[str], workshop: Workshop
+    keeping: Keeping,
+    path: Path | None,
+    network: Sequence[str],
+    workshop: Workshop,
+    earlier: Collection[str] = (),
 ) -> KeptState:
-    """The way for a ``Keeping``; without ``path`` in memory only."""
+    """The way for a ``Keeping``; without ``path`` in memory only.
+
+    ``earlier``: the identities of other networks whose state is as good as that of ``network``.
+    """
     if keeping is Keeping.STATE:
-        return PackedStates(path, network, workshop)
-    return RecordOnly(path, network, keeping)
+        return PackedStates(path, network, workshop, earlier)
+    return RecordOnly(path, network, keeping, earlier)

@@ -75,7 +75,8 @@ class StreamLog:
     ) -> StreamLog:
         """Opens the log in ``directory``, making a new one if there is none.
 
-        schema     of the stream's tuples; needed for a new log, checked for one that exists.
+        schema     of the stream's tuples; needed for a new log. One that exists may gain columns
+                   by it that can be null (``holdfast.gained``); else it is checked.
         first_id   the first id of a new log; not zero for a replica that starts from a state.
         read_only  reads what is there now, and changes nothing: no lock is taken, a torn tail is
                    not cut, and of a damaged log everything before the damage can be read.
@@ -192,12 +193,13 @@ class StreamLog:
         kinds: Collection[Kind] | None = None,
     ) -> Iterator[Entry]:
         """Everything as it was written, the newest frame first, read in large pieces."""
-        schema = self._store.schema
+        store = self._store
         for block in blocks_backwards(
-            self._store, self.next_lsn if before_lsn is None else before_lsn, chunk_bytes
+            store, self.next_lsn if before_lsn is None else before_lsn, chunk_bytes
         ):
             if kinds is None or block.kind in kinds:
-                yield Entry(block.lsn, decode(block, schema))
+                written = store.written_schema(block.lsn)
+                yield Entry(block.lsn, decode(block, written, store.schema))
 
     # What is in it
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 
+from holdfast.gained import gained_columns
 from holdfast.log.block import split
 from holdfast.log.errors import DamagedLog, LogError, SchemaMismatch
 from holdfast.log.files import Files
@@ -23,7 +26,13 @@ from holdfast.log.recovery import (
     segment_paths,
     settle,
 )
-from holdfast.log.segment import Segment, SegmentHeader, create_segment
+from holdfast.log.segment import (
+    Segment,
+    SegmentHeader,
+    begin_segment,
+    create_segment,
+    segment_path,
+)
 from holdfast.log.store import Store
 
 LOCK_NAME = "lock"
@@ -65,6 +74,8 @@ def recover_store(
     _report(recovered)
     if not recovered.segments:
         recovered.segments = [_create(files, directory, schema, options, first_id)]
+    elif schema is not None and not recovered.segments[-1].header.schema.equals(schema):
+        _gain(files, directory, recovered.segments, schema, options)
     return Store(files, directory, options, recovered.segments), recovered.cut
 
 
@@ -116,6 +127,8 @@ def _open_read_only(
     if not recovered.segments:
         raise recovered.damage or LogError(f"{directory}: there is no log here")
     _check_schema(directory, recovered.segments, schema)
+    if schema is not None and not recovered.segments[-1].header.schema.equals(schema):
+        raise SchemaMismatch(f"{directory}: the log gains columns when it is opened to be written")
     store = Store(files, directory, options, recovered.segments)
     store.damage = recovered.damage
     return store, None, recovered.cut
@@ -149,16 +162,48 @@ def _create(
     return segment
 
 
+def _gain(
+    files: Files,
+    directory: Path,
+    segments: list[Segment],
+    schema: pa.Schema,
+    options: LogOptions,
+) -> None:
+    """The stream has gained columns: a segment begins with them, durably.
+
+    In one step, and in the place of a last segment that has no block: after a crash there is the
+    log as it was, or with the new segment.
+    """
+    last = segments[-1]
+    header = replace(last.header, start=last.tail, synced_lsn=last.tail.lsn, schema=schema)
+    path = segment_path(directory, last.end_lsn)
+    segment, packed = begin_segment(path, header, options.index_bytes)
+    temporary = path.with_name(path.name + ".tmp")
+    files.remove(temporary)
+    fd = files.create(temporary)
+    try:
+        files.write(fd, [packed], 0)
+        files.sync(fd)
+    finally:
+        files.close(fd)
+    files.replace(temporary, path)
+    files.sync_directory(directory)
+    files.write_whole(segment.index_path, segment.packed_index())
+    segment.is_named = True
+    segments[-1:] = [segment] if last.is_empty else [last, segment]
+
+
 def _check_schema(directory: Path, segments: list[Segment], schema: pa.Schema | None) -> None:
     stored = segments[-1].header.schema
-    if schema is not None and not stored.equals(schema):
+    if schema is not None and gained_columns(stored, schema) is None:
         raise SchemaMismatch(
             f"{directory}: the log has another schema; {difference(schema, stored)}. A stream "
-            f"keeps its schema for ever: give the changed one another directory"
+            f"keeps its columns for ever, and may only gain some that can be null: give the "
+            f"changed one another directory"
         )
-    for segment in segments:
-        if not segment.header.schema.equals(stored):
-            raise DamagedLog(segment.path, 0, "its schema is not that of the last segment")
+    for segment, following in pairwise(segments):
+        if gained_columns(segment.header.schema, following.header.schema) is None:
+            raise DamagedLog(segment.path, 0, "its schema is not that of the segment after it")
 
 
 def _report(recovered: Examined) -> None:

@@ -5,9 +5,10 @@ them and the commit writes them with one vectored call, so the only copy is the 
 operating system. Reading: the record batch points into the buffer that was read.
 
 Tuples are written as one record batch message in the log's schema, which each segment stores
-once. Two kinds of payload carry their schema with them, as a small IPC stream: batches of a
-schema with dictionaries, because a dictionary may differ from batch to batch and a block must
-be readable on its own; and window states, whose schema belongs to the operator, not the stream.
+once: a stream that gains a column begins a segment. Two kinds of payload carry their schema with
+them, as a small IPC stream: batches of a schema with dictionaries, because a dictionary may differ
+from batch to batch and a block must be readable on its own; and window states, whose schema belongs
+to the operator, not the stream.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from holdfast.core.frame import Kind
 from holdfast.frames import Frame
+from holdfast.gained import with_gained
 from holdfast.log.block import Encoded, Format, LogBlock, encoded
 from holdfast.log.errors import SchemaMismatch
 from holdfast.log.files import Part
@@ -87,7 +89,7 @@ class Encoder:
             raise SchemaMismatch(
                 f"a {frame.kind.name} frame does not have the log's schema; "
                 f"{difference(self.schema, frame.batch.schema)}; "
-                f"a stream keeps its schema for ever: give the changed one another log"
+                f"a stream keeps its columns for ever: give the changed one another log"
             )
         if not self._one_message:
             return encoded(frame.header, Format.STREAM, _stream(frame.batch))
@@ -101,14 +103,21 @@ class Encoder:
         return encoded(frame.header, Format.MESSAGE, parts)
 
 
-def decode(block: LogBlock, schema: pa.Schema) -> Frame:
-    """The frame of a block; its batch points into the block's payload."""
+def decode(block: LogBlock, written: pa.Schema, schema: pa.Schema) -> Frame:
+    """The frame of a block; its batch points into the block's payload.
+
+    It was written in the schema ``written``; columns that the stream has gained since are null.
+    """
+    header = block.header()
     if block.format == Format.NOTHING:
-        return Frame(block.header())
+        return Frame(header)
     if block.format == Format.MESSAGE:
-        return Frame(block.header(), pa.ipc.read_record_batch(block.payload, schema))
-    with pa.ipc.open_stream(block.payload) as stream:
-        return Frame(block.header(), stream.read_next_batch())
+        batch = pa.ipc.read_record_batch(block.payload, written)
+    else:
+        with pa.ipc.open_stream(block.payload) as stream:
+            batch = stream.read_next_batch()
+    same = written is schema or not header.kind.is_data
+    return Frame(header, batch if same else with_gained(batch, schema))
 
 
 def check_stream_schema(schema: pa.Schema) -> None:

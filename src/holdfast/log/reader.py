@@ -39,7 +39,6 @@ class LogReader:
     def __init__(self, store: Store, lsn: int, from_id: int | None, until_lsn: int) -> None:
         self._store = store
         self._until_lsn = until_lsn
-        self._schema = store.schema
         self._cursor = Cursor(store, lsn)
         self._blocks: deque[LogBlock] = deque()
         # The first id that is still to come; None where everything is delivered.
@@ -113,15 +112,18 @@ class LogReader:
     def _deliver(self, block: LogBlock) -> Entry | None:
         from_id = self._next_id
         if from_id is None:
-            return Entry(block.lsn, decode(block, self._schema))
+            return Entry(block.lsn, self._decode(block))
         if block.kind != Kind.STABLE:
             passed_over = is_window(block.kind) or block.first_id < from_id
-            return None if passed_over else Entry(block.lsn, decode(block, self._schema))
+            return None if passed_over else Entry(block.lsn, self._decode(block))
         next_id = block.first_id + block.tuples
         if next_id <= from_id:
             return None
         self._next_id = next_id
-        return Entry(block.lsn, _from(from_id, decode(block, self._schema)))
+        return Entry(block.lsn, _from(from_id, self._decode(block)))
+
+    def _decode(self, block: LogBlock) -> Frame:
+        return decode(block, self._store.written_schema(block.lsn), self._store.schema)
 
 
 def _from(start: int, frame: Frame) -> Frame:

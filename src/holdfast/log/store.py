@@ -52,6 +52,10 @@ class Store:
         self.changed = threading.Condition(self.lock)
         self.to_sync = threading.Condition(self.lock)
         self.segments = segments
+        # A schema changes only when a log is opened: from which lsn on each was written.
+        self._schemas = [(one.first_lsn, one.header.schema) for one in segments]
+        self.schema: pa.Schema = self._schemas[-1][1]
+        self._same_schema = all(one.equals(self.schema) for _, one in self._schemas)
         self._sealed_bytes = sum(segment.end for segment in segments[:-1])
         self.tail = segments[-1].tail
         self.synced_lsn = self.tail.lsn
@@ -59,9 +63,13 @@ class Store:
         self.broken: LogBroken | None = None
         self.damage: DamagedLog | None = None
 
-    @property
-    def schema(self) -> pa.Schema:
-        return self.segments[-1].header.schema
+    def written_schema(self, lsn: int) -> pa.Schema:
+        """The schema in which the block at ``lsn`` was written; ``schema`` itself if it is that."""
+        if self._same_schema:
+            return self.schema
+        at = bisect_right(self._schemas, lsn, key=lambda one: one[0]) - 1
+        written = self._schemas[max(at, 0)][1]
+        return self.schema if written.equals(self.schema) else written
 
     @property
     def durable_lsn(self) -> int:

@@ -165,7 +165,8 @@ class Intake:
         with self._lock:
             reader = self._inlet._reader
             assert isinstance(reader, PushReader)
-            reader.push(table)
+            # A producer that opened its name before the source gained a column sends without it.
+            reader.push(self._inlet.with_gained(table))
             self._inlet.take(producer)
             if promise is not None:
                 self._inlet.promise(producer, promise)

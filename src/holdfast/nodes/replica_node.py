@@ -205,7 +205,7 @@ class ReplicaNode(Node):
         persists = self._pair is None or self._pair.persist
         state = directory / "state" if persists else None
         keeping = self._settings.keeping
-        self._kept = keep_state(keeping, state, plan.description, self.workshop)
+        self._kept = keep_state(keeping, state, plan.description, self.workshop, plan.earlier)
         schemas = self.schemas if persists else {}
         self.store = StreamStore(
             directory / "streams",

@@ -88,6 +88,7 @@ class FragmentPlan:
     routes       how it can be divided; None once it is known how it is deployed.
     shard        what it is a shard of, if it is one.
     merges       the streams of shards that each of its outputs is merged from, if it does that.
+    earlier      the identities of other descriptions whose state is as good as its own.
     """
 
     name: str
@@ -98,6 +99,7 @@ class FragmentPlan:
     routes: Routes | None = None
     shard: ShardPlan | None = None
     merges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    earlier: tuple[str, ...] = ()
 
     @property
     def identity(self) -> str:

@@ -34,6 +34,8 @@ FORMAT = 5
 REFUSED = 3
 # The same when the network cannot be deployed as the file says.
 NOT_DEPLOYABLE = 4
+# What planning has to say besides begins like this.
+SAYS = "holdfast: "
 _SQL = "spark.sql."
 
 
@@ -140,6 +142,7 @@ def write_plan(deployment: Deployment, plan: Plan) -> None:
                 "description": list(each.description),
                 "shard": None if each.shard is None else _plain_shard(each.shard),
                 "merges": {stream: list(parts) for stream, parts in each.merges.items()},
+                "earlier": list(each.earlier),
             }
             for name, each in plan.fragments.items()
         },
@@ -190,6 +193,7 @@ def read_plan(deployment: Deployment) -> Plan:
                 tuple(each["description"]),
                 shard=None if each.get("shard") is None else _read_shard(each["shard"]),
                 merges={name: tuple(parts) for name, parts in each.get("merges", {}).items()},
+                earlier=tuple(each.get("earlier", ())),
             )
             for name, each in found["fragments"].items()
         },

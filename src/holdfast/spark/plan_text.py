@@ -63,6 +63,18 @@ def plan_lines(frame: DataFrame, inputs: Sequence[DataFrame]) -> list[str]:
     return lines
 
 
+def steps_above(frame: DataFrame, inputs: Sequence[DataFrame]) -> list[str]:
+    """The plan of ``frame`` by names alone, without the frames that stand for streams."""
+    streams = {line for each in inputs for line in _named(each)}
+    return [line for line in _named(frame) if line not in streams]
+
+
+def _named(frame: DataFrame) -> list[str]:
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    lines = _ID.sub("", _numbered(str(plan.toString()))).splitlines()
+    return [line.lstrip(" :+-") for line in lines]
+
+
 def _numbered(text: str) -> str:
     """The text with its expressions numbered in the order in which they appear."""
     numbers: dict[str, int] = {}

@@ -24,8 +24,9 @@ from holdfast.errors import HoldfastError, StateError
 
 def built(deployment: Deployment, network: str, anew: bool) -> dict[str, Any]:
     """What a network's text comes to in a deployment, or what is wrong with it."""
+    from holdfast.cluster.changed import going_on
     from holdfast.cluster.networks import load_network
-    from holdfast.cluster.planning import network_problem, plan_of, refuse_other_query
+    from holdfast.cluster.planning import network_problem, plan_of
     from holdfast.plans.plan import deployed, sql_settings
     from holdfast.plans.topology import Topology
 
@@ -49,7 +50,7 @@ def built(deployment: Deployment, network: str, anew: bool) -> dict[str, Any]:
     }
     try:
         if not anew:
-            refuse_other_query(deployment, plan)
+            going_on(deployment, plan, lambda gained: deployed(deployment, plan_of(made, gained)))
     except StateError as error:
         return {**found, **_problem("state", str(error))}
     return {**found, "problem": None}

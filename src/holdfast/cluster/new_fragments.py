@@ -1,0 +1,117 @@
+"""``holdfast up --from-now``: a fragment that is new begins where the streams that it reads end.
+
+All its replicas get one record, without a state: at the newest boundary that any of its inputs has
+in a log, from the first tuple on that may be at or after it. Without one they would begin with the
+first tuple that there ever was, which is trimmed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast.cluster.places import Changing
+from holdfast.core.records import RecoveryRecord
+from holdfast.kept.packed_codec import encode_record
+from holdfast.kept.state_directory import StateDirectory
+from holdfast.log import StreamLog
+from holdfast.plans.fragment_plans import FragmentPlan
+from holdfast.plans.plan import Plan
+from holdfast.plans.topology import Topology
+
+
+class NewFragments:
+    """The fragments of a deployment that were not there before."""
+
+    def __init__(self, changing: Changing, before: Plan, now: Plan) -> None:
+        self._changing = changing
+        self._deployment = changing.deployment
+        self._before = before
+        self._now = now
+        self._topology = Topology(self._deployment, now)
+        # Where streams of new fragments begin.
+        self._begin: dict[str, int] = {}
+
+    def record(self, name: str) -> RecoveryRecord:
+        """Where a new fragment begins; those that it reads from come before it."""
+        plan = self._now.fragments[name]
+        self._refuse(plan)
+        logs = {stream: self._logs_of(stream) for stream in plan.inputs}
+        ends = [self._begin.get(stream, 0) for stream in plan.inputs]
+        ends += [_boundary_of(each) for paths in logs.values() for each in paths]
+        bucket_us = self._now.bucket_us
+        boundary = -(-max(ends, default=0) // bucket_us) * bucket_us
+        inputs = tuple(
+            (stream, max((_first_id(each, boundary) for each in paths), default=0))
+            for stream, paths in logs.items()
+        )
+        outputs = tuple((output.stream, 0) for output in plan.outputs)
+        self._begin |= dict.fromkeys((output.stream for output in plan.outputs), boundary)
+        return RecoveryRecord(boundary, boundary, inputs, outputs, boundary)
+
+    def begin(self, name: str, record: RecoveryRecord) -> None:
+        """Have every replica begin there."""
+        for node in self._deployment.fragments[name].processes:
+            self._changing.put_aside(node)
+            state = StateDirectory(self._changing.directory(node) / "state")
+            try:
+                state.write_manifest(
+                    {
+                        "network": list(self._now.fragments[name].description),
+                        "kept": self._topology.replica(node).keeping.value,
+                        "record": encode_record(record),
+                    }
+                )
+            finally:
+                state.close()
+
+    def _refuse(self, plan: FragmentPlan) -> None:
+        served = {
+            output.stream: name
+            for name, one in self._before.fragments.items()
+            for output in one.outputs
+        }
+        for output in plan.outputs:
+            if output.stream in served:
+                raise self._changing.refusal(
+                    f"fragment {plan.name!r} is new and serves {output.stream!r}, which fragment "
+                    f"{served[output.stream]!r} has in its log",
+                    "Let it stay there, or give the output of the new fragment another name",
+                )
+        standby = self._deployment.fragments[plan.name].standby
+        if standby is not None and not standby.persist:
+            raise self._changing.refusal(
+                f"fragment {plan.name!r} is new and keeps nothing on disk (persist = false), so "
+                f"that it cannot be told where to begin"
+            )
+
+    def _logs_of(self, stream: str) -> list[Path]:
+        """The logs that have a stream, as far as there are any."""
+        if stream in self._before.sources:
+            nodes: tuple[str, ...] = (self._deployment.sources[stream].process,)
+        else:
+            makers = [
+                name
+                for name, one in self._before.fragments.items()
+                if any(output.stream == stream for output in one.outputs)
+            ]
+            nodes = tuple(
+                node for name in makers for node in self._deployment.fragments[name].processes
+            )
+        paths = (self._changing.directory(node) / "streams" / stream for node in nodes)
+        return [each for each in paths if each.is_dir()]
+
+
+def _boundary_of(log: Path) -> int:
+    with StreamLog.open(log, read_only=True) as found:
+        return found.last_boundary or 0
+
+
+def _first_id(log: Path, boundary: int) -> int:
+    """The id from which on a log has, and will have, everything at or after a time."""
+    with StreamLog.open(log, read_only=True) as found:
+        newer = (
+            header.first_id
+            for header, _ in found.headers()
+            if header.kind.is_data and header.stime_max >= boundary
+        )
+        return min(newer, default=found.next_id)

@@ -1,0 +1,200 @@
+"""What of what nodes have kept a changed network goes on with; plans, records and logs by hand."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from holdfast.cluster.change import Change
+from holdfast.cluster.changed import going_on
+from holdfast.cluster.starting import check_logs
+from holdfast.core.frame import Kind
+from holdfast.core.records import UNKNOWN_ID, RecoveryRecord
+from holdfast.core.settings import Keeping
+from holdfast.deployment import Deployment, load_deployment
+from holdfast.errors import StateError
+from holdfast.frames import SEQ, STIME, TIME, TMAX, boundary_frame, data_frame
+from holdfast.identity import identity_of
+from holdfast.kept.packed_codec import decode_record
+from holdfast.kept.state import RecordOnly
+from holdfast.kept.state_directory import StateDirectory
+from holdfast.log import StreamLog
+from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
+from holdfast.plans.plan import Plan, SourcePlan, read_plan, write_plan
+
+BUCKET_US = 200_000
+K = pa.field("k", pa.int64())
+WORD = pa.field("word", pa.string())
+WORDS = (
+    "load: source with stime None, key None",
+    "filter_1: from load",
+    "filter_1: Filter (k > 0)",
+    "aggregate_1: Aggregate from filter_1",
+    "aggregate_1: window=TimeWindow(size=2000000, advance=2000000)",
+    "filter_2: from aggregate_1",
+    "filter_2: Filter (k > 5)",
+    "output out: filter_2",
+)
+
+
+def planned(*gained: pa.Field, description: tuple[str, ...] = WORDS) -> Plan:
+    source = pa.schema([STIME, TMAX, SEQ, K, *gained])
+    output = FragmentStream("out", source, frozenset(["load"]))
+    main = FragmentPlan("main", {"load": source}, (output,), False, description)
+    return Plan(BUCKET_US, {"load": SourcePlan(source, None, ())}, {"main": main}, ("out",))
+
+
+def with_more(plan: Plan, stream: str) -> Plan:
+    """The plan with a fragment of one output more."""
+    main = plan.fragments["main"]
+    more = replace(main, name="more", outputs=(replace(main.outputs[0], stream=stream),))
+    return replace(plan, fragments={"main": main, "more": more})
+
+
+class Kept:
+    """A deployment of which main-1 is at 1.0 s, its results at 1.4 s, and the source at 1.5 s."""
+
+    def __init__(self, directory: Path, keeping: Keeping = Keeping.NOTHING, more: str = "") -> None:
+        (directory / "network.py").write_text("")
+        text = 'network = "network.py"\n[sources.load]\n[fragments.main]\nreplicas = 2\n' + more
+        (directory / "deployment.toml").write_text(text)
+        self.deployment: Deployment = load_deployment(directory / "deployment.toml")
+        write_plan(self.deployment, planned())
+        nodes = self.deployment.data / "processes"
+        self.record = RecoveryRecord(1_000_000, 600_000, (("load", 3),), (("out", 2),), 1_000_000)
+        kept = RecordOnly(nodes / "main-1" / "state", WORDS, keeping)
+        kept.save(self.record, None)
+        kept.close()
+        self.log(nodes / "main-1" / "streams" / "out", 5, 1_400_000, seq=True)
+        self.log(nodes / "entry-load" / "streams" / "load", 9, 1_500_000, seq=False)
+
+    @staticmethod
+    def log(directory: Path, tuples: int, boundary: int, *, seq: bool) -> None:
+        numbers = pa.array(range(tuples), pa.int64())
+        columns = [numbers.cast(TIME), numbers.cast(TIME), *([numbers] if seq else []), numbers]
+        schema = pa.schema([STIME, TMAX, *([SEQ] if seq else []), K])
+        with StreamLog.open(directory, schema) as log:
+            rows = pa.record_batch(columns, schema=schema)
+            log.append([data_frame(Kind.STABLE, 0, rows), boundary_frame(tuples, boundary)])
+
+    def go_on(self, plan: Plan, bare: Plan, change: Change = Change.REFUSE) -> tuple[Plan, str]:
+        said: list[str] = []
+        found = going_on(self.deployment, plan, lambda gained: bare, change, said.append)
+        return found, "\n".join(said)
+
+    def manifest(self, node: str) -> tuple[RecoveryRecord, list[str]]:
+        state = StateDirectory(self.deployment.data / "processes" / node / "state")
+        try:
+            assert state.manifest is not None
+            return decode_record(state.manifest["record"]), state.manifest["network"]
+        finally:
+            state.close()
+
+
+def test_state_is_gone_on_with_however_often_a_source_has_gained_something(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    once, _ = kept.go_on(planned(WORD, description=("once",)), planned())
+    assert once.fragments["main"].earlier == (identity_of(WORDS),)
+    write_plan(kept.deployment, once)
+    check_logs(kept.deployment, once)
+    again, more = planned(WORD, K.with_name("n"), description=("twice",)), once
+    twice, _ = kept.go_on(again, replace(more, fragments=planned(description=("once",)).fragments))
+    assert twice.fragments["main"].earlier == (identity_of(WORDS), identity_of(("once",)))
+    write_plan(kept.deployment, twice)
+    assert read_plan(kept.deployment).fragments["main"].earlier == twice.fragments["main"].earlier
+    state = kept.deployment.data / "processes" / "main-1" / "state"
+    other = shutil.copytree(state, tmp_path / "other")
+    with pytest.raises(StateError, match="state of another query"):
+        RecordOnly(other, ["twice"], Keeping.NOTHING)
+    found = RecordOnly(state, ["twice"], Keeping.NOTHING, twice.fragments["main"].earlier)
+    assert found.record == kept.record
+    found.save(kept.record, None)
+    found.close()
+    assert kept.manifest("main-1")[1] == ["twice"]
+
+
+def test_a_column_that_must_have_a_value_and_one_that_is_used_are_refused(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    needed = planned(WORD.with_nullable(False))
+    with pytest.raises(StateError, match="word: string not null"):
+        kept.go_on(needed, needed)
+    used = planned(WORD, description=(*WORDS, "filter_3: Filter word = 'a'"))
+    with pytest.raises(StateError, match=r"now  filter_3: Filter word(.|\n)*--keep-state"):
+        kept.go_on(used, planned(description=used.fragments["main"].description))
+
+
+def changed(old: str, new: str) -> Plan:
+    return planned(description=tuple(line.replace(old, new) for line in WORDS))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "effect"),
+    [
+        ("k > 5", "k > 6", "results from 1970-01-01 00:00:01.400"),
+        ("k > 0", "k > 1", "aggregate_1 takes in what it gives from 1970-01-01 00:00:00.600"),
+    ],
+    ids=["below", "above"],
+)
+def test_the_state_stays_where_only_stateless_parts_have_changed(
+    tmp_path: Path, old: str, new: str, effect: str
+) -> None:
+    kept, plan = Kept(tmp_path), changed(old, new)
+    with pytest.raises(StateError, match="state of another query"):
+        kept.go_on(plan, plan)
+    found, said = kept.go_on(plan, plan, Change.KEEP_STATE)
+    assert effect in said
+    wanted = replace(kept.record, outputs=(("out", UNKNOWN_ID),))
+    for node in ("main-1", "main-2"):
+        assert kept.manifest(node) == (wanted, list(plan.fragments["main"].description))
+    assert sorted(each.name for each in (kept.deployment.data / "aside").iterdir()) == [
+        "main-1-state-1"
+    ]
+    assert found.fragments["main"].earlier == ()
+
+
+@pytest.mark.parametrize(
+    ("keeping", "old", "new", "why"),
+    [
+        (Keeping.NOTHING, "size=2000000", "size=1000000", "now  aggregate_1: window="),
+        (Keeping.WINDOWS, "k > 0", "k > 1", "a change above aggregate_1 would take effect at no"),
+    ],
+    ids=["another window", "windows of many moments"],
+)
+def test_what_the_state_is_not_of_is_refused(
+    tmp_path: Path, keeping: Keeping, old: str, new: str, why: str
+) -> None:
+    kept, plan = Kept(tmp_path, keeping), changed(old, new)
+    with pytest.raises(StateError, match=why):
+        kept.go_on(plan, plan, Change.KEEP_STATE)
+    assert not (kept.deployment.data / "aside").exists()
+
+
+def test_windows_in_the_log_stay_if_the_change_is_below_them(tmp_path: Path) -> None:
+    kept, plan = Kept(tmp_path, Keeping.WINDOWS), changed("k > 5", "k > 6")
+    kept.go_on(plan, plan, Change.KEEP_STATE)
+    assert kept.manifest("main-2")[0].extent == kept.record.extent
+
+
+def test_a_new_fragment_begins_where_its_inputs_end_and_serves_what_nobody_did(
+    tmp_path: Path,
+) -> None:
+    kept = Kept(tmp_path, more="[fragments.more]\n")
+    plan = with_more(planned(), "more_out")
+    found, said = kept.go_on(plan, plan, Change.FROM_NOW)
+    assert said == "fragment 'more' begins with nothing at 1970-01-01 00:00:01.600+00:00"
+    record, _ = kept.manifest("more-1")
+    # At the next bucket after what the source has, with the tuple that comes next.
+    assert record == RecoveryRecord(
+        1_600_000, 1_600_000, (("load", 9),), (("more_out", 0),), 1_600_000
+    )
+    assert kept.manifest("main-1")[0] == kept.record
+    assert set(found.fragments) == {"main", "more"}
+    stolen = with_more(planned(), "out")
+    left = replace(stolen.fragments["main"], outputs=())
+    stolen = replace(stolen, fragments={**stolen.fragments, "main": left})
+    with pytest.raises(StateError, match="is new and serves 'out', which fragment 'main' has"):
+        kept.go_on(stolen, stolen, Change.FROM_NOW)
