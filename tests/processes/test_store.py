@@ -83,9 +83,9 @@ def test_a_restart_decodes_nothing_of_the_log(
     torn_log(tmp_path)
     decoded: list[int] = []
 
-    def counting(block: LogBlock, schema: pa.Schema) -> Frame:
+    def counting(block: LogBlock, written: pa.Schema, schema: pa.Schema) -> Frame:
         decoded.append(block.first_id)
-        return decode(block, schema)
+        return decode(block, written, schema)
 
     monkeypatch.setattr(reader, "decode", counting)
     store = opened(tmp_path)
