@@ -127,10 +127,11 @@ def test_a_mistake_in_the_network_is_named_with_its_line(
 def test_a_source_that_has_changed_is_refused_with_both_schemas(tmp_path: Path) -> None:
     deployment = planned(tmp_path, DEPLOYMENT)
     directory = deployment.data / "processes" / "entry-load" / "streams" / "load"
-    older = stream_schema(pa.schema([pa.field("number", pa.int64())]))
+    # A column that is gained is one thing, another type is another.
+    older = stream_schema(pa.schema([pa.field("number", pa.float64())]))
     with StreamLog.open(directory, older):
         pass
-    now = "the network has number int64, text string; the log has number int64"
+    now = "the network has number int64, text string; the log has number double"
     with pytest.raises(DeploymentError, match=now):
         check_logs(deployment, read_plan(deployment))
 
