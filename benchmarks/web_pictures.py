@@ -1,7 +1,7 @@
 """The pictures of docs/web.md and of the pages of results, of what really runs and really fails.
 
     make bench BENCH=web-pictures                  all of them
-    make bench BENCH=web-pictures ARGS=shards      these only: views, map, protections, ...
+    make bench BENCH=web-pictures ARGS=cluster     these only: views, map, protections, ...
 
 A source is cut off, the link healed, a replica killed; each view is taken when it has most to show.
 The servers on the map are made up: they stand for machines in eight cities.

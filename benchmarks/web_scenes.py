@@ -1,5 +1,5 @@
 """Small deployments that really run, for pictures on the pages of results: the same query with
-every protection, a ring of shards, and a cluster whose replicas race."""
+every protection, and a cluster whose replicas race."""
 
 from __future__ import annotations
 
@@ -56,26 +56,6 @@ colocate = ["first", "second"]
         for each in ("active", "passive", "hybrid", "race")
     )
 )
-_SHARDS = (
-    """\
-name = "sensors"
-network = "network.py"
-chaos = true
-[timing]
-delay = "3 seconds"
-[sources.load]
-from = "rate:200"
-[sources.pings]
-from = "rate:200"
-[fragments.main]
-shards = 3
-protection = "hybrid"
-[clients.recorder]
-output = "busy"
-sink = "jsonl:data/busy.jsonl"
-"""
-    + _SPARK
-)
 _CLUSTER = (
     """\
 name = "monitoring"
@@ -122,22 +102,6 @@ def take_protections(take: Callable[[Visitor, str], None]) -> None:
         take(visitor, "protections")
 
 
-def take_shards(take: Callable[[Visitor, str], None]) -> None:
-    """A shard is lost; its neighbour does its work as well."""
-    with _local(NETWORK, _SHARDS, 640) as visitor:
-        count = len(_states(visitor))
-        _wait_well(visitor, count)
-        _settle(visitor, 10.0)
-        lost = next(name for name, state in _states(visitor).items() if state == "stable")
-        process = visitor.state(f"live.nodes['{lost}'].process")
-        visitor.show("controls")
-        _strike(visitor, process, "Kill")
-        visitor.wait(lambda: _states(visitor)[lost] != "stable", "the loss", _SECONDS)
-        visitor.show("physical")
-        _settle(visitor, 2.0)
-        take(visitor, "shards")
-
-
 def take_cluster(take: Callable[[Visitor, str], None]) -> None:
     """Four servers; two of them have replicas that race."""
     with (
@@ -153,7 +117,7 @@ def take_cluster(take: Callable[[Visitor, str], None]) -> None:
         take(visitor, "race")
 
 
-SCENES = {"protections": take_protections, "shards": take_shards, "cluster": take_cluster}
+SCENES = {"protections": take_protections, "cluster": take_cluster}
 
 
 @contextlib.contextmanager

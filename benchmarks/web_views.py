@@ -24,10 +24,6 @@ _CLUSTER = (
     "A cluster of four servers: replicas that race, and which share of the results each brought "
     "first",
 )
-_SHARDS = (
-    "web-shards.png",
-    "Three shards that hold copies of each other in a ring; one was killed",
-)
 VIEWS: dict[str, tuple[str, str]] = {
     "dpc-chain": _CUT_OFF,
     "dpc-delay": _CUT_OFF,
@@ -42,7 +38,6 @@ VIEWS: dict[str, tuple[str, str]] = {
     "standby": _KILLED,
     "placement": _CLUSTER,
     "race": _CLUSTER,
-    "shards": _SHARDS,
 }
 
 
