@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 from holdfast.client import Boundary, Client, ClientEvent, Tuples
 
 
-class OutputReader:
+class OutputReader(ABC):
     """Reads one output, stable and tentative; ``came`` is called with everything that comes."""
 
     def __init__(self, deployment: Path, output: str, name: str) -> None:
@@ -36,8 +37,9 @@ class OutputReader:
             self._next_id = event.first_id + event.table.num_rows
         self.came(event)
 
+    @abstractmethod
     def came(self, event: ClientEvent) -> None:
-        raise NotImplementedError
+        """What else is to be noted of it."""
 
     def close(self) -> None:
         self._client.close()

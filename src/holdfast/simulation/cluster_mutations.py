@@ -60,13 +60,21 @@ CLUSTER_MUTATIONS: list[ClusterMutation] = []
 Make = Callable[[Any], Any]
 
 
-def _mutation(owner: Any, attribute: str) -> Callable[[Make], Make]:
-    def register(make: Make) -> Make:
-        name = make.__name__.replace("_", " ")
-        CLUSTER_MUTATIONS.append(ClusterMutation(name, owner, attribute, make))
-        return make
+def planted(into: list[ClusterMutation]) -> Callable[[Any, str], Callable[[Make], Make]]:
+    """What lists a function as a mistake: it makes what replaces an attribute."""
 
-    return register
+    def mutation(owner: Any, attribute: str) -> Callable[[Make], Make]:
+        def register(make: Make) -> Make:
+            name = make.__name__.replace("_", " ")
+            into.append(ClusterMutation(name, owner, attribute, make))
+            return make
+
+        return register
+
+    return mutation
+
+
+_mutation = planted(CLUSTER_MUTATIONS)
 
 
 @_mutation(Seat, "_led")

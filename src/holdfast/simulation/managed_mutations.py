@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from holdfast.core.adaptation import Adaptation
 from holdfast.core.ground import Ground
 from holdfast.core.managing import STABLE, Decision, Managing, RemoveReplicas, Replicas, Seen
-from holdfast.simulation.cluster_mutations import ClusterMutation
+from holdfast.simulation.cluster_mutations import ClusterMutation, planted
 
 MANAGED_MUTATIONS: list[ClusterMutation] = []
 # Each is found within so many seeds, from 0.
 MANAGED_RUNS = 60
 
-Make = Callable[[Any], Any]
-
-
-def _mutation(owner: Any, attribute: str) -> Callable[[Make], Make]:
-    def register(make: Make) -> Make:
-        name = make.__name__.replace("_", " ")
-        MANAGED_MUTATIONS.append(ClusterMutation(name, owner, attribute, make))
-        return make
-
-    return register
+_mutation = planted(MANAGED_MUTATIONS)
 
 
 class _Stable(dict[str, str]):
