@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -89,14 +90,21 @@ class World:
         self.entry.stop()
 
 
-@pytest.fixture
-def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
+@contextmanager
+def running_world(directory: Path) -> Iterator[World]:
+    """One that has had a result."""
+    made = World(directory)
     try:
         made.run(lambda: made.results() > 0)
         yield made
     finally:
         made.close()
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
+    with running_world(tmp_path) as made:
+        yield made
 
 
 def boundary_of(world: World, node: str) -> int:

@@ -16,7 +16,7 @@ from holdfast.core.records import RecoveryRecord
 from holdfast.kept.packed_codec import decode_record
 from holdfast.kept.state_directory import StateDirectory
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
-from tests.processes.test_from_now import NETWORK, NODES, World
+from tests.processes.test_from_now import NETWORK, NODES, World, running_world
 
 FILTERED = NETWORK.replace("load.groupBy", 'load.filter("v >= 0.5").groupBy').replace(
     '.output("found")', '.filter("k < 2").output("found")'
@@ -25,12 +25,8 @@ FILTERED = NETWORK.replace("load.groupBy", 'load.filter("v >= 0.5").groupBy').re
 
 @pytest.fixture
 def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    try:
-        made.run(lambda: made.results() > 0)
+    with running_world(tmp_path) as made:
         yield made
-    finally:
-        made.close()
 
 
 def record_of(world: World, node: str) -> RecoveryRecord:
