@@ -87,7 +87,8 @@ def test_a_node_is_well_unless_something_keeps_it_from_making_progress(tmp_path:
         assert node.health() == []
         node.problems.tell("trim", "cannot be trimmed now")
         assert node.health() == []
-        node.problems.tell("disk", "cannot write")
-        assert node.health() == ["cannot write"]
-        node.problems.over("disk")
+        # not "disk": the node's own next write would say that it is over
+        node.problems.tell("engine", "cannot compute")
+        assert node.health() == ["cannot compute"]
+        node.problems.over("engine")
         assert node.health() == []
