@@ -124,7 +124,7 @@ class LogMachine(RuleBasedStateMachine):
 TestLogMachine = LogMachine.TestCase
 TestLogMachine.pytestmark = [pytest.mark.slow]  # type: ignore[attr-defined]
 TestLogMachine.settings = settings(
-    max_examples=10 * int(os.environ.get("HOLDFAST_EXAMPLES", "3")),
+    max_examples=15 * int(os.environ.get("HOLDFAST_EXAMPLES", "2")),
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

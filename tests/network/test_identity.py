@@ -119,6 +119,7 @@ DIFFERENT: dict[str, tuple[Build, Build]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_what_is_computed_otherwise_is_described_otherwise(spark: SparkSession, name: str) -> None:
     one, other = DIFFERENT[name]
@@ -181,6 +182,7 @@ def gaining(spark: SparkSession, build: Build, gained: bool) -> Network:
     return network
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*HANDED_ON, *LEFT_OUT])
 def test_but_for_a_column_that_nobody_names_a_query_is_the_same(
     spark: SparkSession, name: str
@@ -196,6 +198,7 @@ def test_but_for_a_column_that_nobody_names_a_query_is_the_same(
     assert set(handed_on) == ({"zone"} if name in HANDED_ON else set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IN_THE_STATE)
 def test_a_query_that_has_the_column_in_its_state_or_names_it_is_another(
     spark: SparkSession, name: str
@@ -277,6 +280,7 @@ def load(directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return list(describe_query(load_network(directory / "network.py", "local[2]", {})))
 
 
+@pytest.mark.slow
 def test_code_counts_and_comments_do_not(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,6 +299,7 @@ def test_code_counts_and_comments_do_not(
 
 
 @pytest.mark.thorough
+@pytest.mark.slow
 def test_another_process_describes_it_alike(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

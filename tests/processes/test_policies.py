@@ -41,8 +41,6 @@ from holdfast.producer import Producer
 from holdfast.spark.engine import Engine, input_schema
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
 
-pytestmark = pytest.mark.alone(after="spark")
-
 # A redo of a few buckets at a time, so that there is something to see of it.
 TIMING = Timing(
     bucket_us=500_000,
@@ -255,6 +253,7 @@ def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.mark.thorough
+@pytest.mark.alone
 @pytest.mark.long
 def test_every_policy_keeps_its_word(world: World) -> None:
     readings = world.readings

@@ -22,7 +22,7 @@ from holdfast.testing import OracleStream, run, same_bytes, same_rows, split, tu
 # would take minutes; examples are small to begin with.
 SPARK = settings(
     deadline=None,
-    max_examples=int(os.environ.get("HOLDFAST_EXAMPLES", "3")),
+    max_examples=int(os.environ.get("HOLDFAST_EXAMPLES", "2")),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

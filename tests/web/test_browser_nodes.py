@@ -47,7 +47,7 @@ def world(spark: SparkSession, tmp_path: Path) -> Iterator[Hosted]:
             entry.stop()
 
 
-@pytest.mark.jobs
+@pytest.mark.thorough
 def test_one_watches_real_nodes_cuts_them_off_and_loses_one(world: Hosted) -> None:
     with serving(WebServer(world.deployment)) as server, chromium() as browser:
         visitor = Visitor(browser, server.address)
