@@ -1,0 +1,190 @@
+"""This version beside an earlier one: the same benchmarks, in turn, on the same machine.
+
+Each benchmark runs in its short form, the earlier version and this one in turn, twice with the
+order reversed, so that what else the machine does counts for both. The earlier version runs its own
+benchmarks, from a copy of the repository at that commit with an environment of its own.
+
+    make bench BENCH=versions ARGS="--against COMMIT"
+    make bench BENCH=versions ARGS="--against COMMIT --quick"     each once
+    make bench BENCH=versions ARGS="--against COMMIT --only engine,cec"
+    make bench BENCH=versions ARGS="--against COMMIT --record"    and docs/results/versions.*
+
+`slower` is what this version needs over what the earlier one needs: above 1 it is slower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.machine import describe_machine, machine_text
+from benchmarks.record import record
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMAND = 'make bench BENCH=versions ARGS="--against {commit} --record"'
+# No benchmark's short form takes this long; one that hangs must not hold up the others.
+_TIMEOUT_S = 1_200
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One figure of a benchmark, by its way through what the benchmark prints."""
+
+    path: str
+    more_is_better: bool = False
+
+    def of(self, printed: dict[str, Any]) -> float | None:
+        found: Any = printed
+        for part in self.path.split("/"):
+            found = found.get(part) if isinstance(found, dict) else None
+        return float(found) if isinstance(found, int | float) else None
+
+
+def _speed(path: str) -> Measure:
+    return Measure(path, more_is_better=True)
+
+
+MEASURES = {
+    "engine": (
+        Measure("details/latency/holdfast_median_ms"),
+        _speed("details/100k/holdfast_tuples_s"),
+        _speed("details/1m/holdfast_tuples_s"),
+    ),
+    "streams": (
+        _speed("append_mb_s"),
+        _speed("replay_mb_s"),
+        _speed("flight_mb_s"),
+        Measure("e2e_p50_ms"),
+        Measure("e2e_p99_ms"),
+    ),
+    "failover": (
+        Measure("passive_gap_ms"),
+        Measure("active_gap_ms"),
+        Measure("hybrid_gap_ms"),
+    ),
+    "cec": (
+        _speed("figures/5/fast/continuous/tuples_s"),
+        _speed("figures/5/slow/continuous/tuples_s"),
+        _speed("figures/5/items/continuous/tuples_s"),
+        Measure("ec_load_s"),
+        Measure("recovered_s"),
+    ),
+    "dpc-policies": (
+        Measure("delay_new_max_over_x"),
+        Measure("switch_ms"),
+        Measure("notice_ms"),
+    ),
+    "dpc-reconcile": (_speed("redo_tuples_s"),),
+}
+
+
+def earlier_version(commit: str, directory: Path) -> Path:
+    """A copy of the repository at a commit, with its environment."""
+    subprocess.run(["git", "clone", "--quiet", "--no-checkout", ROOT, directory], check=True)
+    subprocess.run(["git", "checkout", "--quiet", commit], cwd=directory, check=True)
+    subprocess.run(["make", "classes"], cwd=directory, check=True, stdout=sys.stderr)
+    return directory
+
+
+def run_one(root: Path, bench: str) -> dict[str, Any]:
+    """What a benchmark prints at its end, as its own version runs it; nothing if it fails."""
+    # Neither the environment nor the path of this process is the other version's.
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "VIRTUAL_ENV", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+    }
+    command = ["make", "--no-print-directory", "bench", f"BENCH={bench}", "ARGS=--quick"]
+    began = time.monotonic()
+    try:
+        done = subprocess.run(
+            command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True,
+            stderr=subprocess.DEVNULL, timeout=_TIMEOUT_S, check=False,
+        )  # fmt: skip
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        printed: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+    except subprocess.TimeoutExpired:
+        printed = {}
+    printed["took_s"] = round(time.monotonic() - began, 1)
+    return printed
+
+
+def compare(bench: str, before: Path, rounds: int) -> list[dict[str, Any]]:
+    """Every figure of a benchmark: of both versions, and by how much this one is slower."""
+    runs: dict[Path, list[dict[str, Any]]] = {before: [], ROOT: []}
+    for round_ in range(rounds):
+        for root in (before, ROOT) if round_ % 2 == 0 else (ROOT, before):
+            runs[root].append(run_one(root, bench))
+    rows = []
+    for measure in MEASURES[bench]:
+        old, new = (
+            [value for value in map(measure.of, runs[root]) if value is not None]
+            for root in (before, ROOT)
+        )
+        row: dict[str, Any] = {"bench": bench, "figure": measure.path, "before": old, "now": new}
+        if old and new and min(*old, *new) > 0:
+            ratio = median(new) / median(old)
+            row["slower"] = round(1 / ratio if measure.more_is_better else ratio, 3)
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    return rows
+
+
+def page(summary: dict[str, Any]) -> str:
+    lines = "\n".join(
+        f"| {row['bench']} | {row['figure']} | {row['before']} | {row['now']} "
+        f"| {row.get('slower', 'not measured')} |"
+        for row in summary["rows"]
+    )
+    return f"""# This version beside an earlier one
+
+`{summary["command"]}` on {machine_text(summary["machine"])}: commit `{summary["against"]}` and this
+version in turn, each benchmark in its short form as its own version has it. *slower* is what this
+version needs over what the earlier one needed, by the medians; above 1 it is slower.
+
+| benchmark | figure | before | now | slower |
+|---|---|---|---|---|
+{lines}
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--against", metavar="COMMIT", required=True)
+    parser.add_argument("--only", default=",".join(MEASURES), help="benchmarks, with commas")
+    parser.add_argument("--quick", action="store_true", help="each once, instead of twice")
+    parser.add_argument("--copy", type=Path, help="where the earlier version is already")
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    machine = describe_machine()
+    began = time.monotonic()
+    rows = []
+    with TemporaryDirectory() as temporary:
+        before = options.copy or earlier_version(options.against, Path(temporary) / "before")
+        for bench in options.only.split(","):
+            rows += compare(bench, before, 1 if options.quick else 2)
+    summary = {
+        "bench": "versions",
+        "against": options.against,
+        "slower": {f"{row['bench']}: {row['figure']}": row.get("slower") for row in rows},
+        "rows": rows,
+        "seconds": round(time.monotonic() - began, 1),
+        "machine": machine,
+    }
+    command = COMMAND.format(commit=options.against)
+    if options.record:
+        record(summary, command, page=page({"command": command, **summary}))
+    print(json.dumps({name: value for name, value in summary.items() if name != "rows"}))
+
+
+if __name__ == "__main__":
+    main()
