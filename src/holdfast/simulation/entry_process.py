@@ -57,6 +57,7 @@ class EntryProcess(Process):
         self.source.offer_from(0)
         if isinstance(self.source, OwnTimeSource):
             self.source.start(self.driver.served.boundary, self.world.clock.now)
+            self._look(self.life)
         self._produce(self.life)
 
     def _accepted(self, order: AcceptTuples) -> None:
@@ -81,3 +82,13 @@ class EntryProcess(Process):
                 self.receive(SourceReached(self.source.reached))
         interval = int(self._interval_us * (0.5 + self.world.random.random()))
         self.world.clock.after(interval, self._produce, life)
+
+    def _look(self, life: int) -> None:
+        """Who is idle is looked at as often as boundaries go out, whatever pace the source has."""
+        if life != self.life:
+            return
+        if self.running and isinstance(self.source, OwnTimeSource):
+            self.source.look_for_idle(self.world.clock.now)
+            if self.source.all_taken:
+                self.receive(SourceReached(self.source.reached))
+        self.world.clock.after(self.settings.boundary_interval_us, self._look, life)
