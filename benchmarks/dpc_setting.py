@@ -3,7 +3,8 @@
 Three input streams are merged by the fragment's SUnion and go through a join, the paper's
 "generic query network": every tuple finds itself, so each input tuple gives one output tuple,
 and the join keeps as many tuples as its window is long. In a chain each further fragment has
-a join of its own on the output of the one before.
+a join of its own on the output of the one before. A join of the first stream with itself may stand
+beside all of this, with an output of its own: the input that fails does not reach it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from holdfast.stream import Stream
 SOURCES = ("s1", "s2", "s3")
 FAILED = "s3"
 OUTPUT = "results"
+BESIDE = "beside"
 CLIENT = "client"
 
 
@@ -37,6 +39,7 @@ class Setting:
     replicas: int = 2
     joins: int = 1
     state_tuples: int = 100
+    beside_tuples: int = 0
     while_failed: str = "process"
     while_stabilizing: str = "process"
     reconcile: str = "checkpoint"
@@ -70,7 +73,7 @@ class Setting:
     def same_network(self) -> tuple[Any, ...]:
         """Settings that agree in this run the same query."""
         query = (self.bucket_ms, self.fragments, self.joins, self.state_tuples, self.own_time)
-        return (self.rate, *query)
+        return (self.rate, self.beside_tuples, *query)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -85,6 +88,10 @@ def build_network(spark: SparkSession, setting: Setting) -> Network:
     sources = [network.source(name, columns, stime=stime) for name in SOURCES]
     stream = sources[0].union(*sources[1:])
     window_us = max(1, setting.state_tuples * 1_000_000 // setting.rate)
+    if setting.beside_tuples:
+        # A third of the tuples come by the first stream.
+        beside_us = setting.beside_tuples * len(SOURCES) * 1_000_000 // setting.rate
+        _joined_with_itself(sources[0], f"{beside_us} us").output(BESIDE)
     names = setting.fragment_names
     for index in range(len(names)):
         if index > 0:

@@ -7,13 +7,14 @@ from typing import TypeVar
 from holdfast.core.beginning import Beginning
 from holdfast.core.consistency import NodeState
 from holdfast.core.copy import Copy
-from holdfast.core.effects import Append, Effect, RunJob, Send
+from holdfast.core.effects import Append, Effect, GiveUp, RunJob, Send
 from holdfast.core.events import (
     Appended,
     AppendFailed,
     Event,
     JobDone,
     JobFailed,
+    Left,
     LoggedStream,
     MessageArrived,
     OutputBlock,
@@ -181,10 +182,14 @@ def test_undo_redo_rebuilds_first() -> None:
     bench.feed("x", stable(1, 130), boundary(2, 200))
     bench.now += 900
     bench.give(TimerFired())
-    bench.finish(bench.the(RunJob), "L1", 20, block("o", 130), block("p", 130))
+    live = bench.the(RunJob)
+    assert live.gives_up == GiveUp("S1", 100, frozenset({"y"}))
+    blocks = (block("o", 130), block("p", 130))
+    bench.give(JobDone(live.job, "L1", 20, blocks, left=Left("of p", 25)))
     bench.feed("y", boundary(0, 200))
     rebuild = bench.the(RunJob)
-    assert (rebuild.state, rebuild.start, rebuild.stop) == (None, 20, 100)
+    assert (rebuild.state, rebuild.start, rebuild.stop) == ("of p", 25, 100)
+    assert all(each.stime_from == 25 for each in rebuild.slices)
     bench.finish(rebuild, "S1 again", 20, block("o", skipped=1))
     redo = bench.the(RunJob)
     assert (redo.state, redo.start, redo.stop) == ("S1 again", 100, 200)

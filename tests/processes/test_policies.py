@@ -293,7 +293,7 @@ def test_every_policy_keeps_its_word(world: World) -> None:
     for name in ("delay-suspend", "process-suspend"):
         assert ("CORRECTING", "LIVE_BESIDE") not in world.visits(name)
     # Undo gives the state up and builds it anew, checkpoints keep it.
-    assert ("WHOLE", "FORK_AND_CLEAR") in world.visits("process-process-undo")
+    assert ("FORKED", "GIVE_UP") in world.visits("process-process-undo")
     assert any(trigger == "REBUILT" for _, trigger in world.visits("process-process-undo"))
     assert ("WHOLE", "FORK") in world.visits("process-process")
 

@@ -15,6 +15,8 @@ from pyspark.sql import functions as F
 from holdfast import Network, StateError, count_window, window
 from holdfast.spark.column_job import ColumnJob
 from holdfast.spark.engine import Bucket, Engine
+from holdfast.spark.state import EMPTY
+from holdfast.spark.undoing import give_up, rebuild
 from holdfast.spark.version import Version
 from holdfast.testing import run, same_bytes, split
 from tests.spark.networks import every_kind_of_state, every_third, some_tables
@@ -266,8 +268,9 @@ def test_count_windows_and_user_state_rest_on_the_whole_stream(spark: SparkSessi
     assert version.oldest_contributing() < -(2**60)
 
 
-def test_a_rebuild_from_the_marker_gives_the_same_state(spark: SparkSession) -> None:
-    """The stream marker of undo/redo: replaying the input from there is enough."""
+@pytest.fixture(scope="module")
+def rebuilds(spark: SparkSession) -> Engine:
+    """Operators with state below one input, below the other, below both, and below another."""
     network = Network("rebuild", spark=spark)
     source = network.source("s", PLAIN)
     other = network.source("o", PLAIN).withColumnRenamed("n", "m").select("k", "m")
@@ -276,19 +279,54 @@ def test_a_rebuild_from_the_marker_gives_the_same_state(spark: SparkSession) -> 
     first = source.distinct("k", "n", window=window("700 ms"))
     joined = first.join(other, "k", within=("100 ms", "300 ms"), how="full")
     joined.groupBy(window("1 s")).agg(F.count("m").alias("m"), F.sum("n").alias("n")).output("ends")
-    engine = Engine(network)
+    return Engine(network)
+
+
+@pytest.fixture(scope="module")
+def rebuilds_from(rebuilds: Engine) -> Bucket:
     rows = [(i * 37_000, "abc"[i % 3], i % 4, i / 4) for i in range(160)]
-    whole = [bucket(engine, 0, 6 * SECOND, s=rows, o=rows[::3])]
+    return bucket(rebuilds, 0, 6 * SECOND, s=rows, o=rows[::3])
+
+
+def test_a_rebuild_from_the_marker_gives_the_same_state(
+    rebuilds: Engine, rebuilds_from: Bucket
+) -> None:
+    """The stream marker of undo/redo: replaying the input from there is enough."""
     for boundary in (2_345_678, 3_000_000, 4_100_000):
-        version = Version(engine)
-        before = [_until(whole[0], boundary)]
-        after = [_since(whole[0], boundary)]
+        version = Version(rebuilds)
+        before = [_until(rebuilds_from, boundary)]
+        after = [_since(rebuilds_from, boundary)]
         run(version, before)
         marker = version.oldest_contributing()
         assert marker < boundary
-        rebuilt = Version(engine)
+        rebuilt = Version(rebuilds)
         rebuilt.advance([_since(before[0], max(marker, 0))])
         same_bytes(run(rebuilt, after), run(version, after), f"rebuilt from {marker}")
+
+
+def test_undo_rebuilds_only_the_operators_below_the_corrected_input(
+    rebuilds: Engine, rebuilds_from: Bucket
+) -> None:
+    boundary = 3_345_678
+    before, after = _until(rebuilds_from, boundary), _since(rebuilds_from, boundary)
+    whole = rebuilds.advance(EMPTY, [before]).state
+    expected = rebuilds.advance(whole, [after]).outputs
+    # Of one input: what the other reaches alone stays, and rests on older input.
+    undone, marker = give_up(rebuilds, whole, ["o"])
+    join, ends = sorted(undone.gone)
+    assert (join.partition("_")[0], ends.partition("_")[0]) == ("aggregate", "join")
+    assert rebuilds.oldest_contributing(whole) < marker < boundary
+    rebuilt = rebuild(rebuilds, undone, [_since(before, marker)])
+    assert all(rebuilt.runs[name] is runs for name, runs in undone.left.runs.items())
+    assert set(rebuilt.runs) == set(whole.runs) > undone.gone
+    same_bytes(rebuilds.advance(rebuilt, [after]).outputs, expected, f"rebuilt from {marker}")
+    # The other one fails, too: nothing is left then.
+    nothing, older = give_up(rebuilds, undone, ["s", "o"])
+    assert not nothing.left.runs
+    assert older < marker
+    assert give_up(rebuilds, nothing, ["s"]) == (nothing, boundary)
+    rebuilt = rebuild(rebuilds, nothing, [_since(before, max(0, older))])
+    same_bytes(rebuilds.advance(rebuilt, [after]).outputs, expected, f"rebuilt from {older}")
 
 
 def _until(bucket_: Bucket, boundary: int) -> Bucket:

@@ -53,15 +53,31 @@ class Line(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUp:
+    """With undo/redo: what tentative input reaches of the stable version's state is not kept.
+
+    state     that state, or what is left of it.
+    boundary  where it stands.
+    inputs    the inputs of which the live version has taken tentative tuples, or lacked some.
+    """
+
+    state: object
+    boundary: int
+    inputs: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class RunJob:
     """Advance a state version from ``start`` to ``stop``; comes back as JobDone or JobFailed.
 
     line       whose state it is. A REBUILD emits nothing: it makes the state of ``stop`` again.
     state      a version from an earlier JobDone, a state that was kept (of a checkpoint that was
-               applied, of what was found on disk, or InLog), or None for the empty state.
+               applied, of what was found on disk, or InLog), or None for the empty state. Of a
+               REBUILD it may be what is left of a state (``events.Left``), whose rest is made.
     slices     the input, in no particular order; the engine sorts by stime, stream and id.
     emit_from  (output, stime): leave out, but count, what is older than this.
     note       figures to be written beside window states, for those who inspect the log.
+    gives_up   what to divide a state by meanwhile; JobDone has what is left of it.
     """
 
     job: int
@@ -72,6 +88,7 @@ class RunJob:
     slices: tuple[InputSlice, ...]
     emit_from: tuple[tuple[str, int], ...]
     note: tuple[tuple[str, int], ...] = ()
+    gives_up: GiveUp | None = None
 
 
 @dataclass(frozen=True, slots=True)

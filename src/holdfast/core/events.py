@@ -78,11 +78,25 @@ class WindowBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of a state when the operators that some inputs reach have given theirs up.
+
+    state   that of the other operators.
+    marker  the stream marker of those that had not given it up before: the input since then makes
+            it again. Where the state stands, if there is nothing to make again.
+    """
+
+    state: object
+    marker: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobDone:
     """A job ended well.
 
     state    the fragment's new state version.
     marker   the oldest input time that still contributes to it (at most the job's end).
+    left     what is left of the state that was to be given up (``effects.GiveUp``).
 
     With continuous checkpoints, for a job of the stable version:
 
@@ -100,6 +114,7 @@ class JobDone:
     reached: StateReached | None = None
     restored: Restored | None = None
     took_us: int = 0
+    left: Left | None = None
 
 
 @dataclass(frozen=True, slots=True)

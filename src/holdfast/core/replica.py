@@ -315,8 +315,8 @@ class Replica:
             match order:
                 case consistency.ForkLive():
                     if self.versions.live_position is None:
-                        clear = self.settings.reconcile is Reconcile.UNDO
-                        self.versions.handle(versions.Fork(clear), now)
+                        undo = self.settings.reconcile is Reconcile.UNDO
+                        self.versions.handle(versions.Fork(undo), now)
                         position = self.versions.live_position
                         self.sunion.handle(sunion.LiveTaken(position or 0), now)
                 case consistency.DropLive():
@@ -404,7 +404,7 @@ class Replica:
         if not self.versions.rebuilt:
             if target < position:
                 return False
-            slices = self.sunion.slices(self.versions.marker, position, stable_only=True)
+            slices = self.sunion.slices(self.versions.rebuild_from, position, stable_only=True)
             discard = tuple((name, FAR_FUTURE) for name in self.soutputs)
             begin = versions.Begin(Line.REBUILD, position, slices, discard)
         else:
@@ -433,7 +433,8 @@ class Replica:
             (name, one.emit_from(name in every_tainted)) for name, one in self.soutputs.items()
         )
         slices = self.sunion.slices(position, stop, stable_only=False)
-        self._begin(versions.Begin(Line.LIVE, stop, slices, emit_from, tainted), now, effects)
+        begin = versions.Begin(Line.LIVE, stop, slices, emit_from, tainted, unstable)
+        self._begin(begin, now, effects)
         return True
 
     def _begin(self, begin: versions.Begin, now: int, effects: list[Effect]) -> None:

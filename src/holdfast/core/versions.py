@@ -4,29 +4,32 @@ Theory of operation. A fragment's state comes in immutable versions, so a versio
 reference costs. The stable version has taken only stable buckets. The live version is forked
 from it when an input fails and takes tentative ones; to reconcile, the stable version goes on
 from where it is. Keeping the stable version's state through the failure is checkpoint/redo
-(WHOLE, FORKED). With undo/redo it is given up when the live version is forked, and rebuilt
-when it is needed, from the empty state and the input since its stream marker: the oldest input
-that contributed to it (CLEARED, CLEARED_FORKED). A replica that restarts after a crash begins
-CLEARED too, and rebuilds in the same way.
+(WHOLE, FORKED). With undo/redo it is given up operator by operator: with its first job that
+takes tentative input the live version's operators below that input are wrong, and those of the
+stable version are given up; what the input does not reach stays (CLEARED_FORKED). When it is
+needed, those operators rebuild their state from the empty one and the input since their stream
+marker: the oldest input that contributed to it. While it runs beside the redo the live version
+gives nothing up again. A replica that restarts after a crash begins CLEARED too, with nothing
+left, and rebuilds all of it in the same way.
 
 One job runs at a time. A job that is no longer wanted is cancelled; if its result comes all
 the same it is dropped.
 
     WHOLE ──fork──▶ FORKED ──drop live──▶ WHOLE
-    WHOLE ──fork, clear──▶ CLEARED_FORKED ──drop live──▶ CLEARED ──rebuilt──▶ WHOLE
-                           CLEARED_FORKED ──rebuilt──▶ FORKED
+    FORKED ──give up──▶ CLEARED_FORKED ──drop live──▶ CLEARED ──rebuilt──▶ WHOLE
+                        CLEARED_FORKED ──rebuilt──▶ FORKED
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import ClassVar, TypeAlias
 
-from holdfast.core.effects import CancelJob, DropState, InputSlice, RunJob
+from holdfast.core.effects import CancelJob, DropState, GiveUp, InputSlice, RunJob
 from holdfast.core.effects import Line as Line
-from holdfast.core.events import JobDone, JobFailed, OutputBlock, WindowBlock
+from holdfast.core.events import JobDone, JobFailed, Left, OutputBlock, WindowBlock
 from holdfast.core.machine import Machine
 from holdfast.core.patience import Patience
 from holdfast.core.why import Basis
@@ -41,14 +44,14 @@ class VersionsState(Enum):
 
 class Trigger(Enum):
     FORK = "fork"
-    FORK_AND_CLEAR = "fork and clear"
+    GIVE_UP = "give up"
     DROP_LIVE = "drop live"
     REBUILT = "rebuilt"
 
 
 TABLE: Mapping[tuple[Enum, Enum], Enum] = {
     (VersionsState.WHOLE, Trigger.FORK): VersionsState.FORKED,
-    (VersionsState.WHOLE, Trigger.FORK_AND_CLEAR): VersionsState.CLEARED_FORKED,
+    (VersionsState.FORKED, Trigger.GIVE_UP): VersionsState.CLEARED_FORKED,
     (VersionsState.FORKED, Trigger.DROP_LIVE): VersionsState.WHOLE,
     (VersionsState.CLEARED_FORKED, Trigger.DROP_LIVE): VersionsState.CLEARED,
     (VersionsState.CLEARED, Trigger.REBUILT): VersionsState.WHOLE,
@@ -58,9 +61,10 @@ TABLE: Mapping[tuple[Enum, Enum], Enum] = {
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Start the live version; ``clear`` gives the stable version's state up."""
+    """Start the live version; ``undo``: what it takes tentatively is given up of the stable
+    version's state, and made again."""
 
-    clear: bool
+    undo: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +74,15 @@ class ForgetLive:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Advance a version to ``stop``. ``tainted`` are the outputs tentative input can reach."""
+    """Advance a version to ``stop``. ``tainted`` are the outputs that tentative input can reach,
+    ``tentative`` these inputs."""
 
     line: Line
     stop: int
     slices: tuple[InputSlice, ...]
     emit_from: tuple[tuple[str, int], ...]
     tainted: frozenset[str] = frozenset()
+    tentative: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,9 @@ class Versions(Machine[VersionsState, Trigger]):
         super().__init__(f"{owner} versions", initial)
         self.stable_position = position
         self.marker = marker
+        # From where on the input is needed to rebuild what the stable version's state lacks.
+        self.rebuild_from = marker
+        self._undoes = False
         self.live_position: int | None = None
         self.tainted: frozenset[str] = frozenset()
         self.job: tuple[int, Begin] | None = None
@@ -152,7 +161,7 @@ class Versions(Machine[VersionsState, Trigger]):
         job, begin = self.job
         starts = {
             Line.STABLE: self.stable_position,
-            Line.REBUILD: self.marker,
+            Line.REBUILD: self.rebuild_from,
             Line.LIVE: self.live_position or 0,
         }
         return Running(job, begin.line, starts[begin.line], begin.stop)
@@ -164,8 +173,8 @@ class Versions(Machine[VersionsState, Trigger]):
 
     def handle(self, event: VersionsEvent, now: int) -> list[VersionsEffect]:
         match event:
-            case Fork(clear):
-                self._fork(clear, now)
+            case Fork(undo):
+                self._fork(undo, now)
                 return []
             case ForgetLive():
                 return self._forget_live(now)
@@ -178,14 +187,25 @@ class Versions(Machine[VersionsState, Trigger]):
                     self.job = None
                 return []
 
-    def _fork(self, clear: bool, now: int) -> None:
-        # A state that depends on no input is the empty one: nothing to rebuild.
-        rebuild = clear and self.marker < self.stable_position
-        self.move(Trigger.FORK_AND_CLEAR if rebuild else Trigger.FORK, now)
+    def _fork(self, undo: bool, now: int) -> None:
+        self.move(Trigger.FORK, now)
         self.live_position = self.stable_position
         self._live_state = self._stable_state
-        if clear:
-            self._stable_state = None
+        # A state that depends on no input is the empty one: nothing to rebuild.
+        self._undoes = undo and self.marker < self.stable_position
+
+    def _give_up(self, left: Left, now: int) -> None:
+        """The live version has taken tentative input: what that reaches is not kept."""
+        same = left.state is self._stable_state
+        if not self._undoes or same or left.marker >= self.stable_position:
+            return
+        self._stable_state = left.state
+        self._known.append(left.state)
+        if self.state is VersionsState.FORKED:
+            self.rebuild_from = left.marker
+            self.move(Trigger.GIVE_UP, now, f"to be made again from {left.marker} on")
+        else:
+            self.rebuild_from = min(self.rebuild_from, left.marker)
 
     def _forget_live(self, now: int) -> list[VersionsEffect]:
         effects: list[VersionsEffect] = []
@@ -207,7 +227,7 @@ class Versions(Machine[VersionsState, Trigger]):
                 state, start = self._stable_state, self.stable_position
                 self._basis.stable_begins(start, begin.stop, begin.slices)
             case Line.REBUILD:
-                state, start = self._stable_state, self.marker
+                state, start = self._stable_state, self.rebuild_from
             case Line.LIVE:
                 self.require(self.live_position is not None, "there is no live version")
                 state, start = self._live_state, self.live_position or 0
@@ -219,7 +239,11 @@ class Versions(Machine[VersionsState, Trigger]):
         job = self.next_job
         self.next_job += 1
         self.job = (job, begin)
-        return RunJob(job, begin.line, state, start, begin.stop, begin.slices, begin.emit_from)
+        gives_up = None
+        if begin.line is Line.LIVE and self._undoes and begin.tentative:
+            gives_up = GiveUp(self._stable_state, self.stable_position, begin.tentative)
+        run = RunJob(job, begin.line, state, start, begin.stop, begin.slices, begin.emit_from)
+        return run if gives_up is None else replace(run, gives_up=gives_up)
 
     def _done(self, done: JobDone, now: int) -> list[VersionsEffect]:
         if self.job is None or self.job[0] != done.job:
@@ -233,9 +257,13 @@ class Versions(Machine[VersionsState, Trigger]):
             self._live_state, self.live_position = done.state, begin.stop
             self.tainted |= begin.tainted
             self._basis.live_done()
+            if done.left is not None:
+                self._give_up(done.left, now)
         else:
             self._stable_state, self.marker = done.state, min(done.marker, begin.stop)
-            self.stable_position = begin.stop
+            self.stable_position, self.rebuild_from = begin.stop, self.marker
+            # Whatever the live version takes beside the redo would have to be made again.
+            self._undoes = False
             if begin.line is Line.REBUILD:
                 self.move(Trigger.REBUILT, now, f"from {self.marker} to {begin.stop}")
         effects: list[VersionsEffect] = [

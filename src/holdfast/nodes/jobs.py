@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.blocks import Block, one_batch
-from holdfast.core.effects import InputSlice, Line, ReadWindows, RunJob
-from holdfast.core.events import Event, JobDone, JobFailed, OutputBlock
+from holdfast.core.effects import GiveUp, InputSlice, Line, ReadWindows, RunJob
+from holdfast.core.events import Event, JobDone, JobFailed, Left, OutputBlock
 from holdfast.core.records import InLog, RecoveryRecord
 from holdfast.core.settings import Keeping
 from holdfast.flight.parts import is_part, without_positions
@@ -37,6 +37,7 @@ from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.faults import explain_job, is_user_code
 from holdfast.spark.rejected import Rejected
 from holdfast.spark.state import EMPTY, State
+from holdfast.spark.undoing import Undone, give_up, rebuild
 from holdfast.spark.warming import WarmUp, warm_up
 
 _Order = RunJob | Callable[[], None] | None
@@ -197,6 +198,8 @@ class Jobs:
     def _carry_out(self, job: RunJob) -> JobDone:
         started = time.monotonic()
         engine = self._open()
+        if isinstance(job.state, Undone):
+            return self._rebuild(engine, job, job.state, started)
         state = self._state(engine, job.state)
         tables = input_tables(job.slices, engine.input_schemas, self._share)
         self._on_begin()
@@ -212,12 +215,11 @@ class Jobs:
             output_block(stream, table, emit_from[stream])
             for stream, table in advance.outputs.items()
         ]
-        # States that are kept need no input older than themselves.
-        markers = self._keeping is Keeping.NOTHING
-        marker = engine.oldest_contributing(advance.state) if markers else job.stop
         taken = sum(table.num_rows for table in tables.values())
         wanted = tuple(block for block in blocks if block.count or block.skipped)
-        done = JobDone(job.job, advance.state, max(0, min(marker, job.stop)), wanted)
+        left = None if job.gives_up is None else self._give_up(engine, job.gives_up)
+        marker = self._marker(engine, advance.state)
+        done = JobDone(job.job, advance.state, marker, wanted, left=left)
         self._last = weakref.ref(advance.state)
         begun = time.monotonic()
         if keeps is not None:
@@ -230,6 +232,29 @@ class Jobs:
         now = time.monotonic()
         self._on_report(JobReport(now - started, taken, emitted, job.start, job.stop, now - begun))
         return done
+
+    def _marker(self, engine: Engine, state: State) -> int:
+        """The oldest input that is needed; states that are kept need none older than themselves."""
+        if self._keeping is not Keeping.NOTHING:
+            return state.boundary
+        return max(0, min(engine.oldest_contributing(state), state.boundary))
+
+    def _rebuild(self, engine: Engine, job: RunJob, undone: Undone, started: float) -> JobDone:
+        """Operators that have given their state up make it again; nothing goes out."""
+        tables = input_tables(job.slices, engine.input_schemas, self._share)
+        self._on_begin()
+        state = rebuild(engine, undone, [Bucket(job.start, job.stop, tables)])
+        self._last = weakref.ref(state)
+        taken = sum(table.num_rows for table in tables.values())
+        took = time.monotonic() - started
+        self._on_report(JobReport(took, taken, 0, job.start, job.stop))
+        return JobDone(job.job, state, self._marker(engine, state), ())
+
+    def _give_up(self, engine: Engine, order: GiveUp) -> Left:
+        state: Handle | Undone = order.state  # type: ignore[assignment]
+        whole = state if isinstance(state, Undone) else self._workshop.state(state)
+        left, marker = give_up(engine, whole, order.inputs)
+        return Left(left, max(0, min(marker, order.boundary)))
 
     def _state(self, engine: Engine, kept: object) -> State:
         """What a job starts from."""

@@ -18,14 +18,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol, TypeAlias
 
-from holdfast.core.effects import InputSlice, RunAhead, RunEarly, RunJob
-from holdfast.core.events import AheadDone, EarlyDone, JobDone, OutputBlock
+from holdfast.core.effects import GiveUp, InputSlice, Line, RunAhead, RunEarly, RunJob
+from holdfast.core.events import AheadDone, EarlyDone, JobDone, Left, OutputBlock
 from holdfast.core.provenance import Choice, Claim, Trail
 from holdfast.core.stream_copy import FAR_FUTURE
 
 Row: TypeAlias = tuple[int, ...]
 Tagged: TypeAlias = tuple[int, str, int, int, int, int]  # stime, stream, id, key, value, seq
 MODULUS = (1 << 61) - 1
+# In the place of the state that an operator has given up.
+GONE = "gone"
 
 
 def mix(accumulated: int, value: int) -> int:
@@ -240,6 +242,27 @@ class Plan:
             marker = min(marker, oldest)
         return tuple(after), results, marker
 
+    def give_up(self, order: GiveUp) -> Left:
+        """What is left of a state without the operators that some inputs reach."""
+        at, marker, left = order.boundary, order.boundary, list[object]()
+        states: tuple[object, ...] = order.state  # type: ignore[assignment]
+        for (_, operator), state in zip(self.outputs, states, strict=True):
+            if state is not GONE and order.inputs.intersection(operator.inputs):
+                marker = min(marker, operator.advance(state, [], at, at)[2])
+                state = GONE
+            left.append(state)
+        return Left(tuple(left), marker)
+
+    def rebuild(
+        self, left: tuple[object, ...], rows: list[Tagged], start: int, stop: int
+    ) -> tuple[object, dict[str, list[Row]], int]:
+        """The state at ``stop`` from what is left of it; only what is gone is computed."""
+        whole, results, _ = self.advance(None, rows, start, stop)
+        made: tuple[object, ...] = whole  # type: ignore[assignment]
+        states = tuple(new if old is GONE else old for old, new in zip(left, made, strict=True))
+        _, _, marker = self.advance(states, [], stop, stop)
+        return states, results, marker
+
 
 def tagged(stream: str, tuple_id: int, row: Row) -> Tagged:
     """A row with its stream and id; a source's ids are its seqs."""
@@ -309,7 +332,11 @@ def points(seqs: list[int], trails: tuple[Trail, ...], stime_max: int) -> tuple[
 def run_job(plan: Plan, job: RunJob) -> JobDone:
     """Carry out a job at once; the simulator decides how long it took."""
     rows = plan.read(job.slices)
-    state, results, marker = plan.advance(job.state, rows, job.start, job.stop)
+    if job.line is Line.REBUILD and isinstance(job.state, tuple):
+        state, results, marker = plan.rebuild(job.state, rows, job.start, job.stop)
+    else:
+        state, results, marker = plan.advance(job.state, rows, job.start, job.stop)
+    left = None if job.gives_up is None else plan.give_up(job.gives_up)
     emit_from = dict(job.emit_from)
     blocks = []
     for stream, produced in results.items():
@@ -320,4 +347,4 @@ def run_job(plan: Plan, job: RunJob) -> JobDone:
             blocks.append(OutputBlock(stream, len(fresh), skipped, first, last, last, fresh))
         elif skipped:
             blocks.append(OutputBlock(stream, 0, skipped, 0, 0, 0, ()))
-    return JobDone(job.job, state, marker, tuple(blocks))
+    return JobDone(job.job, state, marker, tuple(blocks), left=left)

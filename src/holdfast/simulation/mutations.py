@@ -20,6 +20,7 @@ from holdfast.core.consistency import ConsistencyManager, Trigger
 from holdfast.core.consumer import Consumer
 from holdfast.core.detector import PeerState
 from holdfast.core.entry import EntryPoint
+from holdfast.core.events import Left
 from holdfast.core.frame import Header, Kind
 from holdfast.core.held import Held
 from holdfast.core.messages import StreamFrame, StreamState
@@ -227,9 +228,17 @@ def reconcile_from_the_live_state(original: Any) -> Any:
 
 @mutation(Versions, "_begin")
 def rebuild_from_the_boundary_instead_of_the_marker(original: Any) -> Any:
-    def broken(self: Versions, begin: Begin) -> Any:
-        job = original(self, begin)
+    def broken(self: Versions, begin: Begin, now: int) -> Any:
+        job = original(self, begin, now)
         return replace(job, slices=()) if begin.line is Line.REBUILD else job
+
+    return broken
+
+
+@mutation(Versions, "_give_up")
+def rebuild_what_was_given_up_from_after_its_marker(original: Any) -> Any:
+    def broken(self: Versions, left: Left, now: int) -> None:
+        original(self, replace(left, marker=(left.marker + self.stable_position) // 2), now)
 
     return broken
 

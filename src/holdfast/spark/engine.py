@@ -21,7 +21,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,7 @@ from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.rejected import STOP, Rejected, collect_rejected
 from holdfast.spark.session import activate
 from holdfast.spark.stages import Wave, full_schema, plan_waves
-from holdfast.spark.state import State, collect_runs, without_times
+from holdfast.spark.state import EMPTY, State, collect_runs, without_times
 from holdfast.spark.stateful import Spread
 from holdfast.spark.task import EAGER, FOREVER, LAZY, PROPERTY
 
@@ -242,16 +242,51 @@ class Engine:
             oldest[operator.name] = below
         return {name: oldest[operator.name] for name, operator in self._outputs.items()}
 
-    def oldest_contributing(self, state: State) -> int:
+    def rebuild(
+        self, left: State, gone: Collection[str], buckets: Sequence[Bucket], boundary: int
+    ) -> State:
+        """The state at ``boundary`` from what is ``left`` of it, without the operators ``gone``.
+
+        The buckets are the input since their stream marker, ``oldest_contributing``. Only they are
+        computed, and what they read from; it emits nothing.
+        """
+        needed = list(upstream([each for each in self._stateful if each.name in gone]))
+        names = {each.name for each in needed}
+        wanted = [
+            Bucket(each.start, each.end, {k: v for k, v in each.tables.items() if k in names})
+            for each in buckets
+        ]
+        inputs = self._merge_inputs(wanted)
+        version = self.next_version(left)
+        directory = self._directory / f"step-{self.next_step()}"
+        told = {"keeps": {}, "on_error": self._on_error, "only": sorted(names)}
+        self._run_waves(EMPTY, version, boundary, inputs, directory, told)
+        collect_news(directory)
+        collect_rejected(directory)  # they were told of when they first came
+        made = collect_runs(EMPTY, directory, self.partitions, self.first_open(boundary))
+        rebuilt = {operator: runs for operator, runs in made.items() if operator in gone}
+        return State(version, boundary, {**left.runs, **rebuilt})
+
+    def below(self, inputs: Collection[str]) -> frozenset[str]:
+        """The operators with state that some of the inputs reach."""
+        return frozenset(
+            each.name
+            for each in self._stateful
+            if any(above.name in inputs for above in upstream([each]))
+        )
+
+    def oldest_contributing(self, state: State, of: Collection[str] | None = None) -> int:
         """The oldest input tuple time that still shapes ``state``: where a rebuild must start.
 
         An operator below another one rests on older input than its own tuples tell: whatever
-        can reach its open slots must come out right, and reaches back further still.
+        can reach its open slots must come out right, and reaches back further still. ``of``: for a
+        rebuild of these operators alone.
         """
         first_open = self.first_open(state.boundary)
         if not any(
             run.rows and run.high >= first_open.get((operator, family), run.high)
             for operator, family, _, run in state.all_runs()
+            if of is None or operator in of
         ):
             return state.boundary
         oldest = state.boundary
@@ -265,7 +300,7 @@ class Engine:
                 if above:
                     slots = operator.stateful.first_open(state.boundary)
                     found = min(slots.values(), default=-FOREVER)
-                if found is not None:
+                if found is not None and (of is None or operator.name in of):
                     oldest = min(oldest, found - above)
         return max(oldest, -FOREVER)
 

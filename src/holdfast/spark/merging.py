@@ -8,7 +8,7 @@ are sorted by the same function (``groups.in_stream_order``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -62,7 +62,7 @@ class MergeEngine(Engine):
             merged[output] = in_stream_order(table) if table.num_rows > 1 else table
         return Advance(State(state.version + 1, boundary), merged)
 
-    def oldest_contributing(self, state: State) -> int:
+    def oldest_contributing(self, state: State, of: Collection[str] | None = None) -> int:
         return state.boundary
 
     def close(self) -> None:

@@ -179,6 +179,9 @@ class StepPlan:
         replay = told.get("replay")
         if replay is not None and self.operator not in replay:
             return  # its state is whole, and nothing reaches it
+        only = told.get("only")
+        if only is not None and self.operator not in only:
+            return  # nobody needs what it would make
         for partition, rows in parts:
             ordered = rows if any_order or rows.num_rows < 2 else in_stream_order(rows)
             ordered = ordered.append_column(SLOT, pa.array(np.zeros(rows.num_rows, np.int64)))
