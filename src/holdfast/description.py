@@ -19,6 +19,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from holdfast.aggregates import Aggregator
 from holdfast.code_digest import code_digest
 from holdfast.operators import Operator, SourceOperator, StatefulOperator, StatelessOperator
+from holdfast.plans.fragment_plans import DescribedOperator
 from holdfast.spark.plan_text import plan_lines, steps_above, whole_text
 from holdfast.spark.stages import SYSTEM_FIELDS
 from holdfast.spark.stateful import Spread
@@ -42,12 +43,14 @@ Gained = Mapping[str, Collection[str]]
 class Described:
     """A query as it would be if its sources had not gained some columns.
 
-    lines   what it computes.
-    gained  the columns that each operator's stream has beside those of that query.
+    lines      what it computes.
+    gained     the columns that each operator's stream has beside those of that query.
+    operators  what of it is that of operators; sources are none.
     """
 
     lines: tuple[str, ...]
     gained: Gained
+    operators: tuple[DescribedOperator, ...]
 
 
 def describe_query(network: Network) -> tuple[str, ...]:
@@ -64,15 +67,21 @@ def describe_without(network: Network, gained: Gained) -> Described:
     lines = [f"bucket: {network.bucket} us", f"partitions: {network.partitions}"]
     lines += _settings(network.spark)
     frames = _Frames(network.spark, gained)
+    operators = []
     with whole_text(network.spark):
         for operator in network.operators:
-            lines += [f"{operator.name}: {line}" for line in frames.lines(operator)]
+            found = frames.described(operator)
+            if isinstance(operator, SourceOperator):
+                lines += [f"{operator.name}: {line}" for line in found.lines]
+            else:
+                lines += found.text()
+                operators.append(found)
     named = sorted(network.outputs.items())
     lines += [f"output {name}: {stream.operator.name}" for name, stream in named]
     if any(", code " in line or "=code " in line for line in lines):
         # Another Python has other bytecode for the same code.
         lines.append(f"python: {sys.version_info.major}.{sys.version_info.minor}")
-    return Described(tuple(lines), frames.gained)
+    return Described(tuple(lines), frames.gained, tuple(operators))
 
 
 def columns_text(schema: StructType) -> str:
@@ -99,7 +108,7 @@ class _Frames:
         self._whole: dict[str, DataFrame] = {}
         self._before: dict[str, DataFrame] = {}
 
-    def lines(self, operator: Operator) -> list[str]:
+    def described(self, operator: Operator) -> DescribedOperator:
         """What an operator does; those that it reads from come before it."""
         names = [each.name for each in operator.inputs]
         inputs = [self._whole[each] for each in names]
@@ -118,7 +127,11 @@ class _Frames:
         self.gained[name] = {each.name for each in fields} - {each.name for each in kept}
         if self.gained[name]:
             self._before[name] = self._frame(kept)
-        return list(_operator_lines(operator, made, inputs, kept))
+        state = ""
+        if isinstance(operator, StatefulOperator):
+            state = type(operator.stateful).__name__
+        lines = tuple(_operator_lines(operator, made, inputs, kept))
+        return DescribedOperator(name, tuple(names), state, lines)
 
     def _frame(self, fields: list[StructField]) -> DataFrame:
         return self._spark.createDataFrame([], StructType([*SYSTEM_FIELDS, *fields]))
@@ -162,14 +175,12 @@ def _operator_lines(
     inputs: Sequence[DataFrame],
     fields: list[StructField],
 ) -> Iterator[str]:
-    read = ", ".join(each.name for each in operator.inputs)
     match operator:
         case SourceOperator():
             yield f"source with stime {operator.stime}, key {', '.join(operator.keys) or None}"
         case StatelessOperator():
-            yield f"from {read}"
+            pass
         case StatefulOperator():
-            yield f"{type(operator.stateful).__name__} from {read}"
             yield from _stateful_lines(operator.stateful)
         case _:
             raise AssertionError(f"{operator.name} is of no known kind")

@@ -200,5 +200,11 @@ def _plan(network: Network, fragment: str, gained: dict[str, Collection[str]]) -
         getattr(getattr(each, "stateful", None), "blocks", False) for each in part.operators
     )
     return FragmentPlan(
-        fragment, inputs, tuple(outputs), blocking, described.lines, find_routes(part)
+        fragment,
+        inputs,
+        tuple(outputs),
+        blocking,
+        described.lines,
+        find_routes(part),
+        operators=described.operators,
     )

@@ -23,28 +23,35 @@ from holdfast.kept.packed_codec import decode_record
 from holdfast.kept.state import RecordOnly
 from holdfast.kept.state_directory import StateDirectory
 from holdfast.log import StreamLog
-from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
+from holdfast.plans.fragment_plans import DescribedOperator, FragmentPlan, FragmentStream
 from holdfast.plans.plan import Plan, SourcePlan, read_plan, write_plan
 
 BUCKET_US = 200_000
 K = pa.field("k", pa.int64())
 WORD = pa.field("word", pa.string())
+WINDOW = "window=TimeWindow(size=2000000, advance=2000000)"
+OPERATORS = (
+    DescribedOperator("filter_1", ("load",), "", ("Filter (k > 0)",)),
+    DescribedOperator("aggregate_1", ("filter_1",), "Aggregate", (WINDOW,)),
+    DescribedOperator("filter_2", ("aggregate_1",), "", ("Filter (k > 5)",)),
+)
 WORDS = (
     "load: source with stime None, key None",
-    "filter_1: from load",
-    "filter_1: Filter (k > 0)",
-    "aggregate_1: Aggregate from filter_1",
-    "aggregate_1: window=TimeWindow(size=2000000, advance=2000000)",
-    "filter_2: from aggregate_1",
-    "filter_2: Filter (k > 5)",
+    *(line for one in OPERATORS for line in one.text()),
     "output out: filter_2",
 )
 
 
-def planned(*gained: pa.Field, description: tuple[str, ...] = WORDS) -> Plan:
+def planned(
+    *gained: pa.Field,
+    description: tuple[str, ...] = WORDS,
+    operators: tuple[DescribedOperator, ...] | None = OPERATORS,
+) -> Plan:
     source = pa.schema([STIME, TMAX, SEQ, K, *gained])
     output = FragmentStream("out", source, frozenset(["load"]))
-    main = FragmentPlan("main", {"load": source}, (output,), False, description)
+    main = FragmentPlan(
+        "main", {"load": source}, (output,), False, description, operators=operators
+    )
     return Plan(BUCKET_US, {"load": SourcePlan(source, None, ())}, {"main": main}, ("out",))
 
 
@@ -128,7 +135,11 @@ def test_a_column_that_must_have_a_value_and_one_that_is_used_are_refused(tmp_pa
 
 
 def changed(old: str, new: str) -> Plan:
-    return planned(description=tuple(line.replace(old, new) for line in WORDS))
+    def lines(of: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(line.replace(old, new) for line in of)
+
+    operators = tuple(replace(one, lines=lines(one.lines)) for one in OPERATORS)
+    return planned(description=lines(WORDS), operators=operators)
 
 
 @pytest.mark.parametrize(

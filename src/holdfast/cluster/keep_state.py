@@ -15,79 +15,57 @@ Refused is everything else, with what differs, before anything is touched.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from holdfast.cluster.places import AGAIN, Changing, Place, shown_time
 from holdfast.core.records import UNKNOWN_ID, RecoveryRecord
 from holdfast.core.settings import Delivery, Keeping
 from holdfast.deployment import Deployment
 from holdfast.identity import refuse_changed
-from holdfast.plans.fragment_plans import FragmentPlan
+from holdfast.plans.fragment_plans import DescribedOperator, FragmentPlan
 from holdfast.plans.plan import Plan
 
 FLAG = "--keep-state"
-_STATEFUL = re.compile(r"(\w+) from (.*)")
-_STATELESS = re.compile(r"from (.*)")
-
-
-@dataclass(frozen=True)
-class _Operator:
-    """An operator as a description has it; ``lines`` do not say from which others it reads."""
-
-    inputs: tuple[str, ...]
-    lines: tuple[str, ...]
-    stateful: bool
 
 
 class Parts:
     """A fragment's description, operator by operator."""
 
-    def __init__(self, description: Sequence[str]) -> None:
-        groups: dict[str, list[str]] = {}
-        for line in description:
-            name, _, text = line.partition(": ")
-            groups.setdefault(name, []).append(text)
-        self._operators: dict[str, _Operator] = {}
-        self._rest: list[str] = []
-        for name, texts in groups.items():
-            found = _STATEFUL.fullmatch(texts[0]) or _STATELESS.fullmatch(texts[0])
-            if found is None:
-                self._rest += [f"{name}: {text}" for text in texts]
-                continue
-            *kind, read = found.groups()
-            lines = (*kind, *texts[1:])
-            self._operators[name] = _Operator(tuple(read.split(", ")), lines, bool(kind))
+    def __init__(self, description: Sequence[str], operators: Sequence[DescribedOperator]) -> None:
+        self._operators = {one.name: one for one in operators}
+        self._rest = [
+            line for line in description if line.partition(": ")[0] not in self._operators
+        ]
 
     @property
     def stateful(self) -> list[str]:
-        return [name for name, one in self._operators.items() if one.stateful]
+        return [name for name, one in self._operators.items() if one.state]
 
     def of_state(self) -> list[str]:
         """What must be equal for the state to be gone on with, line by line."""
         lines = [line for line in self._rest if not line.startswith(("output ", "python: "))]
         for name in self.stateful:
             one = self._operators[name]
-            lines += [f"{name}: {line}" for line in one.lines]
+            lines += [f"{name}: {line}" for line in (one.state, *one.lines)]
             for number, each in enumerate(one.inputs, 1):
                 roots = ", ".join(sorted(self._roots(each)))
                 lines.append(f"{name}: input {number} comes from {roots}")
         return lines
 
-    def above(self, name: str) -> list[_Operator]:
+    def above(self, name: str) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
         """The stateless operators between an operator with state and what its input comes from."""
         found, names = [], list(self._operators[name].inputs)
         while names:
             one = self._operators.get(names.pop())
-            if one is not None and not one.stateful:
-                found.append(one)
+            if one is not None and not one.state:
+                found.append((one.inputs, one.lines))
                 names += one.inputs
         return found
 
     def _roots(self, name: str) -> set[str]:
         one = self._operators.get(name)
-        if one is None or one.stateful:
+        if one is None or one.state:
             return {name}
         return {root for each in one.inputs for root in self._roots(each)}
 
@@ -109,7 +87,14 @@ def keep_state(deployment: Deployment, before: Plan, now: Plan, bare: Plan) -> l
             continue
         place = changing.furthest(name)
         assert kept is not None, "it was asked for its place"
-        were, are = Parts(kept.description), Parts(plan.description)
+        if kept.operators is None or plan.operators is None:
+            raise changing.refusal(
+                f"what is known of fragment {name!r} is of an older version of Holdfast, which did "
+                f"not note its operators",
+                AGAIN,
+            )
+        were = Parts(kept.description, kept.operators)
+        are = Parts(plan.description, plan.operators)
         where = f"{FLAG}: fragment {name!r} in the data directory {str(deployment.data)!r}"
         refuse_changed(were.of_state(), are.of_state(), where)
         changed = [each for each in are.stateful if were.above(each) != are.above(each)]

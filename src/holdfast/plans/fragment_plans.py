@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -79,6 +79,37 @@ class ShardPlan:
 
 
 @dataclass(frozen=True)
+class DescribedOperator:
+    """An operator as the description of its fragment has it, field by field.
+
+    inputs  from where it reads: operators, and streams that the fragment reads.
+    state   of which kind its state is; empty if it has none.
+    lines   what it does, but for from where it reads.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    state: str
+    lines: tuple[str, ...]
+
+    def text(self) -> list[str]:
+        """Its lines in the description."""
+        kind = f"{self.state} " if self.state else ""
+        first = f"{kind}from {', '.join(self.inputs)}"
+        return [f"{self.name}: {line}" for line in (first, *self.lines)]
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**asdict(self), "inputs": list(self.inputs), "lines": list(self.lines)}
+
+    @classmethod
+    def of(cls, found: dict[str, Any]) -> DescribedOperator:
+        """What ``plain`` gave."""
+        inputs, lines = tuple(found["inputs"]), tuple(found["lines"])
+        return cls(str(found["name"]), inputs, str(found["state"]), lines)
+
+
+@dataclass(frozen=True)
 class FragmentPlan:
     """One fragment: what it reads and what it serves.
 
@@ -89,6 +120,8 @@ class FragmentPlan:
     shard        what it is a shard of, if it is one.
     merges       the streams of shards that each of its outputs is merged from, if it does that.
     earlier      the identities of other descriptions whose state is as good as its own.
+    operators    what of the description is that of operators; None in a plan that an older version
+                 made.
     """
 
     name: str
@@ -100,6 +133,7 @@ class FragmentPlan:
     shard: ShardPlan | None = None
     merges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     earlier: tuple[str, ...] = ()
+    operators: tuple[DescribedOperator, ...] | None = None
 
     @property
     def identity(self) -> str:

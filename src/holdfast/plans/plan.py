@@ -24,7 +24,12 @@ from holdfast.core.provenance import Trail
 from holdfast.deployment import Deployment, DeploymentError
 from holdfast.deployment_checks import plain_name
 from holdfast.durable import make_private, write_whole
-from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream, ShardPlan
+from holdfast.plans.fragment_plans import (
+    DescribedOperator,
+    FragmentPlan,
+    FragmentStream,
+    ShardPlan,
+)
 from holdfast.plans.operator_plans import OperatorPlan
 from holdfast.plans.sharding import shards_of, with_shards
 from holdfast.slots import Routing
@@ -100,6 +105,7 @@ def is_planned(deployment: Deployment) -> bool:
     return (
         same
         and deployment.network.name in files
+        and all("operators" in each for each in found["fragments"].values())
         and found["settings"] == sql_settings(deployment)
         and found.get("shards", {}) == shards_of(deployment)
     )
@@ -143,6 +149,7 @@ def write_plan(deployment: Deployment, plan: Plan) -> None:
                 "shard": None if each.shard is None else _plain_shard(each.shard),
                 "merges": {stream: list(parts) for stream, parts in each.merges.items()},
                 "earlier": list(each.earlier),
+                "operators": [one.plain() for one in each.operators or ()],
             }
             for name, each in plan.fragments.items()
         },
@@ -194,6 +201,7 @@ def read_plan(deployment: Deployment) -> Plan:
                 shard=None if each.get("shard") is None else _read_shard(each["shard"]),
                 merges={name: tuple(parts) for name, parts in each.get("merges", {}).items()},
                 earlier=tuple(each.get("earlier", ())),
+                operators=_read_operators(each.get("operators")),
             )
             for name, each in found["fragments"].items()
         },
@@ -201,6 +209,10 @@ def read_plan(deployment: Deployment) -> Plan:
         tuple(OperatorPlan.of(each) for each in found.get("operators", ())),
         dict(found.get("output_operators", {})),
     )
+
+
+def _read_operators(found: list[dict[str, Any]] | None) -> tuple[DescribedOperator, ...] | None:
+    return None if found is None else tuple(map(DescribedOperator.of, found))
 
 
 def _plain_shard(shard: ShardPlan) -> dict[str, Any]:
