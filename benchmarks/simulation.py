@@ -8,8 +8,8 @@ seeds run, each a network and a schedule of its own, with every checker.
     make bench BENCH=simulation ARGS=--quick    100 seeds
     make bench BENCH=simulation ARGS=--record   in full, and docs/results/simulation.*
 
-With --against COMMIT the speed of an earlier version is measured just before and just after this
-one's, so that what else the machine does counts for both.
+With --against COMMIT the speed of an earlier version is measured in turn with this one's, so that
+what else the machine does counts for both; over_before is the median of how they compare.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
@@ -43,6 +44,9 @@ from holdfast.simulation.layout import layout_of, place
 from holdfast.simulation.main import collected_afterwards, simulate
 from holdfast.simulation.networks import Fragment, NetworkSpec
 from holdfast.simulation.run import Result, Scenario, Verdict, run, scenario_of
+
+# So many times two versions are measured in turn.
+_ROUNDS = 5
 
 COMMAND = "make bench BENCH=simulation ARGS=--record"
 
@@ -132,19 +136,31 @@ def measure_before(commit: str, seconds: int, workers: int) -> tuple[float, floa
 
 
 def compare(commit: str | None, seconds: int, workers: int) -> dict[str, float]:
-    """The speed of this version, and of another around it."""
-    around = [measure_before(commit, seconds, workers)] if commit is not None else []
-    speed, per_cpu = measure_speed(seconds, workers)
-    found = {
-        "simulated_seconds_per_second": round(speed, 1),
-        "simulated_seconds_per_cpu_second": round(per_cpu, 1),
-    }
-    if commit is not None:
-        around.append(measure_before(commit, seconds, workers))
-        before = [sum(each) / len(around) for each in zip(*around, strict=True)]
-        found["simulated_seconds_per_second_before"] = round(before[0], 1)
-        found["simulated_seconds_per_cpu_second_before"] = round(before[1], 1)
+    """The speed of this version, and of another in turn with it: the medians of some rounds."""
+    rounds = 1 if commit is None else _ROUNDS
+    now, before = [], []
+    for _ in range(rounds):
+        now.append(measure_speed(seconds // rounds, workers))
+        if commit is not None:
+            before.append(measure_before(commit, seconds // rounds, workers))
+    found = _medians(now, "")
+    if before:
+        found |= _medians(before, "_before")
+        ratios = [
+            (one[0] / other[0], one[1] / other[1]) for one, other in zip(now, before, strict=True)
+        ]
+        found["over_before"], found["over_before_by_cpu"] = (
+            round(median(each), 3) for each in zip(*ratios, strict=True)
+        )
     return found
+
+
+def _medians(speeds: list[tuple[float, float]], which: str) -> dict[str, float]:
+    by_clock, by_cpu = (round(median(each), 1) for each in zip(*speeds, strict=True))
+    return {
+        f"simulated_seconds_per_second{which}": by_clock,
+        f"simulated_seconds_per_cpu_second{which}": by_cpu,
+    }
 
 
 @dataclass
@@ -224,9 +240,11 @@ def page(summary: dict[str, Any], swept: Swept) -> str:
     before = ""
     if "simulated_seconds_per_second_before" in summary:
         before = (
-            f" An earlier version, just before and after in the same run: "
+            f" An earlier version, in turn with it: "
             f"{summary['simulated_seconds_per_second_before']:,.0f} "
-            f"({summary['simulated_seconds_per_cpu_second_before']:,.0f})."
+            f"({summary['simulated_seconds_per_cpu_second_before']:,.0f}); this one's speed over "
+            f"that one's, the median of {_ROUNDS} turns: {summary['over_before']:g} "
+            f"({summary['over_before_by_cpu']:g})."
         )
     never = "".join(f"\n- {one}" for one in swept.coverage.never_taken) or " none"
     return f"""# Simulation

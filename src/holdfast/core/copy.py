@@ -54,19 +54,19 @@ from holdfast.core.lending import Lender
 from holdfast.core.machine import Machine
 from holdfast.core.membership import Consumers, Word, told_to_go
 from holdfast.core.messages import (
+    ABOUT_STATE,
+    ASKED,
     CheckpointRefused,
     CheckpointShipped,
     CheckpointTaken,
     CopyState,
     FeedFrames,
     HeartbeatReply,
-    HeartbeatRequest,
     JoinReply,
     JoinRequest,
     Message,
     Refusal,
     StreamState,
-    Subscribe,
     Unsubscribe,
 )
 from holdfast.core.progress import Work
@@ -233,11 +233,13 @@ class Copy:
         """Whether it is said by one who is gone, and is no question: that one is answered."""
         if not self._obeyed or not isinstance(event, MessageArrived):
             return False
-        asks = isinstance(event.message, HeartbeatRequest | Subscribe | Unsubscribe)
+        asks = isinstance(event.message, ASKED)
         return not asks and self.consumers.membership.gone_since(event.sender) is not None
 
     def _take(self, event: Event, now: int, effects: list[Effect]) -> None:
         match event:
+            case MessageArrived(_, message) if not isinstance(message, ABOUT_STATE):
+                self._drive_or_join(event, now, effects)  # most of what comes
             case Started():
                 self._wake(now, effects)
             case MessageArrived(sender, JoinRequest() as request) if self._is_partner(sender):
@@ -247,15 +249,19 @@ class Copy:
                 self._lender.over(number)
             case CheckpointNotSent(number, _):
                 self._lender.over(number)
-            case _ if self.joining is not None:
-                self._join(self.joining, event, now, effects)
-            case MessageArrived(sender, CheckpointShipped(checkpoint)):
+            case MessageArrived(sender, CheckpointShipped(checkpoint)) if self.joining is None:
                 effects.append(Send(sender, _refusal(checkpoint)))
             case _:
-                self._drive(event, now, effects)
-                if isinstance(event, MessageArrived) and isinstance(event.message, HeartbeatReply):
-                    self._look_at_producers(now, effects)
+                self._drive_or_join(event, now, effects)
         self._lender.look(now)
+
+    def _drive_or_join(self, event: Event, now: int, effects: list[Effect]) -> None:
+        if self.joining is not None:
+            self._join(self.joining, event, now, effects)
+            return
+        self._drive(event, now, effects)
+        if isinstance(event, MessageArrived) and isinstance(event.message, HeartbeatReply):
+            self._look_at_producers(now, effects)
 
     def _is_partner(self, sender: str) -> bool:
         return sender in self.settings.partners
@@ -422,7 +428,7 @@ class Copy:
         """Answer whoever asks while no replica runs."""
         if isinstance(message, FeedFrames):
             effects.append(Send(sender, Unsubscribe(message.feed)))
-        elif isinstance(message, HeartbeatRequest | Subscribe | Unsubscribe):
+        elif isinstance(message, ASKED):
             effects += self._provider.handle(sender, message, now)
 
     # -- what must stay on disk -----------------------------------------------------------
@@ -460,7 +466,10 @@ class Copy:
         return [max(self._replica_timer, now + 1)] if self.replica is not None else []
 
     def _set_timer(self, now: int, effects: list[Effect]) -> None:
-        at = min((time for time in self._deadlines(now) if time > now), default=FAR_FUTURE)
+        at = FAR_FUTURE
+        for time in self._deadlines(now):
+            if now < time < at:
+                at = time
         if at not in (self._timer_at, FAR_FUTURE):
             self._timer_at = at
             effects.append(SetTimer(at))

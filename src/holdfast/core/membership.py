@@ -93,8 +93,11 @@ class Consumers:
         return self._write()
 
     def _write(self) -> list[Effect]:
-        same = self._newest == self._kept and self._heard == self.membership
-        if self._writing is not None or same:
+        if self._writing is not None:
+            return []
+        # With every event: what is on disk is nearly always the very thing that was heard.
+        known = self._heard is self.membership or self._heard == self.membership
+        if known and self._newest == self._kept:
             return []
         self._number += 1
         lives = tuple(sorted(self._newest.items()))
@@ -118,15 +121,13 @@ class Word:
 
     def heard(self, event: Event) -> Membership | None:
         """The membership that comes with an event, if one does."""
-        match event:
-            case MembershipTold(membership):
-                return membership
-            case MessageArrived(sender, HeartbeatReply() as reply):
-                self._epochs[sender] = reply.epoch
-                return reply.membership
-            case MessageArrived(_, HeartbeatRequest() as request):
-                return request.membership
-        return None
+        if not isinstance(event, MessageArrived):
+            return event.membership if isinstance(event, MembershipTold) else None
+        message = event.message
+        if isinstance(message, HeartbeatReply):
+            self._epochs[event.sender] = message.epoch
+            return message.membership
+        return message.membership if isinstance(message, HeartbeatRequest) else None
 
     def stamped(self, effects: list[Effect], membership: Membership) -> list[Effect]:
         """Orders, with the epoch in every heartbeat, and all of it for who is behind."""

@@ -312,6 +312,12 @@ class CheckpointRefused:
     reason: Refusal
 
 
+# What a provider is asked, and what replicas of one fragment say to each other: about who goes on,
+# and about state that one gives the other. (Tuples: they are looked into with every message.)
+ASKED = (HeartbeatRequest, Subscribe, Unsubscribe)
+AMONG_PARTNERS = (PostponeRequest, PostponeReply, PostponeRelease)
+ABOUT_STATE = (JoinRequest, CheckpointShipped, CheckpointTaken, CheckpointRefused)
+
 Message: TypeAlias = (
     HeartbeatRequest
     | HeartbeatReply

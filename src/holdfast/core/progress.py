@@ -155,7 +155,7 @@ class Progress:
                     work.since += away_us
 
     def _give_up(self) -> list[Effect]:
-        if self._ended:
+        if self._ended or (not self._failed and not any(self._late())):
             return []
         reasons = [
             f"{self._owner}: {one.what} has not ended for {_seconds(used_us)}"

@@ -49,16 +49,7 @@ from holdfast.core.events import (
     WindowsTimed,
 )
 from holdfast.core.machine import Machine
-from holdfast.core.messages import (
-    HeartbeatRequest,
-    PostponeRelease,
-    PostponeReply,
-    PostponeRequest,
-    StreamFrame,
-    StreamState,
-    Subscribe,
-    Unsubscribe,
-)
+from holdfast.core.messages import AMONG_PARTNERS, ASKED, StreamFrame, StreamState
 from holdfast.core.patience import Patience
 from holdfast.core.progress import Progress
 from holdfast.core.provider import Provider
@@ -145,9 +136,9 @@ class Replica:
         decide = True
         match event:
             case MessageArrived(sender, message):
-                if isinstance(message, HeartbeatRequest | Subscribe | Unsubscribe):
+                if isinstance(message, ASKED):
                     return self.provider.handle(sender, message, now)
-                if isinstance(message, PostponeRequest | PostponeReply | PostponeRelease):
+                if isinstance(message, AMONG_PARTNERS):
                     self._manage(consistency.PartnerSaid(sender, message), now, effects)
                 elif not self._consume(event, now, effects) and not self._may_act(now):
                     return effects
@@ -485,7 +476,10 @@ class Replica:
             self._look_at = self.sunion.next_deadline()
             if now < self._retry_job_at:
                 self._look_at = self._retry_job_at
-        at = min((self.consumer.next_due, *(one for one in self._deadlines() if one > now)))
+        at = self.consumer.next_due
+        for time in self._deadlines():
+            if now < time < at:
+                at = time
         if at != self._timer_at and at > now:
             self._timer_at = at
             effects.append(SetTimer(at))
