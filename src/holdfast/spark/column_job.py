@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,17 @@ class ColumnJob:
     """One Spark job over several tasks that runs nodes on columns."""
 
     def __init__(
-        self, spark: SparkSession, nodes: tuple[Node, ...], wanted: tuple[str, ...], tasks: int
+        self,
+        spark: SparkSession,
+        nodes: tuple[Node, ...],
+        wanted: tuple[str, ...],
+        tasks: int,
+        shares: tuple[frozenset[str], ...] = (),
     ) -> None:
+        """``shares``: instead of partitions of every node, the nodes of each task."""
         self._context = spark.sparkContext
-        self._task = ColumnTask(nodes, wanted, tasks)
-        self._wanted = wanted
-        self._tasks = tasks
+        self._tasks = tasks = len(shares) or tasks
+        self._task = ColumnTask(nodes, wanted, tasks, shares=shares)
         self._numbers = self._context.parallelize(range(tasks), tasks)
         self._rdd: Any = None
 
@@ -79,7 +85,7 @@ class ColumnJob:
         write_streams(sink, streams.values())
         sent = self._context.broadcast(sink.getvalue().to_pybytes())
         try:
-            task = ColumnTask(self._task.nodes, self._wanted, self._tasks, sent)
+            task = replace(self._task, sent=sent)
             self._context.setLocalProperty(COLUMNS, json.dumps({"streams": list(streams)}))
             returned = self._numbers.mapPartitionsWithIndex(task).collect()
         finally:
@@ -87,8 +93,9 @@ class ColumnJob:
         return self._collect([pa.py_buffer(each) for each in returned])
 
     def _collect(self, sources: list[Any]) -> dict[str, pa.Table]:
-        found = [read_streams(source, len(self._wanted)) for source in sources]
-        return {
-            name: pa.concat_tables([tables[at] for tables in found])
-            for at, name in enumerate(self._wanted)
-        }
+        found: dict[str, list[pa.Table]] = {name: [] for name in self._task.wanted}
+        for task, source in enumerate(sources):
+            names = self._task.wanted_of(task)
+            for name, table in zip(names, read_streams(source, len(names)), strict=True):
+                found[name].append(table)
+        return {name: pa.concat_tables(tables) for name, tables in found.items()}

@@ -51,12 +51,18 @@ class ColumnTask:
 
     wanted  the nodes whose streams the driver gets, in this order.
     sent    the input, if Spark carries it to the executors; else they share the driver's files.
+    shares  each task computes these nodes, whole; without, its partitions of every node.
     """
 
     nodes: tuple[Node, ...]
     wanted: tuple[str, ...]
     tasks: int
     sent: Broadcast[bytes] | None = None
+    shares: tuple[frozenset[str], ...] = ()
+
+    def wanted_of(self, task: int) -> list[str]:
+        """The nodes whose streams, or parts of them, one task gives, in this order."""
+        return [name for name in self.wanted if not self.shares or name in self.shares[task]]
 
     def __call__(self, task: int, nothing: Iterable[Any]) -> Iterator[bytes]:
         for _ in nothing:
@@ -69,8 +75,12 @@ class ColumnTask:
         given = dict(
             zip(files["streams"], read_streams(source, len(files["streams"])), strict=True)
         )
-        made = _run(self, task, given, told)
-        streams = [made[name] for name in self.wanted]
+        if self.shares:
+            own = tuple(node for node in self.nodes if node.name in self.shares[task])
+            made = _run(own, 0, 1, given, told)
+        else:
+            made = _run(self.nodes, task, self.tasks, given, told)
+        streams = [made[name] for name in self.wanted_of(task)]
         if self.sent is not None:
             sink = pa.BufferOutputStream()
             write_streams(sink, streams)
@@ -102,16 +112,20 @@ def read_streams(source: pa.NativeFile | pa.Buffer, count: int) -> list[pa.Table
 
 
 def _run(
-    job: ColumnTask, task: int, given: dict[str, pa.Table], told: dict[str, Any]
+    nodes: Iterable[Node],
+    task: int,
+    tasks: int,
+    given: dict[str, pa.Table],
+    told: dict[str, Any],
 ) -> dict[str, pa.Table]:
     """Every node's stream, or this task's part of it."""
     everything = Memory(given)
-    mine = everything if job.tasks == 1 else Memory(_slices(given, task, job.tasks))
+    mine = everything if tasks == 1 else Memory(_slices(given, task, tasks))
     made: dict[str, pa.Table] = {}
-    for node in job.nodes:
+    for node in nodes:
         if node.step is not None:
-            rows = _step_input(node, everything, task, job.tasks)
-            own = range(task, node.step.partitions, job.tasks)
+            rows = _step_input(node, everything, task, tasks)
+            own = range(task, node.step.partitions, tasks)
             emitted = list(node.step.run(told, by_partition(rows, own, node.step)))
             table = pa.concat_tables([node.step.output.empty_table(), *emitted])
         else:

@@ -5,7 +5,8 @@ that workers can compute from what is there, step after step; a stage in the JVM
 job, the expressions only Spark can. A network whose expressions workers know is a single job,
 whatever its queries. Where tuples are many, a job has several tasks, each with some partitions
 of every step; then a step below another one waits for the next stage, because the tuples between
-them change partitions.
+them change partitions. Where tuples are few and steps that do not depend on each other are many,
+the tasks share the steps instead.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from holdfast.spark.prepared import PreparedQuery, arrow_schema, write_stream
 from holdfast.spark.stages import split_union, union
 
 Streams = dict[str, pa.Table]
+
+# Another task takes as long to begin as this many steps of few tuples take.
+_STEPS_A_TASK = 2
 
 
 @dataclass
@@ -78,6 +82,30 @@ def plan_stages(parts: Sequence[Part], sharded: bool) -> list[Stage]:
         if part.plan is not None or part.step is not None or part.resolve:
             place(part, after(reads, False, sharded and part.step is not None))
     return [stages[at] for at in sorted(stages)]
+
+
+def share_steps(parts: Sequence[Part], cores: int) -> tuple[frozenset[str], ...]:
+    """The parts that each of several tasks computes; nothing where another task does not pay.
+
+    Parts that read each other stay together, so no tuple goes from one task to another.
+    """
+    groups: list[list[Part]] = []
+    for part in parts:
+        names = {*part.reads, part.name}
+        linked = [group for group in groups if any(one.name in names for one in group)]
+        groups = [group for group in groups if group not in linked]
+        groups.append([*(one for group in linked for one in group), part])
+    steps = {id(group): sum(one.step is not None for one in group) for group in groups}
+    tasks = min(cores, len(groups), sum(steps.values()) // _STEPS_A_TASK)
+    if tasks < 2:
+        return ()
+    shares: list[set[str]] = [set() for _ in range(tasks)]
+    loads = [0] * tasks
+    for group in sorted(groups, key=lambda group: -steps[id(group)]):
+        least = loads.index(min(loads))
+        shares[least] |= {one.name for one in group}
+        loads[least] += steps[id(group)]
+    return tuple(frozenset(share) for share in shares)
 
 
 class ColumnRunner:
@@ -153,7 +181,8 @@ class ColumnRunner:
             nodes = tuple(part.node(not part.reads & own) for part in stage.parts)
             read = {stream for each in stages if each is not stage for stream in each.reads}
             wanted = tuple(sorted(own & (read | set(self._outputs.values()))))
-            stage.jobs[tasks] = ColumnJob(self._spark, nodes, wanted, tasks)
+            shares = share_steps(stage.parts, self._cores) if tasks == 1 else ()
+            stage.jobs[tasks] = ColumnJob(self._spark, nodes, wanted, tasks, shares)
         return stage.jobs[tasks].run(
             {name: streams[name].select(sorted(names)) for name, names in stage.reads.items()}, at
         )
