@@ -212,3 +212,42 @@ def test_a_query_that_computes_something_else_does_not_go_on(
             run_with(aggregate)
     assert run_with("sum(n)").advances == 0
     assert [row["total"] for row in rows(tmp_path / "sums.jsonl")] == [1]
+
+
+def test_a_source_gains_a_column_and_the_run_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    """What came before has nulls there, also what waited for its bucket; windows go on."""
+
+    def line(second: int, more: str = "") -> str:
+        return f'{{"at": "2024-01-01T00:00:{second:02}Z", "n": {second}{more}}}\n'
+
+    def run_with(columns: str, total: str = "sum(n)", after: int | None = None) -> RunSummary:
+        network = Network("gains", bucket="1 second", spark=spark)
+        numbers = network.source("numbers", f"at timestamp, n bigint{columns}", stime="at")
+        numbers.groupBy(window("10 seconds")).agg(f"{total} AS total").output("sums")
+        numbers.filter("n % 2 = 1").output("odd")
+        return run(
+            network,
+            {"numbers": read_jsonl(tmp_path / "numbers.jsonl", lateness="3 s", block_bytes=100)},
+            {
+                "sums": write_jsonl(tmp_path / "sums.jsonl"),
+                "odd": write_jsonl(tmp_path / "odd.jsonl"),
+            },
+            state=tmp_path / "state",
+            observer=Observer() if after is None else StopAfter(after),
+            advance_tuples=4,
+        )
+
+    (tmp_path / "numbers.jsonl").write_text("".join(map(line, range(30))))
+    assert not run_with("", after=1).finished
+    assert list((tmp_path / "state" / "checkpoints").glob("*/waiting-numbers.arrow"))
+    with (tmp_path / "numbers.jsonl").open("a") as file:
+        file.writelines(line(second, ', "zone": "east"') for second in range(30, 36))
+    # Not if it is named by what the state is of, or cannot be null.
+    for columns, total in ((", zone string", "count(zone)"), (", zone string NOT NULL", "sum(n)")):
+        with pytest.raises(StateError, match=r"(?s)another query.*zone"):
+            run_with(columns, total)
+    assert run_with(", zone string").finished
+    assert [row["total"] for row in rows(tmp_path / "sums.jsonl")] == [45, 145, 245, 195]
+    odd = rows(tmp_path / "odd.jsonl")
+    assert [row["n"] for row in odd] == list(range(1, 36, 2))
+    assert [row.get("zone") for row in odd] == [None] * 15 + ["east"] * 3

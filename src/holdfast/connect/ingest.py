@@ -33,6 +33,7 @@ from holdfast.connect.source import Chunk, Reject, Source
 from holdfast.core.source_time import FAR, Late, SourceTime, TimeSettings
 from holdfast.errors import InputError
 from holdfast.frames import SYSTEM_COLUMNS, TIME
+from holdfast.gained import with_gained
 from holdfast.operators import SourceOperator
 from holdfast.times import show_duration
 
@@ -249,7 +250,8 @@ class Inlet:
     def restore_waiting(self, table: pa.Table) -> None:
         """Put back what ``waiting`` gave."""
         if table.num_rows:
-            self._waiting.insert(0, _waiting(table.cast(self._schema), time.monotonic()))
+            whole = with_gained(table, self._schema).cast(self._schema)
+            self._waiting.insert(0, _waiting(whole, time.monotonic()))
 
     def checkpointed(self, saved: dict[str, Any]) -> None:
         """What ``save`` gave is durable."""

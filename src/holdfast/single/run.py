@@ -22,14 +22,14 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from holdfast.connect.dead_letters import DeadLetters
 from holdfast.connect.ingest import FOREVER
 from holdfast.connect.sink import Sink
 from holdfast.connect.source import Source
-from holdfast.description import describe_query
+from holdfast.description import Gained, describe_query, describe_without
 from holdfast.identity import refuse_changed
 from holdfast.kept.state_directory import StateDirectory
 from holdfast.network import Network
@@ -102,9 +102,12 @@ class _Loop:
         self._directory = directory
         manifest = directory.manifest if directory else None
         self._description = describe_query(network) if directory else ()
+        self._columns = {name: one.schema.names for name, one in network.sources.items()}
         if directory and manifest:
             where = f"the state directory {str(directory.path)!r}"
-            refuse_changed(manifest["network"], self._description, where)
+            gained = _gained(network, manifest.get("columns", {}))
+            now = describe_without(network, gained).lines if gained else self._description
+            refuse_changed(manifest["network"], now, where)
         # How many tuples each output had when an earlier run came to the end of its input.
         self._problem: str | None = None
         self._finished_before: dict[str, int] | None = manifest and manifest["finished"]
@@ -226,6 +229,7 @@ class _Loop:
         self._directory.write_manifest(
             {
                 "network": list(self._description),
+                "columns": self._columns,
                 "finished": None,
                 "sources": sources,
                 "outputs": outputs,
@@ -253,3 +257,17 @@ class _Loop:
         self._outputs.close()
         self._dead_letters.close()
         self._engine.close()
+
+
+def _gained(network: Network, before: Mapping[str, Sequence[str]]) -> Gained:
+    """The columns that sources have beside those they had ``before``, if all of them can be null.
+
+    What was kept is as good without them where nothing that is computed names them.
+    """
+    found = {}
+    for name, source in network.sources.items():
+        had = before.get(name, source.schema.names)
+        fresh = [field for field in source.schema.fields if field.name not in had]
+        if fresh and all(field.nullable for field in fresh):
+            found[name] = [field.name for field in fresh]
+    return found
