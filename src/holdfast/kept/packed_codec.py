@@ -10,6 +10,7 @@ the window states between the results: after the queues, one batch for each fram
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -165,19 +166,21 @@ def decode_queue(found: Json, batches: list[pa.RecordBatch]) -> LoggedStream:
     return LoggedStream(str(found["stream"]), int(found["first_id"]), tuple(frames))
 
 
-def _batch(data: bytes | None) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array([] if data is None else [data], pa.large_binary())], schema=SCHEMA
-    )
+def _batch(data: pa.Buffer | None) -> pa.RecordBatch:
+    """A batch of one value, which is not copied: states are large, and jobs run meanwhile."""
+    if data is None:
+        return pa.RecordBatch.from_arrays([pa.array([], pa.large_binary())], schema=SCHEMA)
+    offsets = pa.py_buffer(struct.pack("<qq", 0, data.size))
+    value = pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, data])
+    return pa.RecordBatch.from_arrays([value], schema=SCHEMA)
 
 
-def _ipc(batches: list[pa.RecordBatch], schema: pa.Schema) -> bytes:
+def _ipc(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+    return sink.getvalue()
 
 
 def _table(batch: pa.RecordBatch) -> pa.Table:
