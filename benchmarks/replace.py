@@ -153,7 +153,7 @@ def main(arguments: list[str] | None = None) -> int:
     figures: Figures = {
         "bench": "replace",
         **lose_and_restart(directory / "replace", sales, rate, calm_s, not quick, tell),
-        **fail_long(failing, sales, rate, 30.0 if quick else 600.0, calm_s, tell),
+        **fail_long(failing, sales, rate, 20.0 if quick else 600.0, calm_s, tell),
         **keep(directory / "kept", failing, MINUTES_KEPT, BOUND_BYTES, tell),
         "x_s": X_SECONDS,
         "seconds": round(time.monotonic() - started, 1),

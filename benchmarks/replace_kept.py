@@ -28,7 +28,7 @@ from holdfast.producer import Producer
 
 ENTRY = "entry-sales"
 BATCH = 2_000
-SPEED = 40
+SPEED = 60
 # A source that takes nothing for so long waits.
 STILL_SECONDS = 3.0
 PENDING = 32
