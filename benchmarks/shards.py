@@ -14,12 +14,14 @@
 4. Every kind of delivery (shards_delivery.py): the time of exactly once over that of at most once
    for bursts of small tuples and of ten times larger ones, and what is lost and doubled while
    shards are killed.
+5. Two shards become three and two again while they run (shards_rescale.py): for how long no stable
+   results came, ``rescale_gap_ms``, and how long it took.
 
 ``bytes_per_tuple_record`` is what goes from a shard to the copy that stands by, for each tuple: the
 state that it changed, twice a second, and what is not acknowledged of the results.
 ``bytes_over_mirroring`` sets it against sending each tuple there, as large as the entry point's log
 has it; for tuples ten times as large that is reckoned, as columns that no operator keeps are in no
-state. Figures that need what is not there yet are null: rescaling.
+state.
 """
 
 from __future__ import annotations
@@ -39,13 +41,11 @@ from benchmarks.machine import describe_machine
 from benchmarks.record import record
 from benchmarks.shards_delivery import LEAST, MOST, compare_cost, kill_each
 from benchmarks.shards_engine import throughput
+from benchmarks.shards_rescale import run_rescalings
 from benchmarks.shards_ring import Outcome, run_ring
 from benchmarks.shards_scale import grow
 
-NOT_THERE = ("rescale_gap_ms",)
-
-
-PARTS = ("engine", "ring", "scale", "delivery")
+PARTS = ("engine", "ring", "scale", "delivery", "rescale")
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,11 @@ class Lengths:
     bursts: int
     burst: int
     shards: tuple[int, ...]
+    numbers: tuple[int, ...]
 
 
-FULL = Lengths(9, 200_000, 10, 100, 100_000, (2, 4, 50, 200), 9, 100_000, (2, 4))
-QUICK = Lengths(9, 200_000, 2, 10, 100_000, (2, 4, 50), 3, 50_000, (2,))
+FULL = Lengths(9, 200_000, 10, 100, 100_000, (2, 4, 50, 200), 9, 100_000, (2, 4), (2, 3, 1, 4, 2))
+QUICK = Lengths(9, 200_000, 2, 10, 100_000, (2, 4, 50), 3, 50_000, (2,), (2, 3, 2))
 
 
 def ring_figures(outcome: Outcome) -> dict[str, Any]:
@@ -110,6 +111,17 @@ def delivery_figures(directory: Path, lengths: Lengths, figures: dict[str, Any])
     return bool(killed[LEAST]["lost"] == 0 and killed[MOST]["doubled"] == 0)
 
 
+def rescale_figures(directory: Path, lengths: Lengths, figures: dict[str, Any]) -> bool:
+    """Whether nothing was lost, and no bit differs."""
+    directory.mkdir()
+    found = run_rescalings(directory, lengths.numbers, lengths.windows)
+    figures["rescale_gap_ms"] = max(found.gaps_ms)
+    figures["rescale_gaps_ms"] = found.gaps_ms
+    figures["rescale_seconds"] = found.seconds
+    figures["rescale_lost"], figures["rescale_doubled"] = found.lost, found.doubled
+    return found.identical
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="10 kills")
@@ -120,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     lengths = QUICK if options.quick else FULL
     directory = Path(tempfile.mkdtemp(prefix="holdfast-shards-"))
     started = time.monotonic()
-    figures: dict[str, Any] = {"bench": "shards", **dict.fromkeys(NOT_THERE)}
+    figures: dict[str, Any] = {"bench": "shards"}
     well = True
     if options.only in (None, "scale"):
         figures["scale"] = [grow(shards) for shards in lengths.rings]
@@ -138,6 +150,8 @@ def main(arguments: list[str] | None = None) -> int:
         well &= outcome.identical
     if options.only in (None, "delivery"):
         well &= delivery_figures(directory, lengths, figures)
+    if options.only in (None, "rescale"):
+        well &= rescale_figures(directory / "rescale", lengths, figures)
     figures |= {
         "seconds": round(time.monotonic() - started, 1),
         "machine": describe_machine(),

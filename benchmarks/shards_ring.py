@@ -157,7 +157,7 @@ def run_ring(directory: Path, shards: int, watched: int, kills: int, windows: in
         sent = load.stop() + windows
         watch.reach(now_us())
         watch.close()
-    counted = _compare(deployment, watch.view)
+    counted = compare(deployment, watch.view)
     return Outcome(
         kills,
         sent,
@@ -226,7 +226,7 @@ def _logged_bytes(deployment: Deployment) -> int:
     return sum(each.stat().st_size for each in log.rglob("*.seg"))
 
 
-def _compare(deployment: Deployment, view: View) -> tuple[int, int, int, bool]:
+def compare(deployment: Deployment, view: View) -> tuple[int, int, int, bool]:
     """Results, how many are lost and how many doubled, and whether they are equal to the bit."""
     network = load_network(deployment.network, "local[2]", {})
     log = deployment.data / "processes" / "entry-load" / "streams" / "load"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         remove_replica,
         retire_client,
     )
+    from holdfast.cluster.rescaling import rescale
     from holdfast.cluster.rolling import restart_rolling
     from holdfast.connect.callback_sink import call
     from holdfast.connect.console_sink import write_console
@@ -88,6 +89,7 @@ _HOMES = {
     "read_parquet": "connect.parquet_source",
     "read_socket": "connect.socket_source",
     "remove_replica": "cluster.members",
+    "rescale": "cluster.rescaling",
     "restart_rolling": "cluster.rolling",
     "retire_client": "cluster.members",
     "run": "single.run",
@@ -142,6 +144,7 @@ __all__ = [
     "read_parquet",
     "read_socket",
     "remove_replica",
+    "rescale",
     "restart_rolling",
     "retire_client",
     "run",

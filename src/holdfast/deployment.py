@@ -96,6 +96,8 @@ from holdfast.flight.roles import HERE
 from holdfast.slots import Routing
 
 LOOPBACK = "127.0.0.1"
+# What ``holdfast rescale`` has made of a fragment is handed on in its table, by this name.
+RESCALED = "rescaled"
 
 
 class DeploymentError(HoldfastError):
@@ -140,12 +142,14 @@ class ShardSpec:
     """Which shard a fragment is, from 1 to ``shards``, and of which fragment.
 
     routing  by what tuples are divided among the shards; None: by what fits the operators.
+    generation  how many times there has been another number of shards, from 1.
     """
 
     fragment: str
     number: int
     shards: int
     routing: Routing | None
+    generation: int = 1
 
 
 @dataclass(frozen=True)
@@ -157,7 +161,9 @@ class FragmentSpec:
     on_error    what happens to a row on which a function of ``process`` raises: "stop" waits for
                 corrected code, "dead-letter" leaves the row out and writes it down.
     shard       which part of a fragment with shards it is, if it is one (deployment_shards.py).
-    merges      the shards whose results it merges, if it does.
+    merges      the shards whose results it merges, if it does; of all generations that run.
+    generations  each of these, its number and its shards; each has replicas of its own, ``merging``
+                of them, which merge it.
     delivery    how often its results count, whatever is lost.
     """
 
@@ -173,7 +179,14 @@ class FragmentSpec:
     race: bool = False
     shard: ShardSpec | None = None
     merges: tuple[str, ...] = ()
+    generations: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    merging: int = 0
     delivery: Delivery = Delivery.EXACTLY_ONCE
+
+    def merged_by(self, process: str) -> tuple[int, tuple[str, ...]]:
+        """The generation of shards that a replica merges: its number and its shards."""
+        number = self.processes.index(process) // self.merging + 1
+        return next((one for one in self.generations if one[0] == number), (number, ()))
 
     @property
     def protection(self) -> Protection:
@@ -182,7 +195,8 @@ class FragmentSpec:
             return self.standby.protection
         if self.race:
             return Protection.RACE
-        return Protection.ACTIVE if len(self.replicas) > 1 else Protection.NONE
+        several = (self.merging or len(self.replicas)) > 1
+        return Protection.ACTIVE if several else Protection.NONE
 
     @property
     def standing(self) -> bool:
@@ -349,6 +363,8 @@ def read_tables(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise DeploymentError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise DeploymentError(f"{path}: {error}") from None
+    if file.suffix != ".json":  # which is what servers are sent, with whatever has changed
+        _refuse_rescaled(found, file)
     moved = moved_path(file.parent / str(found.get("data", "data")))
     if moved.is_file():
         for server, place in json.loads(moved.read_text()).items():
@@ -356,6 +372,7 @@ def read_tables(path: str | os.PathLike[str]) -> dict[str, Any]:
             if table.get("listen") == place["was"]:  # else the file has been changed since
                 table["listen"] = place["now"]
     _add_replicas(found, file.parent / str(found.get("data", "data")))
+    _change_shards(found, file.parent / str(found.get("data", "data")))
     return found
 
 
@@ -367,6 +384,25 @@ def _add_replicas(tables: dict[str, Any], data: Path) -> None:
         fragment = name.rpartition("-")[0]
         if fragment in tables.get("fragments", {}):
             add_replica_to(tables["fragments"][fragment], name, place)
+
+
+def _change_shards(tables: dict[str, Any], data: Path) -> None:
+    """The tables with the generations of shards that there are since ``holdfast rescale``."""
+    path = membership_path(data)
+    known = json.loads(path.read_text()).get("shards", {}) if path.is_file() else {}
+    for fragment, about in known.items():
+        if fragment in tables.get("fragments", {}):
+            tables["fragments"][fragment][RESCALED] = about
+
+
+def _refuse_rescaled(tables: dict[str, Any], file: Path) -> None:
+    fragments = tables.get("fragments")
+    for name, table in fragments.items() if isinstance(fragments, dict) else ():
+        if isinstance(table, dict) and RESCALED in table:
+            raise DeploymentError(
+                f"{file.name}: fragments.{name}: {RESCALED!r} means nothing here; another number "
+                f"of shards, while it runs, is there with holdfast rescale"
+            )
 
 
 def add_replica_to(table: dict[str, Any], name: str, place: str) -> None:

@@ -26,6 +26,7 @@ from holdfast.core.source_time import Late
 from holdfast.delivery_knobs import read_delivery
 from holdfast.deployment import (
     LOOPBACK,
+    RESCALED,
     ClientSpec,
     CollectionSpec,
     Deployment,
@@ -233,9 +234,12 @@ class DeploymentReader(TableReader):
 
     def _fragment(self, name: str, found: dict[str, Any]) -> FragmentSpec:
         where = f"fragments.{name}"
+        given = found
+        if isinstance(found, dict):
+            given = {key: value for key, value in found.items() if key != RESCALED}
         self._table(
             where,
-            found,
+            given,
             "replicas",
             "while_failed",
             "while_stabilizing",

@@ -19,8 +19,8 @@ from typing import Any
 
 from holdfast.continuous_knobs import KnobError
 from holdfast.core.settings import Protection, Reconcile
-from holdfast.deployment import LOOPBACK, Endpoint, FragmentSpec, ShardSpec
-from holdfast.slots import SLOTS, Routing
+from holdfast.deployment import LOOPBACK, RESCALED, Endpoint, FragmentSpec, ShardSpec
+from holdfast.slots import SLOTS, Routing, shard_name
 
 SHARD_KNOBS = ("shards", "routing")
 
@@ -46,7 +46,28 @@ def read_shards(
     known = [each.value for each in Routing]
     if wanted is not None and wanted not in known:
         raise KnobError("routing", f"it is one of {', '.join(known)}; got {wanted!r}")
-    return _in_shards(spec, places, None if wanted is None else Routing(wanted))
+    routing = None if wanted is None else Routing(wanted)
+    generations = _generations(table.get(RESCALED), len(places))
+    found: dict[str, FragmentSpec] = {}
+    for number, shards in generations:
+        spread = tuple(places[at % len(places)] for at in range(shards))
+        found |= _in_shards(spec, spread, routing, number)
+    found[spec.name] = _merging(spec, places, found, generations)
+    return found
+
+
+def _generations(rescaled: dict[str, Any] | None, given: int) -> list[tuple[int, int]]:
+    """(number, shards) of each generation; one, unless the number of shards was changed."""
+    if rescaled is None:
+        return [(1, given)]
+    found = [(int(number), int(shards)) for number, shards in rescaled["generations"]]
+    if given not in (rescaled["given"], found[-1][1]):
+        raise KnobError(
+            "shards",
+            f"it has {found[-1][1]} since it was rescaled, and had {rescaled['given']} before; "
+            f"got {given}. Write {found[-1][1]}, and change it with holdfast rescale",
+        )
+    return found
 
 
 def _places(given: Any) -> list[str]:
@@ -63,13 +84,14 @@ def _places(given: Any) -> list[str]:
 
 
 def _in_shards(
-    spec: FragmentSpec, places: tuple[Endpoint, ...], routing: Routing | None
+    spec: FragmentSpec, places: tuple[Endpoint, ...], routing: Routing | None, generation: int
 ) -> dict[str, FragmentSpec]:
+    """The shards of one generation."""
     shards = len(places)
     copies = len(spec.replicas)
     found = {}
     for number in range(1, shards + 1):
-        name = f"{spec.name}.{number}"
+        name = shard_name(spec.name, generation, number)
         # The ring: what follows a shard has its second copy, what follows that one its third.
         ring = [(number - 1 + copy) % shards for copy in range(copies)]
         standby = spec.standby
@@ -78,25 +100,39 @@ def _in_shards(
             spec,
             name=name,
             replicas=tuple(places[at] for at in ring),
-            colocate=tuple(f"{spec.name}.{at + 1}" for at in ring) if shared else None,
+            colocate=tuple(shard_name(spec.name, generation, at + 1) for at in ring)
+            if shared
+            else None,
             standby=standby and replace(standby, copies=(f"{name}-1", f"{name}-2")),
-            shard=ShardSpec(spec.name, number, shards, routing),
+            shard=ShardSpec(spec.name, number, shards, routing, generation),
         )
-    found[spec.name] = _merging(spec, places, tuple(found))
     return found
 
 
 def _merging(
-    spec: FragmentSpec, places: tuple[Endpoint, ...], shards: tuple[str, ...]
+    spec: FragmentSpec,
+    places: tuple[Endpoint, ...],
+    shards: dict[str, FragmentSpec],
+    generations: list[tuple[int, int]],
 ) -> FragmentSpec:
-    """Merging has no state to keep or to send: as many replicas as a shard has, all of them run."""
+    """Merging has no state to keep or to send: as many replicas as a shard has, all of them run.
+
+    Each generation has its own; those of generations that are gone keep their names.
+    """
     merging = 1 if spec.protection is Protection.NONE else len(spec.replicas)
+    of: dict[int, list[str]] = {number: [] for number, _ in generations}
+    for name, each in shards.items():
+        assert each.shard is not None
+        of[each.shard.generation].append(name)
+    newest = generations[-1][0]
     return FragmentSpec(
         spec.name,
-        tuple(places[at % len(places)] for at in range(merging)),
+        tuple(places[at % merging % len(places)] for at in range(merging * newest)),
         spec.while_failed,
         spec.while_stabilizing,
         Reconcile.UNDO,
-        merges=shards,
+        merges=tuple(shards),
+        generations=tuple((number, tuple(names)) for number, names in of.items()),
+        merging=merging,
         delivery=spec.delivery,
     )

@@ -57,6 +57,24 @@ def find_routes(part: Network) -> Routes:
     return Routes({stream: tuple(way[stream] for way in ways) for stream in sorted(streams)})
 
 
+def state_keys(part: Network) -> dict[str, tuple[int, ...]]:
+    """Which keys of each operator with state are the columns that its fragment is divided by.
+
+    In the order of those columns: what has the state of a key says by them whose it is.
+    """
+    routes = find_routes(part)
+    tracer = _Tracer(part)
+    found = {}
+    for operator in part.operators:
+        if isinstance(operator, StatefulOperator) and routes.columns:
+            (count,) = {len(columns) for columns in routes.columns.values()}
+            ways = [
+                {name: each[at] for name, each in routes.columns.items()} for at in range(count)
+            ]
+            found[operator.name] = tuple(tracer.place_of(operator, way) for way in ways)
+    return found
+
+
 def _agreeing(ways: list[dict[str, str]], serving: Sequence[Origin]) -> list[dict[str, str]]:
     found: list[dict[str, str]] = []
     for way in ways:
@@ -90,6 +108,16 @@ class _Tracer:
         """The keys of an operator by which all its inputs can be divided."""
         keys = (origin for _, origin in self._keys[operator.name])
         return [each for each in keys if each is not None and self._serves(operator, each)]
+
+    def place_of(self, operator: Operator, way: Origin) -> int:
+        """Which of an operator's keys a routing column is."""
+        return next(
+            place
+            for place, (_, origin) in enumerate(self._keys[operator.name])
+            if origin is not None
+            and self._serves(operator, origin)
+            and all(way[stream] == column for stream, column in origin.items())
+        )
 
     def why_none(self, operator: Operator) -> str:
         keys = [name for name, _ in self._keys[operator.name]]

@@ -53,6 +53,11 @@ def slot_range(shard: int, shards: int, routing: Routing) -> tuple[int, int]:
     return (shard - 1) * SLOTS // shards, shard * SLOTS // shards
 
 
+def shard_name(name: str, generation: int, number: int) -> str:
+    """What is called after a shard: ``counts.2``, or ``counts.g3.2`` of the third generation."""
+    return f"{name}.{number}" if generation == 1 else f"{name}.g{generation}.{number}"
+
+
 def wrong_part(part: Part, schema: pa.Schema) -> str | None:
     """Why a part of a stream of this schema cannot be; None if it can."""
     if not 0 <= part.first <= part.end <= SLOTS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -53,6 +53,9 @@ class Records:
         write_document(self._path, {"boundary": record.boundary})
 
     def take(self, checkpoint: Checkpoint) -> object:
+        return None
+
+    def unite(self, states: Sequence[object]) -> object:
         return None
 
     def save_taken(self, checkpoint: Checkpoint, held: object) -> None:

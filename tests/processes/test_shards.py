@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +13,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.cluster.changed import going_on
+from holdfast.cluster.members import MembershipError
 from holdfast.cluster.networks import load_network
+from holdfast.cluster.rescaling import Rescaled, rescale
 from holdfast.core.messages import Part
 from holdfast.core.settings import Delivery, Protection, Reconcile
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
-from holdfast.errors import StateError
+from holdfast.errors import Removed, StateError
 from holdfast.frames import SEQ, STIME, TMAX
 from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream, Routes
+from holdfast.plans.membership_file import change_membership
 from holdfast.plans.plan import Plan, SourcePlan, deployed, is_planned, read_plan, write_plan
 from holdfast.plans.topology import Topology
 from holdfast.slots import SLOTS, Routing
@@ -99,6 +103,7 @@ def test_copies_form_a_ring_of_processes(tmp_path: Path) -> None:
         ('delivery = "at-most-once"\nreplicas = 2', "goes with protection none, because"),
         ('delivery = "at-least-once"\nprotection = "hybrid"', "none or passive, because"),
         ('delivery = "at-least-once"\ncheckpoint = "continuous"', "leave checkpoint away"),
+        ("shards = 2\nrescaled = 3", "'rescaled' means nothing here"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, fragment: str, message: str) -> None:
@@ -200,6 +205,45 @@ def test_state_of_another_number_of_shards_is_not_gone_on_with(tmp_path: Path) -
         going_on(after, deployed(after, plan), lambda gained: plan)
 
 
+def test_shards_of_a_later_generation_go_on_with_what_they_have(tmp_path: Path) -> None:
+    plan = plan_with(Routes({"load": ("k",)}))
+    before = written(tmp_path, "shards = 2")
+    write_plan(before, plan)
+    about = {"given": 2, "generations": [[1, 2], [2, 3]]}
+    taking = [(f"main.g2.{new}-1", f"main.{old}-1") for new in (1, 2, 3) for old in (1, 2)]
+    change_membership(
+        before,
+        lambda known: known.with_shards(taking, [("main-2", "main-1")]),
+        shards={"main": about},
+    )
+    both = load_deployment(before.path)
+    topology = Topology(both, read_plan(both))
+    new = [f"main.g2.{number}-1" for number in (1, 2, 3)]
+    assert topology.consumers["load"] == ("main.1-1", "main.2-1", *new)
+    assert topology.producers["out"] == ("main-1", "main-2")
+    assert [one.stream for one in topology.replica("main-1").inputs] == ["out.1", "out.2"]
+    merging = topology.replica("main-2")
+    assert [one.stream for one in merging.inputs] == ["out.g2.1", "out.g2.2", "out.g2.3"]
+    assert (merging.predecessors, merging.begins_empty) == ((("main-1",),), False)
+    # The second of three has slots of both old ones, the first only of the first.
+    assert topology.replica(new[0]).predecessors == (("main.1-1",),)
+    assert topology.replica(new[1]).predecessors == (("main.1-1",), ("main.2-1",))
+    assert topology.fragment_plan(new[1]).identity != topology.fragment_plan("main.2-1").identity
+    about = {"given": 2, "generations": [[2, 3]]}
+    gone = ["main.1-1", "main.2-1", "main-1"]
+    change_membership(before, lambda known: known.without(*gone), shards={"main": about})
+    after = load_deployment(before.path)
+    assert list(after.processes) == ["entry-load", *new, "main-2"]
+    topology = Topology(after, read_plan(after))
+    assert topology.replica(new[0]).predecessors == ()
+    assert not topology.replica(new[0]).begins_empty
+    # Starting again plans it as it is now, and finds the same.
+    going_on(after, deployed(after, plan), lambda gained: plan)
+    with pytest.raises(DeploymentError, match="it has 3 since it was rescaled, and had 2 before"):
+        written(tmp_path, "shards = 5")
+    assert len(written(tmp_path, "shards = 3").fragments["main"].merges) == 3
+
+
 # -- real nodes -----------------------------------------------------------------------------
 
 ALONE = f"""
@@ -294,6 +338,50 @@ def test_at_most_once_keeps_nothing_and_doubles_nothing(worlds: Callable[..., Wo
     assert stimes == sorted(set(stimes))
 
 
+def rescaling(world: World, shards: int) -> Rescaled:
+    """Another number of shards, with the test in the place of the supervisor."""
+    with ThreadPoolExecutor(1) as pool:
+        under_way = pool.submit(rescale, world.deployment.path, "main", shards, wait_s=600.0)
+        while not under_way.done():
+            world.deployment = load_deployment(world.deployment.path)
+            missing = [
+                name
+                for name in world.deployment.endpoints
+                if name.startswith("main") and name not in world.copies
+            ]
+            world.start(*missing)
+            ended = [name for name in world.copies if name not in world.deployment.endpoints]
+            world.stop(*ended)
+            event = world.client.read(0.05)
+            if event is not None:
+                world.view.apply(event)
+        # Those that took part no longer have said so, which ends a process.
+        world.failures[:] = [one for one in world.failures if not isinstance(one, Removed)]
+        return under_way.result()
+
+
+def test_another_number_of_shards_takes_over_and_nobody_notices(
+    worlds: Callable[..., World],
+) -> None:
+    world = worlds(ALONE, "main.1-1", "main.2-1", "main-1", "best-1")
+    with pytest.raises(MembershipError, match="main has 2 shards already"):
+        rescale(world.deployment.path, "main", 2)
+    with pytest.raises(MembershipError, match="'best' is no fragment with shards"):
+        rescale(world.deployment.path, "best", 2)
+    for shards, generation in ((1, 2), (2, 3)):
+        done = rescaling(world, shards)
+        assert (done.shards, done.generation, done.unaware) == (shards, generation, ())
+        names = [f"main.g{generation}.{number}-1" for number in range(1, shards + 1)]
+        assert set(world.copies) == {*names, f"main-{generation}", "best-1"}
+        world.go_on()
+    # It starts again as it is, whatever the file said first.
+    world.stop(*list(world.copies))
+    world.start("main.g3.1-1", "main.g3.2-1", "main-3", "best-1")
+    world.go_on()
+    assert world.copies["main.g3.2-1"].status()["shard"]["slots"] == [SLOTS // 2, SLOTS]
+    world.finish()
+
+
 @pytest.mark.thorough
 def test_a_ring_of_shards_loses_each_and_shows_no_trace(worlds: Callable[..., World]) -> None:
     ring = worlds(RING, *NODES)
@@ -357,3 +445,26 @@ def test_kills_of_shards_and_of_what_merges_them_leave_no_trace(
         wait_for_lines(supervisor, found, expected.count("\n"), 240.0)
     assert found.read_text() == expected
     assert expected.count("\n") > 200
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_shards_are_rescaled_while_processes_are_killed(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    (tmp_path / "network.py").write_text(NETWORK.partition("best = ")[0] + 'sums.output("sums")')
+    (tmp_path / "deployment.toml").write_text(KILLED)
+    deployment = load_deployment(tmp_path / "deployment.toml")
+    found = deployment.data / "sums.jsonl"
+    with supervised(deployment) as supervisor, ThreadPoolExecutor(1) as pool:
+        load = Load(deployment, "load", _readings)
+        wait_for_lines(supervisor, found, 100, 120.0)
+        under_way = pool.submit(rescale, deployment.path, "main", 3, wait_s=240.0)
+        Killer(supervisor, seed=4).kill({"main.1-1": 1, "main-1": 1, "entry-load": 1}, (0.2, 1.5))
+        assert under_way.result(300.0).shards == 3
+        assert set(supervisor.deployment.processes) >= {"main.g2.3-1", "main-2"}
+        load.stop()
+        network = load_network(deployment.network, "local[2]", {})
+        expected = expected_file(network, deployment, "sums")
+        wait_for_lines(supervisor, found, expected.count("\n"), 240.0)
+    assert found.read_text() == expected

@@ -63,3 +63,39 @@ def test_mistakes_in_dividing_and_merging_are_found_soon(name: str) -> None:
     (found,) = [one for one in MUTATIONS if one.name == name]
     with found.applied():
         assert any(run(around(seed)).verdict is not Verdict.FINE for seed in range(5))
+
+
+def rescaled(seed: int) -> Scenario:
+    scenario = shaped(seed, "rescalings")
+    assert scenario is not None
+    return scenario
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [pytest.param(3, marks=pytest.mark.thorough), 4])
+def test_another_number_of_shards_takes_over_while_servers_are_lost(seed: int) -> None:
+    result = run(rescaled(seed))
+    assert (result.verdict, result.reason) == (Verdict.FINE, "")
+    assert result.faults["another number of shards"] >= 1
+    assert result.stable > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "take over slots of others as well",
+        *(
+            pytest.param(name, marks=pytest.mark.thorough)
+            for name in (
+                "lend the newest state as that of the boundary",
+                "take over from the first shard only",
+                "keep nothing for new shards",
+            )
+        ),
+    ],
+)
+def test_mistakes_in_handing_over_are_found_soon(name: str) -> None:
+    (found,) = [one for one in MUTATIONS if one.name == name]
+    with found.applied():
+        assert run(rescaled(3)).verdict is not Verdict.FINE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -15,10 +16,14 @@ from pyspark.sql import functions as F
 
 from holdfast import Network, Stream, count_window, session_window, window
 from holdfast.plans.fragment_plans import ShardPlan
-from holdfast.routes import find_routes
+from holdfast.routes import find_routes, state_keys
 from holdfast.slots import ANY, Routing
+from holdfast.spark.dividing import united
 from holdfast.spark.engine import Bucket, Engine
+from holdfast.spark.groups import in_stream_order
 from holdfast.spark.merging import Merge, MergeEngine
+from holdfast.spark.packing import PackedState, pack, unpack
+from holdfast.spark.state import EMPTY, State
 from holdfast.spark.version import Version
 from holdfast.testing import run, same_bytes, split, tuples
 from tests.spark.networks import running_total
@@ -114,6 +119,59 @@ def test_any_number_of_shards_gives_the_same_bits(
     case: Case, shards: int, spark: SparkSession
 ) -> None:
     check(*engine_of(spark, by_key), case, shards, Routing.KEY)
+
+
+def advanced(
+    engine: Engine, state: State, buckets: Sequence[Bucket]
+) -> tuple[State, dict[str, list[pa.Table]]]:
+    """The state after some buckets, and what they gave."""
+    results: dict[str, list[pa.Table]] = {}
+    for bucket in buckets:
+        done = engine.advance(state, [bucket])
+        state = done.state
+        for name, table in done.outputs.items():
+            results.setdefault(name, []).append(table)
+    return state, results
+
+
+@settings(SPARK)
+@given(
+    case=cases(), numbers=st.sampled_from([(2, 3), (3, 2), (1, 4), (4, 1)]), share=st.floats(0, 1)
+)
+def test_states_of_shards_become_those_of_another_number(
+    case: Case, numbers: tuple[int, int], share: float, spark: SparkSession
+) -> None:
+    engine, network = engine_of(spark, by_key)
+    tables = {
+        name: tuples(engine, name, case.rows(plain_row, 60, salt=number))
+        for number, name in enumerate(network.sources)
+    }
+    whole = run(engine, split(tables, [case.start, case.boundary]))
+    buckets = split(tables, case.edges)
+    at = int(share * len(buckets))
+    columns = find_routes(network).columns
+    parts: dict[str, list[pa.Table]] = {name: [] for name in network.outputs}
+    states: list[PackedState] = []
+    for generation, some in enumerate((buckets[:at], buckets[at:]), 1):
+        shards, before, states = numbers[generation - 1], states, []
+        for number in range(1, shards + 1):
+            plan = ShardPlan("main", number, shards, Routing.KEY, columns, generation)
+            state = EMPTY
+            if before:
+                state = unpack(engine, united(before, state_keys(network), plan.slots))
+            mine = [
+                replace(one, tables={n: plan.share.take(n, t) for n, t in one.tables.items()})
+                for one in some
+            ]
+            state, found = advanced(engine, state, mine)
+            states.append(pack(engine, state))
+            for name, results in found.items():
+                parts[name] += results
+    merged = {
+        name: in_stream_order(pa.concat_tables(results)) if results else whole[name].slice(0, 0)
+        for name, results in parts.items()
+    }
+    same_bytes(merged, whole, f"{numbers[0]} shards that became {numbers[1]}, and one replica")
 
 
 @settings(SPARK)

@@ -22,7 +22,7 @@ from holdfast.errors import StateError
 from holdfast.gained import gained_columns
 from holdfast.identity import refuse_changed
 from holdfast.plans.fragment_plans import FragmentPlan
-from holdfast.plans.plan import FORMAT, Plan, SourcePlan, found_plan, read_plan
+from holdfast.plans.plan import FORMAT, Plan, SourcePlan, deployed, found_plan, read_plan
 
 OTHERWISE = (
     "or have it go on with its state, if only stateless parts have changed: holdfast up "
@@ -55,7 +55,8 @@ def going_on(
             f"{found.get('format')}, this version reads {FORMAT}. Use the version that made it, or "
             f"a new data directory"
         )
-    before = read_plan(deployment)
+    # With the shards it has by now, should it have been rescaled.
+    before = deployed(deployment, read_plan(deployment))
     gained = _gained(before, plan)
     # What it is but for the columns that it has gained.
     bare = without(gained) if gained else plan

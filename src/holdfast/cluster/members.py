@@ -122,7 +122,7 @@ def add_replica(
 
     epoch = change_membership(found, add, {name: place}).epoch
     found = load_deployment(deployment)
-    unaware = (*_tell_servers(found), *_wait(found, epoch, wait_s, besides=name))
+    unaware = (*tell_servers(found), *wait_for_epoch(found, epoch, wait_s, besides=name))
     return name, Changed(epoch, unaware)
 
 
@@ -207,7 +207,7 @@ def _check_others(deployment: Deployment, replica: str, others: list[str]) -> No
             reasons.append(f"{name} does not answer ({found['error']})")
         elif found.get("state") != "stable":
             reasons.append(f"{name} is {found.get('state')}")
-        elif found.get("incarnation", 0) and not _has_all(found["trimmed_below"], kept):
+        elif found.get("incarnation", 0) and not has_all(found["trimmed_below"], kept):
             reasons.append(f"{name} has joined later and may lack older tuples that {replica} has")
         else:
             return
@@ -218,7 +218,7 @@ def _check_others(deployment: Deployment, replica: str, others: list[str]) -> No
     )
 
 
-def _has_all(first_ids: dict[str, int], kept: dict[str, int] | None) -> bool:
+def has_all(first_ids: dict[str, int], kept: dict[str, int] | None) -> bool:
     return kept is not None and all(first_ids[name] <= first for name, first in kept.items())
 
 
@@ -227,11 +227,11 @@ def _without(deployment: Deployment, name: str, wait_s: float) -> Changed:
         raise MembershipError(f"{name} is gone already")
     epoch = change_membership(deployment, lambda known: known.without(name)).epoch
     deployment = load_deployment(deployment.path)
-    silent = _tell_servers(deployment)
-    return Changed(epoch, (*silent, *_wait(deployment, epoch, wait_s)))
+    silent = tell_servers(deployment)
+    return Changed(epoch, (*silent, *wait_for_epoch(deployment, epoch, wait_s)))
 
 
-def _tell_servers(deployment: Deployment) -> list[str]:
+def tell_servers(deployment: Deployment) -> list[str]:
     """Send servers what their processes look at; those that did not take it."""
     silent = []
     for server in deployment.servers:
@@ -243,7 +243,9 @@ def _tell_servers(deployment: Deployment) -> list[str]:
     return silent
 
 
-def _wait(deployment: Deployment, epoch: int, wait_s: float, besides: str = "") -> tuple[str, ...]:
+def wait_for_epoch(
+    deployment: Deployment, epoch: int, wait_s: float, besides: str = ""
+) -> tuple[str, ...]:
     """Those entry points and replicas that do not obey the epoch in time."""
     if not is_addressed(deployment):
         return ()  # it was never started; who starts later reads the file

@@ -1,5 +1,5 @@
 """The commands for deployments: up, status, top, explain, logs, restart, down, web, client,
-replica, server, cluster, submit, chaos."""
+replica, rescale, server, cluster, submit, chaos."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.commands.chaos import add_chaos
 from holdfast.commands.cluster import add_cluster
 from holdfast.commands.members import add_members
+from holdfast.commands.rescale import add_rescale
 from holdfast.commands.security import add_security
 from holdfast.commands.server import add_server
 from holdfast.commands.up import add_up
@@ -48,6 +49,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     _command(commands, "down", "stop a deployment", _down)
     add_web(_command(commands, "web", "a page on which to watch a deployment", None))
     add_members(commands)
+    add_rescale(commands)
     add_server(commands)
     add_cluster(commands)
     add_security(commands)

@@ -193,8 +193,11 @@ def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _state(node: dict[str, Any]) -> str:
-    """The node's state; of a copy that may stand by, whether it runs."""
+    """The node's state; of a copy that may stand by, whether it runs; what it delivers otherwise
+    than once."""
     state = str(node.get("state", "–"))
+    if node.get("delivery", "exactly-once") != "exactly-once":
+        state = f"{state}, {node['delivery']}"
     if "copy" not in node:
         return state
     part = f"{node['copy']} {node['term']}"

@@ -43,6 +43,7 @@ from holdfast.core.events import (
     ConsumersKept,
     ConsumersNotKept,
     Event,
+    JobDone,
     KeptMeasured,
     MembershipTold,
     MessageArrived,
@@ -76,6 +77,7 @@ from holdfast.core.records import Checkpoint, Found, LoggedStream, RecoveryRecor
 from holdfast.core.replica import Replica
 from holdfast.core.settings import Delivery, Keeping, ReplicaSettings
 from holdfast.core.stream_copy import FAR_FUTURE
+from holdfast.core.succession import joining_of, peers_of
 
 Held = tuple[RecoveryRecord, object]
 
@@ -175,7 +177,7 @@ class Copy:
         return arrived, max(versions.stable_position, versions.live_position or 0)
 
     def glance(self) -> Glance:
-        replica, partners = self.replica, self.settings.partners
+        replica, partners = self.replica, peers_of(self.settings, self.consumers.membership)
         if self.joining is not None:
             return Glance(self.state.value, self.joining.why, None, partners, joining=True)
         if replica is None:
@@ -240,12 +242,13 @@ class Copy:
         match event:
             case MessageArrived(_, message) if not isinstance(message, ABOUT_STATE):
                 self._drive_or_join(event, now, effects)  # most of what comes
+            case Started() if self.held is None and not self.settings.begins_empty:
+                self._join_as(max(now, 1), "it is new, and takes over from others", now)
             case Started():
                 self._wake(now, effects)
-            case MessageArrived(sender, JoinRequest() as request) if self._is_partner(sender):
-                newest = None if self.replica is None else self.replica.newest
-                effects += self._lender.asked(sender, request, newest, self.served, now)
-            case MessageArrived(sender, CheckpointTaken(number) | CheckpointRefused(number)):
+            case MessageArrived(sender, JoinRequest() as request):
+                self._lend(sender, request, now, effects)
+            case MessageArrived(_, CheckpointTaken(number) | CheckpointRefused(number)):
                 self._lender.over(number)
             case CheckpointNotSent(number, _):
                 self._lender.over(number)
@@ -254,6 +257,8 @@ class Copy:
             case _:
                 self._drive_or_join(event, now, effects)
         self._lender.look(now)
+        if self.replica is not None:
+            self.replica.sunion.stop_at(self._lender.stops)
 
     def _drive_or_join(self, event: Event, now: int, effects: list[Effect]) -> None:
         if self.joining is not None:
@@ -263,8 +268,12 @@ class Copy:
         if isinstance(event, MessageArrived) and isinstance(event.message, HeartbeatReply):
             self._look_at_producers(now, effects)
 
-    def _is_partner(self, sender: str) -> bool:
-        return sender in self.settings.partners
+    def _lend(self, sender: str, request: JoinRequest, now: int, effects: list[Effect]) -> None:
+        """Answer one that wants the state; one that is about to have some says nothing."""
+        if self._applying is None and sender in peers_of(self.settings, self.consumers.membership):
+            replica = self.replica
+            newest, reached = (replica.newest, replica.versions.reached) if replica else (None, -1)
+            effects += self._lender.asked(sender, request, newest, self.served, now, reached)
 
     def _drive(self, event: Event, now: int, effects: list[Effect]) -> None:
         """Let the replica take an event, if there is one."""
@@ -275,6 +284,8 @@ class Copy:
                 self._replica_timer = effect.at
             else:
                 effects.append(effect)
+        if self._lender.stops and isinstance(event, JobDone):
+            effects += self._lender.reached(self.replica.newest, self.served, now)
 
     def _wake(self, now: int, effects: list[Effect]) -> None:
         record, state = self.held or (begin_anew(self.settings, self.served, now), None)
@@ -345,7 +356,7 @@ class Copy:
         elif has_nothing:
             lacks = f"nothing is here, and {stream} cannot be had from before {first_id}"
             self._begin_joining(lacks, now, effects)
-        elif self.settings.partners and now - self._lacks_since > self.settings.timing.delay_us:
+        elif self.settings.can_join and now - self._lacks_since > self.settings.timing.delay_us:
             needed = consumer.upstreams[stream].copy.next_id
             reason = f"{stream} is needed from {needed} on and begins at {first_id}"
             effects.append(StartOver(f"{self.settings.address}: {reason}"))
@@ -367,7 +378,7 @@ class Copy:
 
     def _join_as(self, incarnation: int, lacks: str, now: int) -> None:
         self.incarnation = incarnation
-        self.joining = Joining(self.settings, incarnation, lacks, now)
+        self.joining = joining_of(self.settings, incarnation, lacks, now)
 
     def _join(self, machine: Joining, event: Event, now: int, effects: list[Effect]) -> None:
         fact: joining.JoinEvent = joining.TimePassed()
@@ -402,6 +413,7 @@ class Copy:
                 case BeginEmpty():
                     self._end_joining(machine, now, effects)
                     return
+        refused = [one for one in refused if not machine.keeps(one.checkpoint)]
         effects += [Send(one.peer, _refusal(one.checkpoint)) for one in refused]
 
     def _joined(
@@ -416,7 +428,7 @@ class Copy:
             effects += self.served[queue.stream].extend(queue)
         self.held = (checkpoint.record, state)
         self.acks = dict(checkpoint.record.inputs)
-        effects += [Send(one, CheckpointTaken(number)) for one in self.settings.partners]
+        effects += [Send(lender, CheckpointTaken(lent)) for lender, lent in machine.lent]
         self._end_joining(machine, now, effects)
 
     def _end_joining(self, machine: Joining, now: int, effects: list[Effect]) -> None:

@@ -56,6 +56,7 @@ from holdfast.core.settings import ReplicaSettings
 class JoinState(Enum):
     HOLDING = "holding"
     READING = "reading"
+    TAKING = "taking over"
     APPLYING = "applying"
 
 
@@ -63,6 +64,7 @@ class Trigger(Enum):
     HELD = "producers hold"
     CAME = "checkpoint came"
     NOT_APPLIED = "checkpoint not applied"
+    NOBODY = "no replica has anything"
 
 
 _H, _R, _A = JoinState.HOLDING, JoinState.READING, JoinState.APPLYING
@@ -147,6 +149,7 @@ class Joining(Machine[JoinState, Trigger]):
             for peer in one.producers
         }
         self._streams = {one.stream for one in settings.inputs}
+        self._begins_empty = settings.begins_empty
         self._held: set[str] = set()
         # (producer, stream) of those who still have the first tuple.
         self._whole: set[tuple[str, str]] = set()
@@ -157,6 +160,8 @@ class Joining(Machine[JoinState, Trigger]):
         self._heard_at = now
         self._ask_at = now
         self._applying: int | None = None
+        # Who has lent what is applied, and under which number.
+        self.lent: tuple[tuple[str, int], ...] = ()
 
     @property
     def deadline(self) -> int:
@@ -208,8 +213,9 @@ class Joining(Machine[JoinState, Trigger]):
         for report in reply.reports:
             whole = report.first_id == 0 and report.state is not StreamState.RECOVERING
             (self._whole.add if whole else self._whole.discard)((peer, report.stream))
-        waiting = self.state in (JoinState.HOLDING, JoinState.READING)
-        if waiting and {stream for _, stream in self._whole} >= self._streams:
+        waiting = self.state is not JoinState.APPLYING
+        whole = {stream for _, stream in self._whole} >= self._streams
+        if waiting and whole and self._begins_empty:
             return [BeginEmpty()]
         if waiting and reply.incarnation > self.incarnation:
             return [JoinAnew(reply.incarnation)]
@@ -252,8 +258,13 @@ class Joining(Machine[JoinState, Trigger]):
         if self.state is not JoinState.READING or not mine or peer != self._asked():
             return []
         self._applying = checkpoint.number
+        self.lent = ((peer, checkpoint.number),)
         self.move(Trigger.CAME, now, f"{checkpoint.number} of {peer}")
         return [Apply(checkpoint)]
+
+    def keeps(self, checkpoint: Checkpoint) -> bool:
+        """Whether one that came waits here for others."""
+        return False
 
     def _not_applied(self, number: int, now: int) -> None:
         if self.state is JoinState.APPLYING and number == self._applying:

@@ -6,6 +6,9 @@ often that is asked for, until its asker has it or it is known not to have come.
 
 An output queue may be long, when a client stays away. Its newest part goes with the state, as much
 as ``lent_tuples_max`` says; the rest is here and not there, and readers go where it is.
+
+A new shard puts the states of several together (``core.succession``), so it asks for that of one
+boundary. A stable job ends there, the checkpoint is taken, and the replica goes on: nobody waits.
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ class Lender:
 
     def __init__(self, queue_tuples: int) -> None:
         self._loans: dict[str, Loan] = {}
+        # Those who wait for the state of a boundary that is ahead, and when they asked last.
+        self._ahead: dict[str, tuple[JoinRequest, int]] = {}
         self._number = 0
         self._queue_tuples = queue_tuples
 
@@ -47,16 +52,58 @@ class Lender:
         newest: tuple[RecoveryRecord, object] | None,
         served: Mapping[str, ServedStream],
         now: int,
+        reached: int = -1,
     ) -> list[Effect]:
-        """Answer one that joins; ``newest`` is what there is to go on from, if anything."""
-        comes = newest is not None and newest[0].boundary > 0
-        effects: list[Effect] = [Send(sender, JoinReply(request.incarnation, request.round, comes))]
+        """Answer one that joins; ``newest`` is what there is to go on from, if anything.
+
+        reached  how far the state is, or will be after the job that runs.
+        """
         loan = self._loans.get(sender)
-        if loan is not None and loan.request == request:
+        is_lent = loan is not None and loan.request == request
+        comes = newest is not None and newest[0].boundary > 0
+        if request.at is not None and not is_lent:
+            comes = newest is not None and reached <= request.at
+        told = -1 if request.at is None else reached
+        reply = JoinReply(request.incarnation, request.round, comes, told)
+        effects: list[Effect] = [Send(sender, reply)]
+        if loan is not None and is_lent:
             loan.asked_at = now
             return effects
+        self._ahead.pop(sender, None)
         if newest is None or not comes:
             return effects
+        if request.at is not None and newest[0].boundary < request.at:
+            self._ahead[sender] = (request, now)
+            return effects
+        return [*effects, self._lend(sender, request, newest, served, now)]
+
+    def reached(
+        self, newest: tuple[RecoveryRecord, object], served: Mapping[str, ServedStream], now: int
+    ) -> list[Effect]:
+        """Lend to those who wait for the state as it is now; it is too late for some others."""
+        boundary = newest[0].boundary
+        effects: list[Effect] = []
+        for sender, (request, _) in list(self._ahead.items()):
+            assert request.at is not None, "only who waits for a boundary is here"
+            if request.at <= boundary:
+                del self._ahead[sender]
+            if request.at == boundary:
+                effects.append(self._lend(sender, request, newest, served, now))
+        return effects
+
+    @property
+    def stops(self) -> tuple[int, ...]:
+        """The boundaries at which somebody waits for the state."""
+        return tuple(request.at for request, _ in self._ahead.values() if request.at is not None)
+
+    def _lend(
+        self,
+        sender: str,
+        request: JoinRequest,
+        newest: tuple[RecoveryRecord, object],
+        served: Mapping[str, ServedStream],
+        now: int,
+    ) -> Send:
         record, state = newest
         self._number = max(self._number + 1, now)
         queues = tuple(self._newest_part(one.queue()) for one in served.values())
@@ -65,7 +112,7 @@ class Lender:
             self._number, 0, None, record, queues, state, wanted=True, answers=answers
         )
         self._loans[sender] = Loan(request, self._number, record, now)
-        return [*effects, Send(sender, CheckpointShipped(checkpoint))]
+        return Send(sender, CheckpointShipped(checkpoint))
 
     def _newest_part(self, queue: LoggedStream) -> LoggedStream:
         left, at = self._queue_tuples, len(queue.frames)
@@ -93,3 +140,6 @@ class Lender:
         for sender, loan in list(self._loans.items()):
             if now - loan.asked_at > PATIENCE_US:
                 del self._loans[sender]
+        for sender, (_, asked_at) in list(self._ahead.items()):
+            if now - asked_at > PATIENCE_US:
+                del self._ahead[sender]

@@ -265,19 +265,26 @@ class JoinRequest:
 
     Asked again under the same round it is the same request; a checkpoint answers one round of one
     incarnation, and no other.
+
+    at  the boundary that the state is to be of, exactly (``core.succession``); None for any.
     """
 
     incarnation: int
     round: int
+    at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
-    """Whether a checkpoint comes; if not, ask somebody else."""
+    """Whether a checkpoint comes; if not, ask somebody else.
+
+    reached  how far its state is, or will be after the job that runs; -1 if there is none.
+    """
 
     incarnation: int
     round: int
     comes: bool
+    reached: int = -1
 
 
 @dataclass(frozen=True, slots=True)

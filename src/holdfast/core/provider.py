@@ -86,7 +86,7 @@ class Provider:
     def obey(self, membership: Membership) -> list[Effect]:
         """Keep for those who were added, and no longer for those who are gone."""
         for served in self.streams.values():
-            for name, like in membership.added:
+            for name, like in (*membership.added, *membership.taking):
                 if served.acknowledgements.knows(like):
                     served.acknowledgements.take_in(name)
         return [

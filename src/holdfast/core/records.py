@@ -41,6 +41,13 @@ class InLog:
 
 
 @dataclass(frozen=True, slots=True)
+class Pieces:
+    """The states of several shards at one boundary, of which a new one takes what is its own."""
+
+    states: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LoggedStream:
     """What a log holds of a stream when it is opened: STABLE and BOUNDARY frames in order.
 
@@ -62,12 +69,16 @@ class Membership:
     added  (name, like): replicas that take part as ``like`` does, another one of their fragment.
     collected  (reader, stream, producer, epoch): feeds that cost more than they are worth, and
            since when; the reader keeps none there until it needs one (``core.revival``).
+    taking  (name, like): replicas of new shards, and of what merges them, and the ones whose work
+           they take over (``core.succession``). What is kept for ``like`` is kept for them, too,
+           and it lends them its state; what they serve is theirs alone.
     """
 
     epoch: int = 0
     gone: tuple[tuple[str, int], ...] = ()
     added: tuple[tuple[str, str], ...] = ()
     collected: tuple[tuple[str, str, str, int], ...] = ()
+    taking: tuple[tuple[str, str], ...] = ()
 
     def collected_from(self, reader: str, stream: str) -> dict[str, int]:
         """The producers whose feed of a stream is collected for a reader, and since when."""
@@ -99,7 +110,18 @@ class Membership:
         epoch = self.epoch + 1
         gone = (*self.gone, *((name, epoch) for name in names))
         left = tuple(one for one in self.collected if not {one[0], one[2]} & set(names))
-        return Membership(epoch, gone, self.added, left)
+        return replace(self, epoch=epoch, gone=gone, collected=left)
+
+    def with_shards(
+        self, taking: Iterable[tuple[str, str]], merging: Iterable[tuple[str, str]]
+    ) -> Membership:
+        """The next one, in which new shards take over from others.
+
+        merging  those among them that merge the shards: they are read as the old ones are.
+        """
+        epoch = self.epoch + 1
+        taken, added = (*self.taking, *taking), (*self.added, *merging)
+        return replace(self, epoch=epoch, added=added, taking=taken)
 
     def collecting(
         self, feeds: Iterable[tuple[str, str, str]], used: Iterable[tuple[str, str, str]] = ()

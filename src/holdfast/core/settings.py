@@ -272,6 +272,10 @@ class ReplicaSettings:
     # (output, how much of it is kept for somebody who is away)
     bounds: tuple[tuple[str, Bound], ...] = ()
     delivery: Delivery = Delivery.EXACTLY_ONCE
+    # Of a new shard, or of what merges such: those whose work it takes over, the replicas of each.
+    predecessors: tuple[tuple[str, ...], ...] = ()
+    # Whether one that has nothing may begin with the empty state where nothing is trimmed.
+    begins_empty: bool = True
 
     def __post_init__(self) -> None:
         names = {one.stream for one in self.inputs}
@@ -307,8 +311,15 @@ class ReplicaSettings:
             for one in self.inputs
         )
         fragment = membership.applied_to((self.address, *self.partners))
-        partners = tuple(name for name in fragment if name != self.address)
+        # Who takes over is no partner: it reads other streams, and makes nothing out with others.
+        others = {self.address, *(name for name, _ in membership.taking)} - {*self.partners}
+        partners = tuple(name for name in fragment if name not in others)
         return replace(self, inputs=inputs, partners=partners)
+
+    @property
+    def can_join(self) -> bool:
+        """Whether there is anybody whose state it can take."""
+        return bool(self.partners or self.predecessors)
 
     @property
     def keeping(self) -> Keeping:

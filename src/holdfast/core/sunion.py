@@ -205,6 +205,8 @@ class SUnion(Machine[SUnionState, Trigger]):
         self.live_position: int | None = None
         self.missing: set[str] = set()
         self.hopeless: set[str] = set()
+        # Where somebody waits for the state as it is then: a stable job ends there.
+        self._stops: tuple[int, ...] = ()
         self._timing = timing
         self._bucket_us = timing.bucket_us
         self._patience = patience or Patience(timing)
@@ -299,7 +301,12 @@ class SUnion(Machine[SUnionState, Trigger]):
         buckets = self._patience.redo_buckets
         if self.live_position is None or self.release is Release.SUSPEND:
             buckets = self._timing.redo_buckets * ALONE
-        return min(target, start + buckets * self._bucket_us)
+        ahead = (stop for stop in self._stops if stop > self.stable_position)
+        return min(target, start + buckets * self._bucket_us, *ahead)
+
+    def stop_at(self, boundaries: tuple[int, ...]) -> None:
+        """Somebody waits for the state as it is at these boundaries."""
+        self._stops = boundaries
 
     def next_deadline(self) -> int:
         """When the oldest held tuple will be overdue; FAR_FUTURE if none is held."""

@@ -167,6 +167,12 @@ class Versions(Machine[VersionsState, Trigger]):
         return Running(job, begin.line, starts[begin.line], begin.stop)
 
     @property
+    def reached(self) -> int:
+        """How far the stable version is, or will be after the job that runs."""
+        runs = self.job is not None and self.job[1].line is Line.STABLE
+        return self.job[1].stop if self.job is not None and runs else self.stable_position
+
+    @property
     def stable_state(self) -> object:
         """The state at ``stable_position``, if ``rebuilt``."""
         return self._stable_state

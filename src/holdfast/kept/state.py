@@ -17,19 +17,23 @@ taken the other's newer state may still come.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.core.keeping import replaces
 from holdfast.core.records import Checkpoint, InLog, RecoveryRecord
-from holdfast.core.settings import Keeping
+from holdfast.core.settings import Delivery, Keeping
 from holdfast.errors import StateError
 from holdfast.identity import identity_of, refuse_changed
 from holdfast.kept.packed_codec import decode_record, encode_record
 from holdfast.kept.state_directory import StateDirectory
 from holdfast.spark.chains import Chain, Handle, Workshop
+from holdfast.spark.packing import PackedState
 from holdfast.spark.state import State
+
+# What a shard takes out of the states of those that had its slots before.
+Divide = Callable[[Sequence[PackedState]], PackedState]
 
 
 class KeptState(Protocol):
@@ -41,6 +45,9 @@ class KeptState(Protocol):
 
     def found(self) -> object:
         """The state that belongs to the record, as jobs take it."""
+
+    def unite(self, states: Sequence[object]) -> object:
+        """The state of a checkpoint, out of those of several shards (``core.succession``)."""
 
     def begin(self, state: object) -> None:
         """What the replica computes from now on comes out of ``state``."""
@@ -66,12 +73,18 @@ class _Records:
         network: Sequence[str],
         keeping: Keeping,
         earlier: Collection[str],
+        delivery: Delivery,
     ) -> None:
         self._network = list(network)
         self._earlier = earlier
         self._keeping = keeping
+        self._delivery = delivery
         self.directory = None if path is None else StateDirectory(path)
-        self.record: RecoveryRecord | None = self._read()
+        try:
+            self.record: RecoveryRecord | None = self._read()
+        except BaseException:
+            self.close()  # nobody else can: it is not there for anybody
+            raise
 
     def _read(self) -> RecoveryRecord | None:
         if self.directory is None or self.directory.manifest is None:
@@ -85,6 +98,13 @@ class _Records:
                 f"{manifest['kept']}; this one keeps {self._keeping.value}. Use the one it was "
                 f"written with, or a new data directory"
             )
+        least = manifest.get("delivery") == Delivery.AT_LEAST_ONCE.value
+        if least and self._delivery is Delivery.EXACTLY_ONCE:
+            raise StateError(
+                f"{path} was written with delivery = at-least-once, which keeps no log of results; "
+                f"exactly-once goes on from one. Write at-least-once again, or use a new data "
+                f"directory"
+            )
         return decode_record(manifest["record"])
 
     def write(self, record: RecoveryRecord) -> None:
@@ -93,6 +113,7 @@ class _Records:
             manifest: dict[str, Any] = {
                 "network": self._network,
                 "kept": self._keeping.value,
+                "delivery": self._delivery.value,
                 "record": encode_record(record),
             }
             self.directory.write_manifest(manifest)
@@ -112,8 +133,9 @@ class RecordOnly:
         network: Sequence[str],
         keeping: Keeping,
         earlier: Collection[str] = (),
+        delivery: Delivery = Delivery.EXACTLY_ONCE,
     ) -> None:
-        self._records = _Records(path, network, keeping, earlier)
+        self._records = _Records(path, network, keeping, earlier, delivery)
         self._in_log = keeping is Keeping.WINDOWS
 
     @property
@@ -122,6 +144,11 @@ class RecordOnly:
 
     def found(self) -> object:
         return InLog(self.record) if self._in_log and self.record is not None else None
+
+    def unite(self, states: Sequence[object]) -> object:
+        if self._in_log:
+            raise StateError("window states in logs of several shards cannot be put together")
+        return ()
 
     def begin(self, state: object) -> None:
         pass  # nothing here builds on anything
@@ -149,9 +176,12 @@ class PackedStates:
         network: Sequence[str],
         workshop: Workshop,
         earlier: Collection[str] = (),
+        divide: Divide | None = None,
+        delivery: Delivery = Delivery.EXACTLY_ONCE,
     ) -> None:
         """Without ``path`` nothing is on disk, and the other copy's checkpoints are in memory."""
-        self._records = _Records(path, network, Keeping.STATE, earlier)
+        self._divide = divide
+        self._records = _Records(path, network, Keeping.STATE, earlier, delivery)
         self._workshop = workshop
         # The other copy's checkpoints that the next one may build on.
         self._bases: dict[int, Handle] = {}
@@ -171,6 +201,15 @@ class PackedStates:
             return None
         self._disk_state = tuple(directory.read_state()) or None
         return self._disk_state
+
+    def unite(self, states: Sequence[object]) -> object:
+        packed: list[PackedState] = []
+        for chain in states:
+            assert isinstance(chain, tuple), "packed states come as chains"
+            # One that is alone and whole needs no engine to be read.
+            packed += chain if len(chain) == 1 else self._workshop.pack(chain, None, True)
+        assert self._divide is not None, "only shards take over from others"
+        return (self._divide(packed),)
 
     def begin(self, state: object) -> None:
         self._continues = state is not None and state is self._disk_state
@@ -230,11 +269,13 @@ def keep_state(
     network: Sequence[str],
     workshop: Workshop,
     earlier: Collection[str] = (),
+    divide: Divide | None = None,
+    delivery: Delivery = Delivery.EXACTLY_ONCE,
 ) -> KeptState:
     """The way for a ``Keeping``; without ``path`` in memory only.
 
     ``earlier``: the identities of other networks whose state is as good as that of ``network``.
     """
     if keeping is Keeping.STATE:
-        return PackedStates(path, network, workshop, earlier)
-    return RecordOnly(path, network, keeping, earlier)
+        return PackedStates(path, network, workshop, earlier, divide, delivery)
+    return RecordOnly(path, network, keeping, earlier, delivery)

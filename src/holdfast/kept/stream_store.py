@@ -20,7 +20,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -41,6 +41,7 @@ from holdfast.core.events import (
 from holdfast.core.frame import Header, Kind
 from holdfast.core.keeping import in_order, lacking, standing
 from holdfast.core.messages import StreamFrame
+from holdfast.core.records import Pieces
 from holdfast.errors import StateError
 from holdfast.frames import Frame, data_frame
 from holdfast.kept.state import KeptState
@@ -223,6 +224,9 @@ class StreamStore:
         assert self._kept is not None
         try:
             # 1: something jobs can start from
+            if isinstance(checkpoint.state, Pieces):
+                united = self._kept.unite(checkpoint.state.states)
+                checkpoint = replace(checkpoint, state=united)
             held = self._kept.take(checkpoint)
             # 2: the frames, then the record
             queues = list(checkpoint.queues)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -65,7 +65,7 @@ from holdfast.core.events import (
 from holdfast.core.messages import CheckpointShipped
 from holdfast.core.progress import Work
 from holdfast.core.protected import LOOK_US, ProtectedReplica
-from holdfast.core.records import Found, RecoveryRecord
+from holdfast.core.records import Found, Membership, RecoveryRecord
 from holdfast.core.settings import (
     Delivery,
     Keeping,
@@ -73,6 +73,7 @@ from holdfast.core.settings import (
     ReplicaSettings,
     StandbySettings,
 )
+from holdfast.core.succession import peers_of
 from holdfast.flight.server import PutBatch
 from holdfast.kept.consumers import read_consumers
 from holdfast.kept.continuous_recovery import read_extent
@@ -100,9 +101,12 @@ from holdfast.nodes.replica_status import (
 from holdfast.nodes.spill import Spill
 from holdfast.nodes.watched import Watched
 from holdfast.plans.fragment_plans import FragmentPlan
+from holdfast.routes import state_keys
 from holdfast.spark.chains import Handle, Workshop
+from holdfast.spark.dividing import united
 from holdfast.spark.engine import Engine
 from holdfast.spark.merging import Merge
+from holdfast.spark.packing import PackedState
 from holdfast.spark.rejected import STOP
 
 WARM_SECONDS = 20.0
@@ -141,8 +145,8 @@ class ReplicaNode(Node):
         consumers = {one.stream: one.consumers for one in settings.outputs}
         super().__init__(settings.address, place, schemas, consumers, directory, on_fatal)
         partner = None if pair is None else pair.partner_of(settings.address)
-        self._listens_to = settings.partners
-        self.listen_to(settings.partners, partner)
+        self._listens_to = peers_of(settings, Membership())
+        self.listen_to(self._listens_to, partner)
         self._settings = settings
         self._fragment = plan.name
         self._shard = plan.shard
@@ -167,6 +171,7 @@ class ReplicaNode(Node):
         )
         engine = (directory / "engine").absolute()  # the JVM may have another working directory
         shutil.rmtree(engine, ignore_errors=True)  # worthless once the process has ended
+        self._load = load
         self.workshop = Workshop(load, engine, on_error)
         self.left_out = LeftOut(directory / "dead-letters.jsonl", self.journal)
         self._open_store(plan, directory, log_options)
@@ -205,7 +210,10 @@ class ReplicaNode(Node):
         persists = self._pair is None or self._pair.persist
         state = directory / "state" if persists else None
         keeping = self._settings.keeping
-        self._kept = keep_state(keeping, state, plan.description, self.workshop, plan.earlier)
+        delivery = self._settings.delivery
+        self._kept = keep_state(
+            keeping, state, plan.description, self.workshop, plan.earlier, self._divide, delivery
+        )
         schemas = self.schemas if persists else {}
         self.store = StreamStore(
             directory / "streams",
@@ -215,6 +223,13 @@ class ReplicaNode(Node):
             self._kept,
             on_problem=self.problems.set,
         )
+
+    def _divide(self, states: Sequence[PackedState]) -> PackedState:
+        """What is this shard's of the states of those that had its slots before."""
+        network, shard = self._load(), self._shard
+        assert shard is not None, "only a shard takes a part"
+        assert not isinstance(network, Merge), "what merges has no state"
+        return united(states, state_keys(network), shard.slots)
 
     def _make_driver(self) -> Copy:
         record = self._kept.record
@@ -353,6 +368,7 @@ class ReplicaNode(Node):
             "behind_s": round(self._pace.behind_us / 1e6, 3),
             "input_ratio": round(min(self._pace.ratio, 1e6), 3),
             **streams_status(view),
+            "delivery": self._settings.delivery.value,
             "delay_s": self._settings.timing.delay_us / 1e6,
             "alpha": round(view.alpha, 3),
             "operators": self.jobs.state_sizes(),

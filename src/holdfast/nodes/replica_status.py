@@ -14,7 +14,7 @@ from holdfast.core.ranks import shares
 from holdfast.core.settings import ReplicaSettings, StandbySettings
 from holdfast.kept.shipper import Shipped, Shipper
 from holdfast.plans.fragment_plans import ShardPlan
-from holdfast.slots import slot_range
+from holdfast.slots import shard_name
 from holdfast.why_words import plain_why
 
 
@@ -58,17 +58,19 @@ def shard_status(shard: ShardPlan | None, settings: ReplicaSettings) -> dict[str
     """What a shard takes, and whom it knows: above, beside and below it."""
     if shard is None:
         return {}
-    first, end = slot_range(shard.number, shard.shards, shard.routing)
     before, after = (shard.number - 2) % shard.shards, shard.number % shard.shards
     return {
         "shard": {
             "of": shard.fragment,
             "number": shard.number,
             "shards": shard.shards,
-            "slots": [first, end],
+            "generation": shard.generation,
+            "slots": list(shard.slots),
             "routing": {stream: list(columns) for stream, columns in shard.columns.items()},
             "above": {one.stream: list(one.producers) for one in settings.inputs},
-            "beside": [f"{shard.fragment}.{each + 1}" for each in (before, after)],
+            "beside": [
+                shard_name(shard.fragment, shard.generation, each + 1) for each in (before, after)
+            ],
             "below": {one.stream: list(one.consumers) for one in settings.outputs},
         }
     }

@@ -11,7 +11,7 @@ import pyarrow as pa
 from holdfast.core.messages import Part
 from holdfast.core.provenance import Trail
 from holdfast.identity import identity_of
-from holdfast.slots import Routing, Share, slot_range
+from holdfast.slots import Routing, Share, shard_name, slot_range
 
 Ways: TypeAlias = tuple[tuple[str, Trail], ...]
 Memory: TypeAlias = tuple[tuple[Trail, frozenset[str]], ...]
@@ -59,6 +59,7 @@ class ShardPlan:
     fragment  the fragment as the network has it.
     number    the shard, from 1 to ``shards``.
     columns   the routing columns of each input.
+    generation  how many times there has been another number of shards, from 1.
     """
 
     fragment: str
@@ -66,16 +67,26 @@ class ShardPlan:
     shards: int
     routing: Routing
     columns: Mapping[str, tuple[str, ...]]
+    generation: int = 1
+
+    @property
+    def slots(self) -> tuple[int, int]:
+        """The first slot it owns, and the first one that is not its own."""
+        return slot_range(self.number, self.shards, self.routing)
 
     @property
     def share(self) -> Share:
         """What it takes of its inputs."""
-        slots = slot_range(self.number, self.shards, self.routing)
-        return Share({stream: Part(*slots, names) for stream, names in self.columns.items()})
+        return Share({stream: Part(*self.slots, names) for stream, names in self.columns.items()})
 
     def serves(self, stream: str) -> str:
         """The stream that has the shard's part of a stream of the fragment."""
-        return f"{stream}.{self.number}"
+        return shard_name(stream, self.generation, self.number)
+
+    def overlaps(self, other: ShardPlan) -> bool:
+        """Whether both have a slot in common."""
+        (first, end), (begin, stop) = self.slots, other.slots
+        return max(first, begin) < min(end, stop)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,13 @@
      "added": {"main-3": "main-1"}, "places": {"main-3": "east"},
      "collected": [["screen", "out", "main-3", 3]]}
 
+    ... "taking": [["counts.g2.1-1", "counts.1-1"]],
+     "shards": {"counts": {"given": 2, "generations": [[1, 2], [2, 4]]}}}
+
 ``places`` says where a replica that was added runs, as ``replicas`` of the deployment file does;
-``collected`` which readers keep no feed of a stream at which producer, and since when.
+``collected`` which readers keep no feed of a stream at which producer, and since when; ``taking``
+which replicas of new shards take over from whom; ``shards`` of fragments that were rescaled how
+many the file named then, and the number and the shards of each generation that takes part.
 
 The machine that started the deployment decides, one change at a time, and numbers the changes.
 Processes look at the file, servers are sent it, and all tell each other (``core.membership``).
@@ -40,15 +45,17 @@ def change_membership(
     deployment: Deployment,
     change: Callable[[Membership], Membership],
     places: Mapping[str, str] | None = None,
+    shards: Mapping[str, Any] | None = None,
 ) -> Membership:
     """Decide who takes part from now on, durably; nobody else decides meanwhile.
 
     places  where those are who are added.
+    shards  the generations of fragments that are rescaled.
     """
     make_private(deployment.data)
     with _deciding(deployment.data):
         path = membership_path(deployment.data)
-        before = read_document(path)["places"] if path.exists() else {}
+        before = read_document(path) if path.exists() else {"places": {}}
         membership = change(read_membership(deployment.data))
         found = plain_membership(membership)
         document = {
@@ -56,7 +63,9 @@ def change_membership(
             "gone": dict(found["gone"]),
             "added": dict(found["added"]),
             "collected": found["collected"],
-            "places": {**before, **(places or {})},
+            "taking": found["taking"],
+            "places": {**before["places"], **(places or {})},
+            "shards": {**before.get("shards", {}), **(shards or {})},
         }
         write_document(path, document)
     return membership
@@ -64,8 +73,9 @@ def change_membership(
 
 def _listed(document: dict[str, Any]) -> dict[str, Any]:
     pairs = {name: list(document[name].items()) for name in ("gone", "added")}
-    # An earlier version knew of no feeds that are collected.
-    return {"epoch": document["epoch"], **pairs, "collected": document.get("collected", [])}
+    # An earlier version knew of no feeds that are collected, and of no shards that take over.
+    later = {name: document.get(name, []) for name in ("collected", "taking")}
+    return {"epoch": document["epoch"], **pairs, **later}
 
 
 @contextmanager

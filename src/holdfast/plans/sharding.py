@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from holdfast.deployment import Deployment, DeploymentError
+from holdfast.deployment import Deployment, DeploymentError, ShardSpec
 from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream, Routes, ShardPlan
-from holdfast.slots import ANY, SLOTS, Routing, slot_range
+from holdfast.slots import ANY, SLOTS, Routing
 
 
 def with_shards(
@@ -24,14 +24,23 @@ def with_shards(
     found: dict[str, FragmentPlan] = {}
     for name, fragment in fragments.items():
         spec = deployment.fragments.get(name)
-        if spec is None or not spec.merges or fragment.merges:
+        if fragment.shard is not None and _is_rescaled(deployment, fragment.shard.fragment):
+            continue  # it comes with what merges it, if it is of a generation that takes part
+        divided = fragment.merges and not _is_rescaled(deployment, name)
+        if spec is None or not spec.merges or divided:
             found[name] = fragment
             continue
-        shards = [_shard(deployment, fragment, each) for each in spec.merges]
+        shards = [_shard(deployment, fragments, fragment, each) for each in spec.merges]
         found |= {each.name: each for each in shards}
-        found[name] = _merging(fragment, shards)
+        found[name] = merging(fragment, shards)
     _check_streams(deployment, found, sources)
     return found
+
+
+def _is_rescaled(deployment: Deployment, fragment: str) -> bool:
+    """Whether there are shards of later generations than were planned."""
+    spec = deployment.fragments.get(fragment)
+    return spec is not None and any(number > 1 for number, _ in spec.generations)
 
 
 def shards_of(deployment: Deployment) -> dict[str, list[Any]]:
@@ -43,9 +52,18 @@ def shards_of(deployment: Deployment) -> dict[str, list[Any]]:
     }
 
 
-def _shard(deployment: Deployment, fragment: FragmentPlan, name: str) -> FragmentPlan:
+def _shard(
+    deployment: Deployment,
+    fragments: Mapping[str, FragmentPlan],
+    fragment: FragmentPlan,
+    name: str,
+) -> FragmentPlan:
+    if name in fragments:
+        return fragments[name]
     given = deployment.fragments[name].shard
     assert given is not None
+    if fragment.routes is None and given.generation > 1:
+        return _of_generation(fragments, fragment, given, name)
     if fragment.routes is None:
         raise DeploymentError(
             f"{deployment.path.name}: fragments.{fragment.name}.shards has changed since the "
@@ -53,7 +71,7 @@ def _shard(deployment: Deployment, fragment: FragmentPlan, name: str) -> Fragmen
         )
     routing = _routing(deployment, fragment, fragment.routes, given.routing)
     columns = {stream: fragment.routes.columns.get(stream, ANY) for stream in fragment.inputs}
-    shard = ShardPlan(fragment.name, given.number, given.shards, routing, columns)
+    shard = ShardPlan(fragment.name, given.number, given.shards, routing, columns, given.generation)
     # A shard has not all results of any tuples, and can claim none.
     outputs = tuple(
         replace(output, stream=shard.serves(output.stream), ways=(), memory=())
@@ -65,8 +83,26 @@ def _shard(deployment: Deployment, fragment: FragmentPlan, name: str) -> Fragmen
     )
 
 
+def _of_generation(
+    fragments: Mapping[str, FragmentPlan], fragment: FragmentPlan, given: ShardSpec, name: str
+) -> FragmentPlan:
+    """A shard of a later generation: it computes what the planned ones do, for other slots."""
+    like = next(
+        one for one in fragments.values() if one.shard and one.shard.fragment == fragment.name
+    )
+    assert like.shard is not None
+    shard = replace(
+        like.shard, number=given.number, shards=given.shards, generation=given.generation
+    )
+    own = zip(like.outputs, fragment.outputs, strict=True)
+    outputs = tuple(replace(one, stream=shard.serves(whole.stream)) for one, whole in own)
+    query = like.description[: len(like.description) - len(_described(like.shard))]
+    described = (*query, *_described(shard))
+    return replace(like, name=name, outputs=outputs, description=described, shard=shard)
+
+
 def _described(shard: ShardPlan) -> list[str]:
-    first, end = slot_range(shard.number, shard.shards, shard.routing)
+    first, end = shard.slots
     lines = [f"shard {shard.number} of {shard.shards}: slots {first} to {end}"]
     lines += [f"route {stream}: {', '.join(names)}" for stream, names in shard.columns.items()]
     return [*lines, f"slots: {SLOTS}"]
@@ -91,7 +127,7 @@ def _routing(
     return wanted
 
 
-def _merging(fragment: FragmentPlan, shards: list[FragmentPlan]) -> FragmentPlan:
+def merging(fragment: FragmentPlan, shards: list[FragmentPlan]) -> FragmentPlan:
     """What puts the shards' streams together again."""
     inputs = {output.stream: output.schema for shard in shards for output in shard.outputs}
     merges = {

@@ -27,6 +27,7 @@ from holdfast.plans.budget import check_budget, divide, division, end_to_end_us,
 from holdfast.plans.deliveries import check_delivery
 from holdfast.plans.fragment_plans import MOST_WAYS, FragmentPlan
 from holdfast.plans.plan import Plan, deployed, read_plan
+from holdfast.plans.sharding import merging
 from holdfast.plans.source_times import (
     boundary_interval_us,
     check_times,
@@ -73,9 +74,10 @@ class Topology:
         # By which trails the tuples come of sources, and of streams with early results.
         self._trails = self._find_trails()
         self.consumers: dict[str, tuple[str, ...]] = dict.fromkeys(self.producers, ())
-        for name, fragment in plan.fragments.items():
-            for stream in fragment.inputs:
-                self.consumers[stream] += self._replicas_of(name)
+        for name in plan.fragments:
+            for process in self._replicas_of(name):
+                for stream in self._part_of(name, process).inputs:
+                    self.consumers[stream] += (process,)
         # Also those that were retired: that nobody is left is not that there never was anybody.
         for client in deployment.clients.values():
             self.consumers[client.output] += (client.name,)
@@ -157,9 +159,14 @@ class Topology:
 
     def replica(self, process: str) -> ReplicaSettings:
         fragment, index = self._find(process)
-        spec, plan = self._deployment.fragments[fragment], self._plan.fragments[fragment]
+        spec, plan = self._deployment.fragments[fragment], self._part_of(fragment, process)
         turned = spec.processes[index + 1 :] + spec.processes[:index]
-        partners = tuple(name for name in turned if name not in self._deployment.gone)
+        partners = tuple(
+            name
+            for name in turned
+            if name not in self._deployment.gone
+            and (not spec.merges or spec.merged_by(name) == spec.merged_by(process))
+        )
         timing = self.fragment_timing(fragment)
         # What is handed on before its order is known.
         handed_on = {
@@ -207,12 +214,50 @@ class Topology:
             spec.reconcile,
             continuous=spec.continuous,
             delivery=spec.delivery,
+            predecessors=self._predecessors(fragment, process),
+            begins_empty=self._generation(fragment, process) == 1,
             bounds=tuple(
                 (output.stream, bound)
                 for output in plan.outputs
                 if (bound := self.bound(output.stream)) is not None
             ),
         )
+
+    def _part_of(self, fragment: str, process: str) -> FragmentPlan:
+        """What a replica of a fragment reads and serves: of what merges, one generation's part."""
+        spec, plan = self._deployment.fragments[fragment], self._plan.fragments[fragment]
+        if len(spec.generations) < 2:
+            return plan
+        _, names = spec.merged_by(process)
+        return merging(plan, [self._plan.fragments[name] for name in names])
+
+    def _generation(self, fragment: str, process: str) -> int:
+        """Which number of shards a replica is of, counted from 1."""
+        spec = self._deployment.fragments[fragment]
+        if spec.merges:
+            return spec.merged_by(process)[0]
+        return 1 if spec.shard is None else spec.shard.generation
+
+    def _predecessors(self, fragment: str, process: str) -> tuple[tuple[str, ...], ...]:
+        """Whose work a replica takes over: the first of a shard, or of what merges, does that."""
+        spec = self._deployment.fragments[fragment]
+        whole = self._deployment.fragments[spec.shard.fragment] if spec.shard else spec
+        own = self._generation(fragment, process)
+        before = [one for one in whole.generations if one[0] < own]
+        taken_part = self._replicas_of(fragment)
+        if spec.merges:
+            taken_part = tuple(one for one in taken_part if spec.merged_by(one)[0] == own)
+        if not before or process != taken_part[0]:
+            return ()
+        if spec.merges:
+            old = (one for one in self._replicas_of(fragment) if spec.merged_by(one)[0] < own)
+            return (tuple(old),)
+        plans = self._plan.fragments
+        shard = plans[fragment].shard
+        assert shard is not None
+        names = before[-1][1]
+        near = [name for name in names if (one := plans[name].shard) and shard.overlaps(one)]
+        return tuple(self._replicas_of(name) for name in near or names)
 
     def bound(self, stream: str) -> Bound | None:
         """How much of a stream is kept for somebody who is away; None for all of it."""
@@ -243,8 +288,8 @@ class Topology:
         return self._find(process)[0]
 
     def fragment_plan(self, process: str) -> FragmentPlan:
-        """What the fragment of a replica reads and serves."""
-        return self._plan.fragments[self.fragment_of(process)]
+        """What a replica reads and serves."""
+        return self._part_of(self.fragment_of(process), process)
 
     def _find(self, process: str) -> tuple[str, int]:
         for name, spec in self._deployment.fragments.items():

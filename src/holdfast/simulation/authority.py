@@ -17,6 +17,7 @@ from holdfast.simulation.entry_process import EntryProcess
 from holdfast.simulation.networks import NetworkSpec
 from holdfast.simulation.process import Process
 from holdfast.simulation.replica_process import ReplicaProcess
+from holdfast.simulation.rescaling import Rescaling
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
@@ -34,6 +35,7 @@ class Authority:
         self.membership = Membership()
         # They run until they are told, and start again if their server does.
         self.gone: dict[str, Process] = {}
+        self.rescaling = Rescaling(world, self)
 
     def remove(self, server: str) -> bool:
         """Whoever of a server can be done without takes part no longer; whether there is one."""
@@ -133,13 +135,25 @@ class Authority:
         )
 
     def _remove(self, process: Process) -> None:
-        name, world = process.address, self._world
-        self.membership = self.membership.without(name)
-        self.gone[name] = process
-        world.replicas.pop(name, None)
-        world.clients.pop(name, None)
-        world.changes += 1
-        self._tell(self.membership)
+        self.dismiss({process.address: process})
+
+    def dismiss(self, leaving: dict[str, Process]) -> None:
+        """Some take part no longer."""
+        for name, process in leaving.items():
+            self.gone[name] = process
+            self._world.replicas.pop(name, None)
+            self._world.clients.pop(name, None)
+        self.decide(self.membership.without(*leaving))
+
+    def decide(self, membership: Membership) -> None:
+        """This is who takes part from now on."""
+        self.membership = membership
+        self._world.changes += 1
+        self._tell(membership)
+
+    @staticmethod
+    def known_to(process: Process) -> Membership:
+        return known_to(process)
 
     def _tell(self, membership: Membership) -> None:
         if membership is not self.membership:
@@ -147,7 +161,8 @@ class Authority:
         world = self._world
         untold = False
         for names in _connected(world.spec):
-            names |= {name for name, like in membership.added if like in names}
+            joined = (*membership.added, *membership.taking)
+            names |= {name for name, like in joined if like in names}
             others = [world.processes[name] for name in sorted(names - self.gone.keys())]
             with_disks = [one for one in others if not isinstance(one, ClientProcess)]
             if any(known_to(one).epoch >= membership.epoch for one in with_disks):

@@ -19,7 +19,7 @@ from holdfast.core.events import (
 )
 from holdfast.core.frame import StreamFrame
 from holdfast.core.messages import CheckpointShipped, CheckpointTaken, JoinRequest
-from holdfast.core.records import Checkpoint, InLog, LoggedStream
+from holdfast.core.records import Checkpoint, InLog, LoggedStream, Pieces
 from holdfast.core.settings import Keeping, ReplicaSettings
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.executor import Plan
@@ -59,6 +59,8 @@ class CheckpointingProcess(ReplicaProcess):
     def receive(self, event: Event) -> None:
         if isinstance(event, CheckpointApplied):
             self._held.add(event.number)
+            machine = self.driver.joining if self.up else None
+            self._held |= set() if machine is None else {number for _, number in machine.lent}
         super().receive(event)
 
     def _start_over(self) -> None:
@@ -143,6 +145,9 @@ class CheckpointingProcess(ReplicaProcess):
             self._order_disk(order)
             return
         packed = checkpoint.state
+        if isinstance(packed, Pieces):
+            states = [one.state for one in packed.states if isinstance(one, Packed)]
+            packed = Packed(None, self.plan.united(states))
         assert isinstance(packed, Packed)
         if checkpoint.base is not None and self._bases.get(checkpoint.base) != packed.base:
             raise Violation("standby", f"{self.address}: changes laid on the wrong state")

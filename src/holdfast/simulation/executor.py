@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from holdfast.core.effects import GiveUp, InputSlice, Line, RunAhead, RunEarly, RunJob
 from holdfast.core.events import AheadDone, EarlyDone, JobDone, Left, OutputBlock
@@ -223,6 +223,21 @@ class Plan:
         """The rows of some slices that are for it."""
         rows = [row for piece in slices for row in read_slice(piece)]
         return rows if self.shard is None else [row for row in rows if self.takes(row[3])]
+
+    def united(self, states: list[object]) -> object:
+        """One state of several shards': what is this one's of each."""
+        lists: list[tuple[object, ...]] = [one for one in states if one is not None]  # type: ignore[misc]
+        if not lists:
+            return None
+        return tuple(self._united(parts) for parts in zip(*lists, strict=True))
+
+    def _united(self, parts: tuple[object, ...]) -> object:
+        if all(part is None for part in parts):
+            return None
+        items: list[Any] = [item for part in parts for item in part or ()]  # type: ignore[attr-defined]
+        # Windows are ((start, key), ...); a join keeps rows.
+        keys = [item[0][1] if isinstance(item[0], tuple) else item[3] for item in items]
+        return tuple(sorted(item for item, key in zip(items, keys, strict=True) if self.takes(key)))
 
     def advance(
         self, state: object, rows: list[Tagged], start: int, stop: int

@@ -29,6 +29,7 @@ class FaultKind(Enum):
     REMOVED = "removed for good"
     ADDED = "another is added"
     COLLECTED = "feeds and replicas are collected"
+    RESCALED = "another number of shards"
 
 
 class Moment(Enum):

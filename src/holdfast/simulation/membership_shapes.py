@@ -1,4 +1,4 @@
-"""Shapes of schedules for those who are removed from a network that runs."""
+"""Shapes of schedules for those who come to a network that runs, and those who leave it."""
 
 from __future__ import annotations
 
@@ -34,4 +34,23 @@ def _departures(random: Random, layout: Layout) -> list[Fault]:
             faults.append(Fault(FaultKind.DISK_FULL, away, end, (random.choice(near),)))
         faults.append(Fault(FaultKind.REMOVED, time, time + 1, (hit,)))
         time = max(one.end for one in faults) + int(random.uniform(3, 10) * SECOND_US)
+    return faults
+
+
+def _rescalings(random: Random, layout: Layout) -> list[Fault]:
+    """A fragment gets another number of shards, once or twice, while servers are lost."""
+    time = 8 * SECOND_US
+    faults = []
+    for _ in range(random.randint(1, 2)):
+        faults.append(Fault(FaultKind.RESCALED, time, time + 1, (random.choice(layout.servers),)))
+        kinds = [FaultKind.CRASH, FaultKind.PARTITION, FaultKind.DISK_FULL, FaultKind.PAUSE]
+        for _ in range(random.randint(0, 3)):
+            start = time + int(random.uniform(-1, 3) * SECOND_US)
+            end = start + int(random.choice([0.3, 2, 6]) * random.uniform(0.5, 1.5) * SECOND_US)
+            faults.append(Fault(random.choice(kinds), start, end, (random.choice(layout.servers),)))
+        if random.random() < 0.3:
+            start = time + int(random.uniform(0, 1.5) * SECOND_US)
+            end = start + int(random.uniform(0.3, 4) * SECOND_US)
+            faults.append(Fault(FaultKind.CUT, start, end, random.choice(layout.links)))
+        time = max(one.end for one in faults) + int(random.uniform(8, 20) * SECOND_US)
     return faults

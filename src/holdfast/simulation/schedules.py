@@ -26,7 +26,7 @@ from holdfast.simulation.copy_shapes import (
 )
 from holdfast.simulation.deliveries import deliveries
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Schedule
-from holdfast.simulation.membership_shapes import _departures
+from holdfast.simulation.membership_shapes import _departures, _rescalings
 from holdfast.simulation.networks import NetworkSpec
 
 WEIGHTS = {
@@ -471,6 +471,7 @@ SHAPES: dict[Shape, float] = {
     _own_inputs: 0.0,
     _collections: 0.0,
     _bounded: 0.0,
+    _rescalings: 0.0,
 }
 # Shapes that bring their network.
 NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
@@ -483,6 +484,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _own_inputs: special_networks.racing_memories,
     _collections: special_networks.racing_chain,
     _bounded: special_networks.bounded_unions,
+    _rescalings: special_networks.rescaled_ring,
 }
 # Shapes that need a pair of copies of a certain kind.
 SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3, _relay: 0.25}

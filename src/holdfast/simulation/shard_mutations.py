@@ -1,10 +1,17 @@
-"""Deliberate bugs in how a fragment's work is divided among shards, and put together again."""
+"""Deliberate bugs in how a fragment's work is divided among shards, put together again, and handed
+over when the number of shards changes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from holdfast import slots
+from holdfast.core.lending import Lender
+from holdfast.core.messages import JoinRequest
+from holdfast.core.provider import Provider
+from holdfast.core.records import Checkpoint, Membership
+from holdfast.core.succession import Succession
 from holdfast.core.sunion import SUnion
 from holdfast.simulation import executor
 from holdfast.simulation.executor import Merge, Plan, Row, Tagged
@@ -55,5 +62,41 @@ def merge_up_to_the_shard_that_is_furthest(original: Any) -> Any:
         if not all(name.count(".") == 2 for name in self.copies):
             return int(original(self))
         return self._floor(max(copy.boundary for copy in self.copies.values()))
+
+    return broken
+
+
+@mutation(Lender, "asked", shape="rescalings")
+def lend_the_newest_state_as_that_of_the_boundary(original: Any) -> Any:
+    def broken(
+        self: Lender, sender: str, request: JoinRequest, newest: Any, served: Any, now: int, at: int
+    ) -> Any:
+        if request.at is not None and newest is not None:
+            newest, at = (replace(newest[0], boundary=request.at), newest[1]), request.at
+        return original(self, sender, request, newest, served, now, at)
+
+    return broken
+
+
+@mutation(Succession, "_united", shape="rescalings")
+def take_over_from_the_first_shard_only(original: Any) -> Any:
+    def broken(self: Succession, pieces: list[Checkpoint], at: int, now: int) -> Checkpoint:
+        return original(self, pieces[:1], at, now)  # type: ignore[no-any-return]
+
+    return broken
+
+
+@mutation(Plan, "united", shape="rescalings")
+def take_over_slots_of_others_as_well(original: Any) -> Any:
+    def broken(self: Plan, states: list[object]) -> object:
+        return original(replace(self, shard=(1, 1)), states)
+
+    return broken
+
+
+@mutation(Provider, "obey", shape="rescalings")
+def keep_nothing_for_new_shards(original: Any) -> Any:
+    def broken(self: Provider, membership: Membership) -> Any:
+        return original(self, replace(membership, taking=()))
 
     return broken

@@ -77,14 +77,33 @@ def two_copies(random: Random) -> NetworkSpec:
 
 def ring(random: Random) -> NetworkSpec:
     """A fragment in shards, whose copies are all of one kind, and nothing else."""
+    return _ring(random, [Protection.NONE, Protection.ACTIVE, *_STANDING_BY])
+
+
+def rescaled_ring(random: Random) -> NetworkSpec:
+    """The same, of protections whose number of shards can change, with much to hand over.
+
+    Of those with two replicas each, the ones that begin with three shards race.
+    """
+    spec = _ring(random, [Protection.NONE, Protection.ACTIVE], (10, 30))
+    shards = [one for one in spec.fragments if one.plan.shard is not None]
+    if len(shards) != 3 or len(shards[0].addresses) == 1:
+        return spec
+    racing = (replace(one, race=one.plan.shard is not None) for one in spec.fragments)
+    return replace(spec, fragments=tuple(racing))
+
+
+def _ring(
+    random: Random, protections: list[Protection], windows: tuple[int, ...] = (1, 3, 10)
+) -> NetworkSpec:
     timing = generate_timing(random)
     inputs = ("s0", "s1")
     operators: list[Operator] = [
-        Window(inputs, timing.bucket_us * random.choice([1, 3, 10]) + random.choice([0, 77])),
+        Window(inputs, timing.bucket_us * random.choice(windows) + random.choice([0, 77])),
         Join(inputs, timing.bucket_us * random.choice([1, 4])),
         Union(inputs),
     ]
-    protection = random.choice([Protection.NONE, Protection.ACTIVE, *_STANDING_BY])
+    protection = random.choice(protections)
     pair = None
     if protection in _STANDING_BY:
         pair = StandbySettings(

@@ -51,6 +51,7 @@ from holdfast.simulation.clock import Clock, ServerClock, follow
 from holdfast.simulation.conditions import Conditions
 from holdfast.simulation.coverage import Coverage
 from holdfast.simulation.entry_process import EntryProcess
+from holdfast.simulation.executor import Operator
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Moment, Schedule
 from holdfast.simulation.network import Network
 from holdfast.simulation.networks import NetworkSpec
@@ -83,7 +84,14 @@ class World:
         self.truth = Truth()
         self.client_checks = ClientChecks(self)
         self.joins = JoinChecks(self)
+        # Who provides each stream, and what computes it, new shards included.
+        self.producers = spec.producers
+        self.operators: dict[str, Operator] = {
+            stream: operator for one in spec.fragments for stream, operator in one.plan.outputs
+        }
         self.authority = Authority(self)
+        # How often another number of shards has taken over.
+        self.rescaled = 0
         self.source_stop = schedule.end
         conditions = conditions or Conditions.draw(random, schedule)
         self.network = Network(self.clock, random, server_of, conditions.quality)
@@ -298,7 +306,7 @@ class World:
 
     def _begin(self, fault: Fault) -> None:
         self._say(f"{fault.kind.value} begins: {', '.join(fault.servers)}")
-        counted = (FaultKind.DISK_LOST, FaultKind.REMOVED, FaultKind.ADDED)
+        counted = (FaultKind.DISK_LOST, FaultKind.REMOVED, FaultKind.ADDED, FaultKind.RESCALED)
         if fault.kind not in counted and self._hits(fault):
             self.hits[fault.kind.value] += 1
         self._apply(fault, begins=True)
@@ -364,6 +372,9 @@ class World:
             case FaultKind.COLLECTED:
                 if begins and self.authority.collect():
                     self.hits[FaultKind.COLLECTED.value] += 1
+            case FaultKind.RESCALED:
+                if begins and self.authority.rescaling.begin():
+                    self.hits[FaultKind.RESCALED.value] += 1
             case FaultKind.SILENCE:
                 for process in self._at(fault.servers[0]):
                     if isinstance(process, EntryProcess):

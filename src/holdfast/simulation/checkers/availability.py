@@ -22,7 +22,6 @@ from holdfast.core.settings import SECOND_US, Policy
 from holdfast.core.sunion import Release
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.client_process import ClientProcess
-from holdfast.simulation.executor import Operator
 from holdfast.simulation.replica_process import ReplicaProcess
 
 if TYPE_CHECKING:
@@ -38,13 +37,9 @@ class Availability:
     def __init__(self, world: World) -> None:
         self._world = world
         spec = world.spec
-        self._operators: dict[str, Operator] = {
-            stream: operator
-            for fragment in spec.fragments
-            for stream, operator in fragment.plan.outputs
-        }
+        self._operators = world.operators
         self._entries: dict[str, EntrySettings] = {one.stream: one for one in spec.entries}
-        self._producers = spec.producers
+        self._producers = world.producers
         timing = spec.timing
         self._x_us = timing.delay_us
         # What a hop takes when nothing is wrong: filling a bucket, its job, its messages.

@@ -20,6 +20,8 @@ class Truth:
 
     def __init__(self) -> None:
         self.rows: dict[str, list[Row]] = {}
+        # Streams of new shards, whose ids begin where they took over.
+        self.late: dict[str, dict[int, Row]] = {}
         # Who begins anew with a source that lost its log has other tuples under the same ids.
         self.void = False
 
@@ -40,6 +42,9 @@ class Truth:
 
     def compare(self, stream: str, first_id: int, rows: tuple[Row, ...], who: str) -> None:
         """``who`` has these rows under the ids from ``first_id`` on."""
+        if stream in self.late:
+            self._compare_late(stream, first_id, rows, who)
+            return
         known = self.rows.setdefault(stream, [])
         if first_id > len(known):
             raise Violation("convergence", f"{who} skips ids {len(known)} to {first_id}")
@@ -51,6 +56,15 @@ class Truth:
                 f"others have {tuple(overlap)}",
             )
         known.extend(rows[len(overlap) :])
+
+    def _compare_late(self, stream: str, first_id: int, rows: tuple[Row, ...], who: str) -> None:
+        known = self.late[stream]
+        for number, row in enumerate(rows, first_id):
+            if known.setdefault(number, row) != row:
+                raise Violation(
+                    "convergence",
+                    f"{who} has {row} as id {number} of {stream}, others have {known[number]}",
+                )
 
     def check_append(self, address: str, append: Append) -> None:
         """A replica publishes what it appends."""

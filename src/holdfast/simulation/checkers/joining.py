@@ -139,6 +139,8 @@ class JoinChecks:
         if machine is None:
             self._could_since.pop(address, None)
             return
+        if not process.settings.begins_empty:
+            return  # it takes over from several; progress.py wants it to have done so
         if not process.settings.partners:
             world.give_up(f"{address} is alone: {machine.why}")
             return

@@ -3,7 +3,8 @@
 - What was kept for one who is gone goes only when it is on disk that it is.
 - In the end everybody obeys the newest membership, keeps nothing for those who are gone and reads
   nothing from them, and they have ended; for those who were added it keeps what they read, and it
-  asks them for what they provide. Of feeds that were collected it has those that it revived.
+  asks them for what they provide. Of feeds that were collected it has those that it revived. New
+  shards have taken over, and the old ones are gone.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ def trims(process: Process, order: TrimLog) -> None:
 def check(world: World) -> None:
     """At the end, when all has been well for a while."""
     membership, gone = world.authority.membership, world.authority.gone
+    if world.authority.rescaling.is_under_way:
+        raise Stall("membership", "new shards have not taken over from the old ones")
     for name, process in gone.items():
         if process.up:
             raise Stall("membership", f"{name} is gone and goes on: nobody has told it")
@@ -65,7 +68,7 @@ def check(world: World) -> None:
         for name in asked:
             if name in gone:
                 raise Violation("membership", f"{address} still asks {name}")
-        for name, _ in membership.added:
+        for name, _ in (*membership.added, *membership.taking):
             if name in world.replicas and name != address:
                 _check_known(world.replicas[name], process)
 

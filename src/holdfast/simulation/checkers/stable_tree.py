@@ -23,7 +23,7 @@ class StableTree:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._producers = world.spec.producers
+        self._producers = world.producers
         self._sources = {entry.stream for entry in world.spec.entries}
         timing = world.spec.timing
         self._hop_us = timing.delay_us + 2 * timing.bucket_us + 4 * world.spec.job_us + 300_000

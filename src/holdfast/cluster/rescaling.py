@@ -1,0 +1,229 @@
+"""``holdfast rescale``: another number of shards for a fragment of a running deployment.
+
+A new generation of shards, and of what merges them, is added beside the one that runs, and takes
+over from it (``core/succession.py``). Both compute the same, so whoever reads the results changes
+from one to the other as between replicas. When those that merge the new shards are stable and have
+all that somebody may ask the old ones for, the old generation is removed. What was decided is on
+disk before anybody is told, and a command that was interrupted goes on where it was.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from holdfast.cluster.members import Changed, MembershipError, has_all, wait_for_epoch
+from holdfast.cluster.status import node_status
+from holdfast.core.records import Membership
+from holdfast.core.settings import Delivery
+from holdfast.deployment import RESCALED, Deployment, FragmentSpec, load_deployment, read_tables
+from holdfast.deployment_file import DeploymentReader
+from holdfast.plans.addresses import Addresses, is_addressed
+from holdfast.plans.membership_file import change_membership
+from holdfast.plans.plan import read_plan
+from holdfast.plans.topology import Topology
+from holdfast.slots import SLOTS
+
+_LOOK_SECONDS = 0.2
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Rescaled(Changed):
+    """What came of another number of shards.
+
+    shards      how many there are now.
+    generation  how many times that has changed, and one.
+    """
+
+    shards: int
+    generation: int
+
+
+def rescale(
+    deployment: str | os.PathLike[str],
+    fragment: str,
+    shards: int,
+    *,
+    wait_s: float = 300.0,
+    tell: Tell | None = None,
+) -> Rescaled:
+    """Give a fragment of a running deployment another number of shards; results go on meanwhile.
+
+    New shards start and take over; then the old ones end. If that is not so in time both stay, and
+    ``MembershipError`` says what is waited for; called again, it goes on.
+    """
+    say: Tell = tell or (lambda text: None)
+    found = load_deployment(deployment)
+    spec = _checked(found, fragment, shards)
+    if len(spec.generations) == 1:
+        _begin(found, spec, shards)
+        found = load_deployment(deployment)
+    generation = found.fragments[fragment].generations[-1][0]
+    say(f"{shards} new shards of {fragment} start beside those that run")
+    _wait_until_taken_over(found, fragment, wait_s, say)
+    return _finish(found, fragment, shards, generation)
+
+
+def _checked(deployment: Deployment, fragment: str, shards: int) -> FragmentSpec:
+    """The fragment, if it can have so many shards."""
+    spec = deployment.fragments.get(fragment)
+    if spec is None or not spec.merges:
+        known = ", ".join(name for name, one in deployment.fragments.items() if one.merges)
+        raise MembershipError(
+            f"{fragment!r} is no fragment with shards; with shards are: {known or 'none'}. Give "
+            f"it shards in the deployment file, and a new data directory"
+        )
+    if not 1 <= shards <= SLOTS:
+        raise MembershipError(f"from 1 to {SLOTS} shards, as many as there are slots; got {shards}")
+    if not is_addressed(deployment):
+        raise MembershipError(f"{deployment.name} was never started; change its file instead")
+    newest = len(spec.generations[-1][1])
+    if len(spec.generations) > 1 and newest != shards:
+        raise MembershipError(
+            f"{fragment} is being rescaled to {newest} shards; let that end first: holdfast "
+            f"rescale {deployment.path.name} {fragment} {newest}"
+        )
+    if len(spec.generations) == 1 and newest == shards:
+        raise MembershipError(f"{fragment} has {shards} shards already")
+    _check_kind(deployment, fragment, deployment.fragments[spec.merges[0]])
+    return spec
+
+
+def _check_kind(deployment: Deployment, fragment: str, shard: FragmentSpec) -> None:
+    """Raise if what is kept of shards like these cannot be handed over while they run."""
+    refused = None
+    if shard.standby is not None:
+        refused = f"protection = {shard.protection.value!r}: of two copies one sleeps"
+    elif shard.continuous is not None:
+        refused = 'checkpoint = "continuous": window states are in the logs of the old shards'
+    elif shard.delivery is not Delivery.EXACTLY_ONCE:
+        refused = f"delivery = {shard.delivery.value!r}: what was not passed on would be lost"
+    elif any(each.server is not None for each in (*shard.replicas,)):
+        refused = "shards on servers"
+    if refused is not None:
+        raise MembershipError(
+            f"the shards of {fragment} cannot be changed while they run with {refused}. Stop the "
+            f"deployment, change shards in {deployment.path.name}, and start with a new data "
+            f"directory"
+        )
+
+
+def _begin(deployment: Deployment, spec: FragmentSpec, shards: int) -> None:
+    """Add the new generation."""
+    tables = read_tables(deployment.path)
+    table = tables["fragments"][spec.name]
+    given = table["shards"] if isinstance(table["shards"], int) else len(table["shards"])
+    number, names = spec.generations[-1]
+    about = {"given": given, "generations": [[number, len(names)], [number + 1, shards]]}
+    table[RESCALED] = about
+    larger = replace(DeploymentReader(deployment.path).deployment(tables), gone=deployment.gone)
+    # Whatever does not fit is said before anything changes.
+    Topology(larger, read_plan(deployment))
+    # Where they listen is known before anybody hears of them.
+    Addresses.choose(larger)
+    (_, old), (_, new) = larger.fragments[spec.name].generations
+    merging = larger.fragments[spec.name].processes[-spec.merging :]
+    likes = [one for one in spec.processes if one not in deployment.gone]
+
+    def add(known: Membership) -> Membership:
+        taking = [
+            (process, like)
+            for name in new
+            for process in larger.fragments[name].processes
+            for before in old
+            for like in larger.fragments[before].processes
+        ]
+        taking += [(process, like) for process in merging for like in likes]
+        if any(one == merging[0] for one, _ in known.added):
+            raise MembershipError(f"somebody else is just rescaling {spec.name}; try again")
+        return known.with_shards(taking, zip(merging, likes, strict=True))
+
+    change_membership(deployment, add, shards={spec.name: about})
+
+
+def _generation(deployment: Deployment, fragment: str, newest: bool) -> tuple[str, ...]:
+    """Those that merge the newest generation of shards, or the one before it."""
+    spec = deployment.fragments[fragment]
+    number = spec.generations[-1 if newest else 0][0]
+    return tuple(one for one in spec.processes if spec.merged_by(one)[0] == number)
+
+
+def _wait_until_taken_over(
+    deployment: Deployment, fragment: str, wait_s: float, tell: Tell
+) -> None:
+    """Return when the new generation does all the work of the old one."""
+    new = _generation(deployment, fragment, newest=True)
+    old = _generation(deployment, fragment, newest=False)
+    shards = [
+        process
+        for name in deployment.fragments[fragment].generations[-1][1]
+        for process in deployment.fragments[name].processes
+    ]
+    epoch = _epoch(deployment)
+    deadline = time.monotonic() + wait_s
+    said: dict[str, str] = {}
+    while True:
+        found = node_status(deployment, [*shards, *new, *old])
+        lacking = [name for name in (*shards, *new) if found[name].get("state") != "stable"]
+        for name in (*shards, *new):
+            state = str(found[name].get("state", "starting"))
+            if said.get(name) != state:
+                said[name] = state
+                tell(f"{name}: {state}")
+        if not lacking and _has_old_tuples(found, new, old):
+            unaware = wait_for_epoch(deployment, epoch, max(1.0, deadline - time.monotonic()))
+            if not unaware:
+                return
+            lacking = list(unaware)
+        if time.monotonic() > deadline:
+            raise MembershipError(
+                f"new shards of {fragment} have not taken over after {wait_s:g} s: "
+                f"{_waits(found, lacking) or 'the old ones have tuples that they lack'}. Both "
+                f"stay; run it again to go on"
+            )
+        time.sleep(_LOOK_SECONDS)
+
+
+def _epoch(deployment: Deployment) -> int:
+    from holdfast.plans.membership_file import read_membership
+
+    return read_membership(deployment.data).epoch
+
+
+def _has_old_tuples(
+    found: dict[str, dict[str, Any]], new: tuple[str, ...], old: tuple[str, ...]
+) -> bool:
+    """Whether every new one has what a client that was away may still ask an old one for."""
+    kept = [found[name]["trimmed_below"] for name in old if "trimmed_below" in found[name]]
+    return all(any(has_all(found[name]["trimmed_below"], one) for one in kept) for name in new)
+
+
+def _waits(found: dict[str, dict[str, Any]], names: list[str]) -> str:
+    said = (found.get(name, {}) for name in names)
+    whys = (one.get("why") or one.get("error") or f"it is {one.get('state')}" for one in said)
+    return "; ".join(f"{name}: {why}" for name, why in zip(names, whys, strict=True))
+
+
+def _finish(deployment: Deployment, fragment: str, shards: int, generation: int) -> Rescaled:
+    """Remove the old generation."""
+    spec = deployment.fragments[fragment]
+    leaving = [
+        process
+        for name in spec.generations[0][1]
+        for process in deployment.fragments[name].processes
+    ]
+    leaving += _generation(deployment, fragment, newest=False)
+    leaving = [name for name in leaving if name not in deployment.gone]
+    given = read_tables(deployment.path)["fragments"][fragment][RESCALED]["given"]
+    about = {"given": given, "generations": [[generation, shards]]}
+    changed = change_membership(
+        deployment, lambda known: known.without(*leaving), shards={fragment: about}
+    )
+    found = load_deployment(deployment.path)
+    unaware = wait_for_epoch(found, changed.epoch, 10.0)
+    return Rescaled(changed.epoch, unaware, shards, generation)

@@ -1,0 +1,197 @@
+"""Another number of shards while a simulated network runs, as ``holdfast rescale`` does it.
+
+A new generation of shards, and of what merges them, starts beside the one that runs and takes over
+from it (``core.succession``). When those who merge are stable, and everybody has heard of them, the
+old generation goes. New processes run on the servers of the old ones, and break with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from holdfast.core.consistency import NodeState
+from holdfast.core.events import MembershipTold
+from holdfast.core.settings import SECOND_US, Input, Output, ReplicaSettings
+from holdfast.simulation.checkpointing import CheckpointingProcess
+from holdfast.simulation.executor import Merge, Plan
+from holdfast.simulation.process import Process
+
+if TYPE_CHECKING:
+    from holdfast.simulation.authority import Authority
+    from holdfast.simulation.replica_process import ReplicaProcess
+    from holdfast.simulation.world import World
+
+# The replicas of each shard, the first one first.
+Generation = list[tuple[str, ...]]
+
+
+class Rescaling:
+    """The generations of the shards of one fragment."""
+
+    def __init__(self, world: World, authority: Authority) -> None:
+        self._world = world
+        self._authority = authority
+        self._number = 1
+        self._shards: Generation = []
+        self._merging: tuple[str, ...] = ()
+        # The generation that takes over, while one does.
+        self._next: tuple[Generation, tuple[str, ...]] | None = None
+        for fragment in world.spec.fragments:
+            if fragment.whole is not None and not self._merging:
+                self._merging = fragment.addresses
+                own = f"{fragment.name}."
+                self._shards = [
+                    one.addresses for one in world.spec.fragments if one.name.startswith(own)
+                ]
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a new generation has still to take over."""
+        return self._next is not None
+
+    def begin(self) -> bool:
+        """Have another number of shards; whether it can be."""
+        world = self._world
+        if self._next is not None or not self._merging or not self._has_begun():
+            return False
+        self._number += 1
+        choices = [one for one in (1, 2, 3, 4, 5) if one != len(self._shards)]
+        wanted = world.random.choice(choices)
+        merging = tuple(f"{name.partition('+')[0]}+{self._number}" for name in self._merging)
+        shards = self._new_shards(wanted, merging)
+        self._new_merging(shards, merging)
+        self._next = (shards, merging)
+        old = [name for names in self._shards for name in names]
+        taking = [(new, name) for names in shards for new in names for name in old]
+        taking += [(new, name) for new in merging for name in self._merging]
+        membership = self._authority.membership.with_shards(
+            taking, zip(merging, self._merging, strict=True)
+        )
+        self._authority.decide(membership)
+        for name in (*(one for names in shards for one in names), *merging):
+            world.processes[name].start()
+        world.clock.after(SECOND_US, self._look)
+        return True
+
+    def _has_begun(self) -> bool:
+        """Whether those who run have something to hand over."""
+        found = [*(name for names in self._shards for name in names), *self._merging]
+        return all(self._world.replicas[name].disk.record is not None for name in found)
+
+    def _new_shards(self, wanted: int, merging: tuple[str, ...]) -> Generation:
+        world, found = self._world, []
+        for number in range(1, wanted + 1):
+            at = (number - 1) % len(self._shards)
+            like = world.replicas[self._shards[at][0]]
+            base = self._shards[at][0].partition(".")[0]
+            own = len(self._shards[at])
+            names = tuple(f"{base}.g{self._number}.{number}{letter}" for letter in "abc"[:own])
+            streams = [self._renamed(stream, number) for stream, _ in like.plan.outputs]
+            operators = [operator for _, operator in like.plan.outputs]
+            plan = Plan(tuple(zip(streams, operators, strict=True)), (number, wanted))
+            outputs = tuple(
+                Output(stream, one.reached_by, merging)
+                for stream, one in zip(streams, like.settings.outputs, strict=True)
+            )
+            settings = replace(
+                like.settings, outputs=outputs, predecessors=tuple(self._shards), begins_empty=False
+            )
+            self._start(names, settings, plan, self._shards[at])
+            found.append(names)
+            world.producers.update(dict.fromkeys(streams, names))
+            world.operators.update(plan.outputs)
+            world.truth.late.update({stream: {} for stream in streams})
+        return found
+
+    def _renamed(self, stream: str, number: int) -> str:
+        """f00.0.2, or f00.0.g3.2, becomes f00.0.g4.1."""
+        fragment, output, *_ = stream.split(".")
+        return f"{fragment}.{output}.g{self._number}.{number}"
+
+    def _new_merging(self, shards: Generation, merging: tuple[str, ...]) -> None:
+        world = self._world
+        like = world.replicas[self._merging[0]]
+        merged: dict[str, tuple[str, ...]] = {}
+        inputs = []
+        standing = like.settings.inputs[0].standing
+        for stream, _ in like.plan.outputs:
+            numbers = range(1, len(shards) + 1)
+            merged[stream] = tuple(self._renamed(stream, number) for number in numbers)
+            inputs += [
+                Input(name, names, standing)
+                for name, names in zip(merged[stream], shards, strict=True)
+            ]
+        plan = Plan(tuple((stream, Merge(parts)) for stream, parts in merged.items()))
+        outputs = tuple(
+            replace(one, reached_by=frozenset(merged[one.stream])) for one in like.settings.outputs
+        )
+        settings = replace(
+            like.settings,
+            inputs=tuple(inputs),
+            outputs=outputs,
+            predecessors=(self._merging,),
+            begins_empty=False,
+        )
+        self._start(merging, settings, plan, self._merging)
+        for stream in merged:
+            world.producers[stream] = (*world.producers[stream], *merging)
+
+    def _start(
+        self, names: tuple[str, ...], settings: ReplicaSettings, plan: Plan, near: tuple[str, ...]
+    ) -> None:
+        """Make the replicas of a fragment: the first takes over, the others join it."""
+        world = self._world
+        for index, name in enumerate(names):
+            world.server_of[name] = world.server_of[near[index]]
+            turned = names[index + 1 :] + names[:index]
+            own = replace(settings, address=name, partners=turned)
+            own = own if index == 0 else replace(own, predecessors=())
+            process = CheckpointingProcess(world, own, plan, world.spec.job_us)
+            process.disk_lost = True
+            world.replicas[name] = world.processes[name] = process
+
+    def _look(self) -> None:
+        """Let the old generation go once the new one does all of its work."""
+        world, authority = self._world, self._authority
+        assert self._next is not None
+        shards, merging = self._next
+        epoch = authority.membership.epoch
+        heard = all(
+            authority.known_to(one).epoch >= epoch
+            for name, one in world.processes.items()
+            if name not in authority.gone
+        )
+        if not heard or not all(self._stands_in(name) for name in merging):
+            world.clock.after(SECOND_US, self._look)
+            return
+        old = [*(name for names in self._shards for name in names), *self._merging]
+        leaving: dict[str, Process] = {name: world.replicas[name] for name in old}
+        self._shards, self._merging, self._next = shards, merging, None
+        authority.dismiss(leaving)
+        world.rescaled += 1
+        self._tell(leaving)
+
+    def _tell(self, leaving: dict[str, Process]) -> None:
+        """Those they read from leave with them: each has to find out by itself, as from a file."""
+        for process in leaving.values():
+            if process.running:
+                process.receive(MembershipTold(self._authority.membership))
+        left = {name: process for name, process in leaving.items() if process.up}
+        self._world.clock.after(SECOND_US, self._tell, left or leaving)
+
+    def _stands_in(self, name: str) -> bool:
+        """Whether one that merges new shards has all that somebody may ask the old ones for."""
+        new: ReplicaProcess = self._world.replicas[name]
+        replica = new.replica
+        if replica is None or replica.state is NodeState.RECOVERING or not new.running:
+            return False
+        there = [self._world.replicas[one] for one in self._merging]
+        return any(
+            one.up
+            and all(
+                stream.first_id <= one.driver.served[name].first_id
+                for name, stream in new.driver.served.items()
+            )
+            for one in there
+        )

@@ -1,0 +1,197 @@
+"""Another number of shards while real nodes run, over Flight and with their disks, without Spark.
+
+A fragment that hands its tuples on is merged from one stream: that needs no engine but the one that
+merges. What shards do with states is in tests/spark/test_shards.py.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from holdfast.client import Client, View
+from holdfast.cluster.members import MembershipError
+from holdfast.cluster.process_main import ProcessHost
+from holdfast.cluster.rescaling import Rescaled, rescale
+from holdfast.deployment import load_deployment, membership_path
+from holdfast.errors import Removed
+from holdfast.frames import SEQ, STIME, TMAX
+from holdfast.plans.addresses import Addresses
+from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream, Routes
+from holdfast.plans.plan import Plan, SourcePlan, write_plan
+from holdfast.producer import Producer
+from holdfast.slots import SLOTS
+from holdfast.spark.merging import Merge
+
+DEPLOYMENT = """
+network = "network.py"
+[timing]
+delay = "10 seconds"
+heartbeat = "200 ms"
+[sources.load]
+keep = true
+[fragments.main]
+shards = 2
+reconcile = "undo"
+replicas = {replicas}
+[clients.reader]
+output = "out"
+"""
+OWN = [pa.field("k", pa.int64()), pa.field("v", pa.float64())]
+ENGINE = pa.schema([STIME, TMAX, SEQ, *OWN])
+WIRE = pa.schema([STIME, TMAX, *OWN])
+SECONDS = 240.0
+
+
+class Host(ProcessHost):
+    """A process whose fragments hand on what they read."""
+
+    def _network(self) -> Any:
+        return None
+
+    def _part(self, node: str) -> Any:
+        plan = self._topology.fragment_plan(node)
+        if plan.merges:
+            return super()._part(node)
+        return Merge(dict.fromkeys(plan.inputs, ENGINE), {plan.outputs[0].stream: ("load",)})
+
+
+class World:
+    """An entry point, shards that hand on, what merges them, a client, and somebody who sends."""
+
+    def __init__(self, directory: Path, replicas: int) -> None:
+        (directory / "network.py").write_text("")
+        self.path = directory / "deployment.toml"
+        self.path.write_text(DEPLOYMENT.format(replicas=replicas))
+        output = FragmentStream("out", ENGINE, frozenset(["load"]))
+        routes = Routes({"load": ("k",)})
+        main = FragmentPlan("main", {"load": WIRE}, (output,), False, ("by hand",), routes)
+        plan = Plan(200_000, {"load": SourcePlan(ENGINE, None, ())}, {"main": main}, ("out",))
+        deployment = load_deployment(self.path)
+        write_plan(deployment, plan)
+        book = Addresses.choose(deployment).book(deployment.security.read())
+        self.failures: list[BaseException] = []
+        self.nodes: dict[str, Any] = {}
+        self._membership = membership_path(deployment.data)
+        self._looked_at: float | None = None
+        self.look()
+        security = deployment.security.read()
+        self.producer = Producer("load", book["entry-load"], name="test", security=security)
+        self.sent: list[pa.Table] = []
+        self.client = Client.of(self.path, "out", name="reader")
+        self.view = View()
+        self._stopping = threading.Event()
+        self._sender = threading.Thread(target=self._send, daemon=True)
+        self._sender.start()
+
+    def look(self) -> None:
+        """Start and end nodes as a supervisor does, when who takes part has changed."""
+        changed_at = self._membership.stat().st_mtime if self._membership.exists() else 0.0
+        if changed_at == self._looked_at:
+            return
+        self._looked_at = changed_at
+        deployment = load_deployment(self.path)
+        for process in deployment.processes:
+            if process not in self.nodes and process != "reader":
+                host = Host(deployment, process)
+                host.fatal = self.failures.append  # type: ignore[method-assign,assignment]
+                is_entry = process == "entry-load"
+                (node,) = [host._entry(process)] if is_entry else host._replicas([process])
+                self.nodes[process] = node
+                node.start()
+        for process in [name for name in self.nodes if name not in deployment.processes]:
+            self.nodes.pop(process).stop()
+
+    def restart(self, name: str) -> None:
+        self.nodes.pop(name).stop()
+        self._looked_at = None
+        self.look()
+
+    def _send(self) -> None:
+        random = np.random.default_rng(5)
+        while not self._stopping.wait(0.05):
+            if self.producer.pending < 30:
+                rows = pa.table({"k": random.integers(0, 50, 10), "v": random.random(10)})
+                self.sent.append(rows)
+                self.producer.send(rows)
+
+    def read(self) -> None:
+        event = self.client.read(0.05)
+        if event is not None:
+            self.view.apply(event)
+
+    def go_on(self) -> None:
+        """New stable results come."""
+        had, deadline = self.view.stable_until, time.monotonic() + SECONDS
+        while self.view.stable_until <= had + 400_000:
+            assert time.monotonic() < deadline, {n: one.status() for n, one in self.nodes.items()}
+            self.read()
+
+    def rescale(self, shards: int) -> Rescaled:
+        with ThreadPoolExecutor(1) as pool:
+            under_way = pool.submit(rescale, self.path, "main", shards, wait_s=SECONDS)
+            while not under_way.done():
+                self.look()
+                self.read()
+            self.look()
+            return under_way.result()
+
+    def finish(self) -> None:
+        """Everything that was sent is there once, in the order in which it was taken."""
+        self._stopping.set()
+        self._sender.join()
+        self.producer.close(60.0)
+        newest, deadline = int(time.time() * 1e6), time.monotonic() + SECONDS
+        while self.view.stable_until < newest:
+            assert time.monotonic() < deadline
+            self.read()
+        found = self.view.stable
+        assert found is not None
+        expected = pa.concat_tables(self.sent).combine_chunks()
+        assert found.select(["k", "v"]).combine_chunks().equals(expected)
+        # Those that took part no longer have said so.
+        assert all(isinstance(one, Removed) for one in self.failures)
+
+    def close(self) -> None:
+        self._stopping.set()
+        self.client.close()
+        for node in self.nodes.values():
+            node.stop()
+
+
+@pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.thorough)])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path, request.param)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_more_and_fewer_shards_take_over_and_nobody_notices(world: World) -> None:
+    world.go_on()
+    with pytest.raises(MembershipError, match="main has 2 shards already"):
+        rescale(world.path, "main", 2)
+    with pytest.raises(MembershipError, match="'best' is no fragment with shards"):
+        rescale(world.path, "best", 2)
+    for shards, generation in ((3, 2), (1, 3)):
+        done = world.rescale(shards)
+        assert (done.shards, done.generation, done.unaware) == (shards, generation, ())
+        names = {name.rpartition("-")[0] for name in world.nodes}
+        own = {f"main.g{generation}.{number}" for number in range(1, shards + 1)}
+        assert names == {"entry", "main", *own}
+        world.go_on()
+    # It starts again as it is, whatever the file said first.
+    world.restart("main.g3.1-1")
+    shown = world.nodes["main.g3.1-1"].status()["shard"]
+    assert (shown["generation"], shown["slots"]) == (3, [0, SLOTS])
+    world.go_on()
+    world.finish()
