@@ -164,6 +164,7 @@ class FragmentSpec:
     merges      the shards whose results it merges, if it does; of all generations that run.
     generations  each of these, its number and its shards; each has replicas of its own, ``merging``
                 of them, which merge it.
+    between     the least and the most shards it has, where their number follows the load.
     delivery    how often its results count, whatever is lost.
     """
 
@@ -181,6 +182,7 @@ class FragmentSpec:
     merges: tuple[str, ...] = ()
     generations: tuple[tuple[int, tuple[str, ...]], ...] = ()
     merging: int = 0
+    between: tuple[int, int] | None = None
     delivery: Delivery = Delivery.EXACTLY_ONCE
 
     def merged_by(self, process: str) -> tuple[int, tuple[str, ...]]:

@@ -5,6 +5,9 @@
     routing = "key"                   # random, primary; without it what fits the operators
     protection = "hybrid"             # of each shard
 
+    shards = "auto"                   # as many as there is to do, and no fewer or more than
+    shards_between = [1, 4]
+
 ``counts.1`` to ``counts.3`` are the shards, ``counts`` merges what they compute. Shards form a
 ring: the second copy of each is where the next shard is, so that a lost one's work goes on there.
 Passive and hybrid copies share that shard's process, too: three shards are three drivers, and when
@@ -18,11 +21,14 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.continuous_knobs import KnobError
-from holdfast.core.settings import Protection, Reconcile
+from holdfast.core.settings import Delivery, Protection, Reconcile
 from holdfast.deployment import LOOPBACK, RESCALED, Endpoint, FragmentSpec, ShardSpec
 from holdfast.slots import SLOTS, Routing, shard_name
 
-SHARD_KNOBS = ("shards", "routing")
+SHARD_KNOBS = ("shards", "routing", "shards_between")
+# The number of shards follows the load, within bounds.
+AUTO = "auto"
+BETWEEN = (1, 4)
 
 
 def read_shards(
@@ -30,10 +36,13 @@ def read_shards(
 ) -> dict[str, FragmentSpec]:
     """What a fragment becomes: itself, or its shards and what merges them."""
     if "shards" not in table:
-        if "routing" in table:
-            raise KnobError("routing", "it divides tuples among shards; give shards, too")
+        for knob in SHARD_KNOBS:
+            if knob in table:
+                raise KnobError(knob, "it divides tuples among shards; give shards, too")
         return {spec.name: spec}
-    places = tuple(endpoint(place) for place in _places(table["shards"]))
+    between = _between(table, spec)
+    given = table["shards"] if between is None else between[0]
+    places = tuple(endpoint(place) for place in _places(given))
     if any(place.port for place in places):
         raise KnobError("shards", "several replicas run at each place; leave the ports away")
     if "colocate" in table or isinstance(table.get("replicas"), list):
@@ -47,21 +56,64 @@ def read_shards(
     if wanted is not None and wanted not in known:
         raise KnobError("routing", f"it is one of {', '.join(known)}; got {wanted!r}")
     routing = None if wanted is None else Routing(wanted)
-    generations = _generations(table.get(RESCALED), len(places))
+    generations = _generations(table.get(RESCALED), None if between else len(places), len(places))
     found: dict[str, FragmentSpec] = {}
     for number, shards in generations:
         spread = tuple(places[at % len(places)] for at in range(shards))
         found |= _in_shards(spec, spread, routing, number)
-    found[spec.name] = _merging(spec, places, found, generations)
+    merging = _merging(spec, places, found, generations)
+    found[spec.name] = replace(merging, between=between)
     return found
 
 
-def _generations(rescaled: dict[str, Any] | None, given: int) -> list[tuple[int, int]]:
+def _between(table: dict[str, Any], spec: FragmentSpec) -> tuple[int, int] | None:
+    """The least and the most shards, if their number follows the load."""
+    given = table.get("shards_between")
+    if table["shards"] != AUTO:
+        if given is not None:
+            raise KnobError("shards_between", 'it bounds shards = "auto"; leave it out')
+        return None
+    least, most = BETWEEN if given is None else _pair(given)
+    if not 1 <= least <= most <= SLOTS:
+        raise KnobError(
+            "shards_between", f"the least and the most shards, from 1 to {SLOTS}; got {given!r}"
+        )
+    refused = why_not_rescaled(spec)
+    if refused is not None:
+        raise KnobError(
+            "shards", f'"auto" changes their number while they run, which is not for {refused}'
+        )
+    return least, most
+
+
+def _pair(given: Any) -> tuple[int, int]:
+    numbers = isinstance(given, list) and [type(each) for each in given] == [int, int]
+    if not numbers:
+        raise KnobError("shards_between", f"two numbers, like [1, 4]; got {given!r}")
+    return given[0], given[1]
+
+
+def why_not_rescaled(shard: FragmentSpec) -> str | None:
+    """Why what is kept of shards like these cannot be handed over while they run."""
+    if shard.standby is not None:
+        return f"protection = {shard.protection.value!r}: of two copies one sleeps"
+    if shard.continuous is not None:
+        return 'checkpoint = "continuous": window states are in the logs of the old shards'
+    if shard.delivery is not Delivery.EXACTLY_ONCE:
+        return f"delivery = {shard.delivery.value!r}: what was not passed on would be lost"
+    if any(each.server is not None for each in shard.replicas):
+        return "shards on servers"
+    return None
+
+
+def _generations(
+    rescaled: dict[str, Any] | None, given: int | None, first: int
+) -> list[tuple[int, int]]:
     """(number, shards) of each generation; one, unless the number of shards was changed."""
     if rescaled is None:
-        return [(1, given)]
+        return [(1, first)]
     found = [(int(number), int(shards)) for number, shards in rescaled["generations"]]
-    if given not in (rescaled["given"], found[-1][1]):
+    if given is not None and given not in (rescaled["given"], found[-1][1]):
         raise KnobError(
             "shards",
             f"it has {found[-1][1]} since it was rescaled, and had {rescaled['given']} before; "
@@ -77,7 +129,9 @@ def _places(given: Any) -> list[str]:
     elif isinstance(given, int) and not isinstance(given, bool):
         places = [LOOPBACK] * min(given, SLOTS + 1)
     else:
-        raise KnobError("shards", f"a number, or a list of places, one for each; got {given!r}")
+        raise KnobError(
+            "shards", f'a number, "auto", or a list of places, one for each; got {given!r}'
+        )
     if not 1 <= len(places) <= SLOTS:
         raise KnobError("shards", f"from 1 to {SLOTS}, as many as there are slots; got {given!r}")
     return places

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.nodes.pace import Pace
+import pytest
+
+from holdfast.nodes.pace import Busy, Pace
 
 SECOND = 1_000_000
 
@@ -89,3 +91,15 @@ def test_one_that_recovers_and_has_processed_nothing_yet_is_behind_by_no_epoch()
         pace.note(second * SECOND, present + second * SECOND, present + (second - 10) * SECOND // 2)
     assert pace.overload is not None
     assert "2.0 times as fast as it is processed: 14.5 s of it wait" in pace.overload
+
+
+def test_jobs_count_with_what_of_them_was_in_the_last_seconds() -> None:
+    busy = Busy(100.0)
+    assert busy.share(102.0) is None  # too young to tell
+    busy.note(103.0, 2.0)
+    assert busy.share(104.0) == pytest.approx(0.5)
+    busy.note(112.0, 8.0)
+    # Of the ten seconds the first job had one, and the second eight.
+    assert busy.share(112.0) == pytest.approx(0.9)
+    assert busy.share(113.5) == pytest.approx(0.8)
+    assert busy.share(130.0) == 0.0

@@ -89,7 +89,7 @@ def test_copies_form_a_ring_of_processes(tmp_path: Path) -> None:
     [
         ("shards = 0", "fragments.main.shards: from 1 to 1024, as many as there are slots; got 0"),
         ("shards = 5000", "got 5000"),
-        ("shards = true", "a number, or a list of places, one for each; got True"),
+        ("shards = true", 'a number, "auto", or a list of places, one for each; got True'),
         ('shards = 2\nrouting = "hash"', "routing: it is one of key, random, primary; got 'hash'"),
         ('routing = "key"', "main.routing: it divides tuples among shards; give shards, too"),
         ('shards = 2\ncolocate = "one"', "the ring says where replicas run"),

@@ -18,9 +18,9 @@ from typing import Any
 from holdfast.cluster.members import Changed, MembershipError, has_all, wait_for_epoch
 from holdfast.cluster.status import node_status
 from holdfast.core.records import Membership
-from holdfast.core.settings import Delivery
 from holdfast.deployment import RESCALED, Deployment, FragmentSpec, load_deployment, read_tables
 from holdfast.deployment_file import DeploymentReader
+from holdfast.deployment_shards import why_not_rescaled
 from holdfast.plans.addresses import Addresses, is_addressed
 from holdfast.plans.membership_file import change_membership
 from holdfast.plans.plan import read_plan
@@ -57,15 +57,29 @@ def rescale(
     New shards start and take over; then the old ones end. If that is not so in time both stay, and
     ``MembershipError`` says what is waited for; called again, it goes on.
     """
-    say: Tell = tell or (lambda text: None)
     found = load_deployment(deployment)
-    spec = _checked(found, fragment, shards)
+    spec = found.fragments.get(fragment)
+    if spec is not None and spec.between is not None:
+        least, most = spec.between
+        raise MembershipError(
+            f"the shards of {fragment} follow the load, from {least} to {most}; change "
+            f"shards_between in {found.path.name}, or write a number there"
+        )
+    return change_number(found, fragment, shards, wait_s, tell or (lambda text: None))
+
+
+def change_number(
+    deployment: Deployment, fragment: str, shards: int, wait_s: float, tell: Tell
+) -> Rescaled:
+    """The same for whoever decides, also where the number follows the load."""
+    spec = _checked(deployment, fragment, shards)
+    found = deployment
     if len(spec.generations) == 1:
         _begin(found, spec, shards)
-        found = load_deployment(deployment)
+        found = load_deployment(deployment.path)
     generation = found.fragments[fragment].generations[-1][0]
-    say(f"{shards} new shards of {fragment} start beside those that run")
-    _wait_until_taken_over(found, fragment, wait_s, say)
+    tell(f"{shards} new shards of {fragment} start beside those that run")
+    _wait_until_taken_over(found, fragment, wait_s, tell)
     return _finish(found, fragment, shards, generation)
 
 
@@ -96,15 +110,7 @@ def _checked(deployment: Deployment, fragment: str, shards: int) -> FragmentSpec
 
 def _check_kind(deployment: Deployment, fragment: str, shard: FragmentSpec) -> None:
     """Raise if what is kept of shards like these cannot be handed over while they run."""
-    refused = None
-    if shard.standby is not None:
-        refused = f"protection = {shard.protection.value!r}: of two copies one sleeps"
-    elif shard.continuous is not None:
-        refused = 'checkpoint = "continuous": window states are in the logs of the old shards'
-    elif shard.delivery is not Delivery.EXACTLY_ONCE:
-        refused = f"delivery = {shard.delivery.value!r}: what was not passed on would be lost"
-    elif any(each.server is not None for each in (*shard.replicas,)):
-        refused = "shards on servers"
+    refused = why_not_rescaled(shard)
     if refused is not None:
         raise MembershipError(
             f"the shards of {fragment} cannot be changed while they run with {refused}. Stop the "
@@ -117,7 +123,9 @@ def _begin(deployment: Deployment, spec: FragmentSpec, shards: int) -> None:
     """Add the new generation."""
     tables = read_tables(deployment.path)
     table = tables["fragments"][spec.name]
-    given = table["shards"] if isinstance(table["shards"], int) else len(table["shards"])
+    given = table["shards"]
+    if isinstance(given, list):
+        given = len(given)
     number, names = spec.generations[-1]
     about = {"given": given, "generations": [[number, len(names)], [number + 1, shards]]}
     table[RESCALED] = about

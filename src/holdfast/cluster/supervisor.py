@@ -26,6 +26,7 @@ from typing import Any
 
 from holdfast.cluster.change import Change
 from holdfast.cluster.children import Children, Tell
+from holdfast.cluster.following import Following
 from holdfast.cluster.remote import RemoteServer, ServerError
 from holdfast.cluster.spares import Spares
 from holdfast.cluster.starting import (
@@ -78,6 +79,7 @@ class Supervisor:
         self._stopping = False
         self._membership_at = 0
         self._spares = Spares(deployment, tell, self._moved)
+        self._following = Following(deployment, tell)
 
     # -- starting -----------------------------------------------------------------------
 
@@ -125,6 +127,7 @@ class Supervisor:
         for name in self._servers:
             self._ask(name)
         self._spares.start()
+        self._following.start()
 
     def _moved(self, deployment: Deployment, server: str) -> None:
         """A spare has taken the place of a server: have it run its part."""
@@ -280,6 +283,7 @@ class Supervisor:
         """Stop every process, politely at first."""
         self._stopping = True
         self._spares.stop()
+        self._following.stop()
         for asking in self._asking.values():
             asking.join(5.0)
         for name, server in self._servers.items():

@@ -8,6 +8,7 @@ gets nothing done for a while, because it recovers or one large job takes long, 
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 
 from holdfast.nodes.metrics import NodeMetrics
@@ -17,6 +18,37 @@ _WINDOW_US = 10_000_000
 _LEAST_US = 3_000_000
 # Less than this is what a busy moment does.
 _TOO_FAST = 1.1
+
+
+class Busy:
+    """The share of the last seconds in which a replica ran jobs."""
+
+    def __init__(self, now: float) -> None:
+        self._since = now
+        # When each job has ended, and what it took; jobs are told of by their own thread.
+        self._jobs: deque[tuple[float, float]] = deque()
+        self._lock = threading.Lock()
+
+    def note(self, now: float, seconds: float) -> None:
+        """A job has ended that took so long."""
+        with self._lock:
+            self._jobs.append((now, seconds))
+            self._forget(now)
+
+    def share(self, now: float) -> float | None:
+        """None as long as it cannot be known."""
+        passed = min(now - self._since, _WINDOW_US / 1e6)
+        if passed < _LEAST_US / 1e6:
+            return None
+        with self._lock:
+            self._forget(now)
+            begins = now - passed
+            spent = sum(min(seconds, ended - begins) for ended, seconds in self._jobs)
+        return min(1.0, spent / passed)
+
+    def _forget(self, now: float) -> None:
+        while self._jobs and now - self._jobs[0][0] > _WINDOW_US / 1e6:
+            self._jobs.popleft()
 
 
 class Pace:

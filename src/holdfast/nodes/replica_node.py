@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, assert_never
@@ -89,7 +90,7 @@ from holdfast.nodes.jobs import JobReport, Jobs
 from holdfast.nodes.left_out import LeftOut
 from holdfast.nodes.load import LoadWatch
 from holdfast.nodes.node import GaveUp, Node, Place
-from holdfast.nodes.pace import Pace, tell_pace
+from holdfast.nodes.pace import Busy, Pace, tell_pace
 from holdfast.nodes.problems import tell_early, tell_work
 from holdfast.nodes.replica_status import (
     copy_status,
@@ -151,6 +152,7 @@ class ReplicaNode(Node):
         self._fragment = plan.name
         self._shard = plan.shard
         self._pace = Pace(settings.timing.alpha_x_us)
+        self._busy = Busy(time.monotonic())
         # Set when jobs are quick, or when there will be none before it is needed.
         self.warm = threading.Event()
         if pair is not None:
@@ -367,6 +369,7 @@ class ReplicaNode(Node):
             "dead_letters": self.left_out.count,
             "behind_s": round(self._pace.behind_us / 1e6, 3),
             "input_ratio": round(min(self._pace.ratio, 1e6), 3),
+            "busy": self._busy.share(time.monotonic()),
             **streams_status(view),
             "delivery": self._settings.delivery.value,
             "delay_s": self._settings.timing.delay_us / 1e6,
@@ -506,5 +509,6 @@ class ReplicaNode(Node):
 
     def _report(self, report: JobReport) -> None:
         self.metrics.job_seconds.observe(report.seconds)
+        self._busy.note(time.monotonic(), report.seconds)
         self.metrics.tuples_in.inc(report.tuples_in)
         self.metrics.tuples_out.inc(report.tuples_out)

@@ -1,0 +1,134 @@
+"""Shards whose number follows the load: what the file says, what they say, and who changes it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.cluster import following
+from holdfast.cluster.following import Following, load_of
+from holdfast.cluster.members import MembershipError
+from holdfast.cluster.rescaling import rescale
+from holdfast.core.scaling import ScalingSettings
+from holdfast.deployment import Deployment, DeploymentError, load_deployment
+from holdfast.plans.membership_file import change_membership
+from tests.processes.test_shards import written
+
+SECONDS = 30.0
+
+
+def well(busy: float | None, **other: Any) -> dict[str, Any]:
+    said = {"state": "stable", "busy": busy, "behind_s": 0.1, "delay_s": 3.0, "input_ratio": 1.0}
+    return {**said, **other}
+
+
+def test_the_busiest_shard_counts_and_one_that_is_not_well_says_nothing() -> None:
+    assert load_of([well(0.2), well(0.7)]) == 0.7
+    # It falls behind: it would have to be twice as fast.
+    assert load_of([well(0.2), well(0.9, behind_s=4.0, input_ratio=2.0)]) == 2.0
+    assert load_of([well(0.2), well(0.9, input_ratio=2.0)]) == 0.9
+    assert load_of([well(0.2), well(None)]) is None
+    assert load_of([well(0.2), well(0.2, state="recovering")]) is None
+    assert load_of([well(0.2), {"error": "cannot be reached"}]) is None
+
+
+def test_a_fragment_may_say_from_how_many_shards_to_how_many(tmp_path: Path) -> None:
+    deployment = written(tmp_path, 'shards = "auto"')
+    assert deployment.fragments["main"].between == (1, 4)
+    assert list(deployment.fragments) == ["main.1", "main"]
+    deployment = written(tmp_path, 'shards = "auto"\nshards_between = [2, 6]')
+    assert deployment.fragments["main"].between == (2, 6)
+    assert list(deployment.fragments) == ["main.1", "main.2", "main"]
+    with pytest.raises(MembershipError, match="follow the load, from 2 to 6; change shards_betw"):
+        rescale(deployment.path, "main", 3)
+
+
+@pytest.mark.parametrize(
+    ("fragment", "message"),
+    [
+        ("shards = 2\nshards_between = [1, 2]", 'it bounds shards = "auto"'),
+        ("shards_between = [1, 2]", "give shards, too"),
+        ('shards = "auto"\nshards_between = [3, 2]', "the least and the most shards, from 1 to"),
+        ('shards = "auto"\nshards_between = [1, "2"]', "two numbers, like [1, 4]"),
+        ('shards = "auto"\nprotection = "hybrid"', "not for protection = 'hybrid'"),
+        ('shards = "auto"\ndelivery = "at-least-once"', "not for delivery = 'at-least-once'"),
+        ('shards = "many"', 'a number, "auto", or a list of places'),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, fragment: str, message: str) -> None:
+    with pytest.raises(DeploymentError) as caught:
+        written(tmp_path, fragment)
+    assert message in str(caught.value)
+
+
+class Fragment:
+    """Shards that have something to do, and are changed as they are in a deployment."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.work = 0.6
+        self.changed: list[int] = []
+        self.refusals = 0
+        self.told: list[str] = []
+        self._heard = threading.Condition()
+
+    def node_status(self, deployment: Deployment, names: list[str]) -> dict[str, dict[str, Any]]:
+        return {name: well(self.work / len(names)) for name in names}
+
+    def change_number(
+        self, deployment: Deployment, fragment: str, shards: int, wait_s: float, tell: object
+    ) -> None:
+        generations = deployment.fragments[fragment].generations
+        number = generations[-1][0]
+        if len(generations) == 1:
+            kept = [[number, len(generations[-1][1])], [number + 1, shards]]
+            self._write(fragment, kept)
+        if self.refusals:
+            self.refusals -= 1
+            raise MembershipError("new shards have not taken over")
+        number = load_deployment(deployment.path).fragments[fragment].generations[-1][0]
+        self._write(fragment, [[number, shards]])
+        with self._heard:
+            self.changed.append(shards)
+            self._heard.notify_all()
+
+    def _write(self, fragment: str, generations: list[list[int]]) -> None:
+        about = {"given": "auto", "generations": generations}
+        change_membership(self.deployment, lambda known: known, shards={fragment: about})
+
+    def wait(self, is_so: Callable[[], bool]) -> None:
+        with self._heard:
+            assert self._heard.wait_for(is_so, SECONDS), (self.changed, self.told)
+
+
+def test_more_and_fewer_shards_follow_and_what_was_begun_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fragment = Fragment(written(tmp_path, 'shards = "auto"\nshards_between = [1, 3]'))
+    monkeypatch.setattr(following, "node_status", fragment.node_status)
+    monkeypatch.setattr(following, "change_number", fragment.change_number)
+    monkeypatch.setattr(
+        following, "ScalingSettings", lambda least, most: ScalingSettings(least, most, 0, 0)
+    )
+    follows = Following(fragment.deployment, fragment.told.append, look_s=0.01)
+    fragment.work, fragment.refusals = 1.7, 3
+    follows.start()
+    try:
+        fragment.wait(lambda: len(fragment.changed) >= 2)
+        fragment.work = 0.1
+        fragment.wait(lambda: len(fragment.changed) >= 3)
+    finally:
+        follows.stop()
+    assert fragment.changed == [2, 3, 1]
+    generations = load_deployment(fragment.deployment.path).fragments["main"].generations
+    assert [(number, len(names)) for number, names in generations] == [(4, 1)]
+    # What it waits for is said once.
+    assert fragment.told[:2] == [
+        "main: 1 shards have 1.70 to do; 2 follow",
+        "main: new shards have not taken over",
+    ]
+    assert fragment.told[2] == "main has 2 shards"
