@@ -2,6 +2,7 @@
 
     make bench BENCH=shards               some twenty minutes
     make bench BENCH=shards ARGS=--quick  some six minutes
+    make bench BENCH=shards ARGS='--quick --only ring'   one of the parts
 
 1. One replica with both cores, and two and four shards with a core each, are given the same buckets
    of 200,000 tuples in turn (shards_engine.py): ``throughput_by_shards`` is the median ratio.
@@ -38,14 +39,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import describe_machine
-from benchmarks.record import record
 from benchmarks.shards_delivery import LEAST, MOST, compare_cost, kill_each
 from benchmarks.shards_engine import throughput
+from benchmarks.shards_page import record_parts
 from benchmarks.shards_rescale import run_rescalings
 from benchmarks.shards_ring import Outcome, run_ring
 from benchmarks.shards_scale import grow
 
-PARTS = ("engine", "ring", "scale", "delivery", "rescale")
+PARTS = ("scale", "engine", "ring", "delivery", "rescale")
 
 
 @dataclass(frozen=True)
@@ -93,33 +94,61 @@ def ring_figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def delivery_figures(directory: Path, lengths: Lengths, figures: dict[str, Any]) -> bool:
-    """Whether each kind has kept its promise."""
+def delivery_figures(directory: Path, lengths: Lengths) -> tuple[dict[str, Any], bool]:
+    """What it costs and does; whether each kind has kept its promise."""
     costs = {
         str(shards): compare_cost(
             directory / f"cost-{shards}", shards, lengths.bursts, lengths.burst
         )
         for shards in lengths.shards
     }
-    figures["exactly_over_at_most"] = {shards: cost.ratios for shards, cost in costs.items()}
-    figures["burst_seconds"] = {shards: cost.seconds for shards, cost in costs.items()}
     killed = kill_each(directory / "killed", (LEAST, MOST), 2, lengths.kills)
-    for what in ("lost", "doubled"):
-        found = {kind: one[what] for kind, one in killed.items()}
-        figures[what] = {**figures.get(what, {}), **found}
-    figures["sent"] = {kind: one["sent"] for kind, one in killed.items()}
-    return bool(killed[LEAST]["lost"] == 0 and killed[MOST]["doubled"] == 0)
+    figures = {
+        "exactly_over_at_most": {shards: cost.ratios for shards, cost in costs.items()},
+        "burst_seconds": {shards: cost.seconds for shards, cost in costs.items()},
+        **{
+            what: {kind: one[what] for kind, one in killed.items()}
+            for what in ("lost", "doubled", "sent")
+        },
+    }
+    return figures, bool(killed[LEAST]["lost"] == 0 and killed[MOST]["doubled"] == 0)
 
 
-def rescale_figures(directory: Path, lengths: Lengths, figures: dict[str, Any]) -> bool:
-    """Whether nothing was lost, and no bit differs."""
-    directory.mkdir()
+def rescale_figures(directory: Path, lengths: Lengths) -> tuple[dict[str, Any], bool]:
+    """How long it took; whether nothing was lost, and no bit differs."""
     found = run_rescalings(directory, lengths.numbers, lengths.windows)
-    figures["rescale_gap_ms"] = max(found.gaps_ms)
-    figures["rescale_gaps_ms"] = found.gaps_ms
-    figures["rescale_seconds"] = found.seconds
-    figures["rescale_lost"], figures["rescale_doubled"] = found.lost, found.doubled
-    return found.identical
+    figures = {
+        "rescale_gap_ms": max(found.gaps_ms),
+        "rescale_gaps_ms": found.gaps_ms,
+        "rescale_seconds": found.seconds,
+        "rescaled": list(lengths.numbers),
+        "rescale_lost": found.lost,
+        "rescale_doubled": found.doubled,
+    }
+    return figures, found.identical
+
+
+def engine_figures(directory: Path, lengths: Lengths) -> tuple[dict[str, Any], bool]:
+    rates, ratios, equal = throughput(directory, (1, 2, 4), lengths.rounds, lengths.tuples)
+    told = {"throughput_by_shards": ratios, "tuples_per_second": rates, "shards_identical": equal}
+    return told, equal
+
+
+def figures_of(part: str, directory: Path, lengths: Lengths) -> tuple[dict[str, Any], bool]:
+    """The figures of a part, and whether it is as promised."""
+    directory.mkdir()
+    match part:
+        case "scale":
+            return {"scale": [grow(shards) for shards in lengths.rings]}, True
+        case "engine":
+            return engine_figures(directory, lengths)
+        case "ring":
+            outcome = run_ring(directory, 2, lengths.watched, lengths.kills, lengths.windows)
+            return ring_figures(outcome), outcome.identical
+        case "delivery":
+            return delivery_figures(directory, lengths)
+        case _:
+            return rescale_figures(directory, lengths)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -132,33 +161,23 @@ def main(arguments: list[str] | None = None) -> int:
     lengths = QUICK if options.quick else FULL
     directory = Path(tempfile.mkdtemp(prefix="holdfast-shards-"))
     started = time.monotonic()
-    figures: dict[str, Any] = {"bench": "shards"}
+    parts: dict[str, dict[str, Any]] = {}
     well = True
-    if options.only in (None, "scale"):
-        figures["scale"] = [grow(shards) for shards in lengths.rings]
-    if options.only in (None, "engine"):
-        rates, ratios, equal = throughput(directory, (1, 2, 4), lengths.rounds, lengths.tuples)
-        figures |= {"throughput_by_shards": ratios, "tuples_per_second": rates}
-        figures["shards_identical"] = equal
-        well &= equal
-        print(f"{time.monotonic() - started:7.1f} s  {ratios}", file=sys.stderr, flush=True)
-    if options.only in (None, "ring"):
-        ring = directory / "ring"
-        ring.mkdir()
-        outcome = run_ring(ring, 2, lengths.watched, lengths.kills, lengths.windows)
-        figures |= ring_figures(outcome)
-        well &= outcome.identical
-    if options.only in (None, "delivery"):
-        well &= delivery_figures(directory, lengths, figures)
-    if options.only in (None, "rescale"):
-        well &= rescale_figures(directory / "rescale", lengths, figures)
-    figures |= {
-        "seconds": round(time.monotonic() - started, 1),
-        "machine": describe_machine(),
-    }
+    for part in PARTS if options.only is None else (options.only,):
+        began = time.monotonic()
+        parts[part], kept = figures_of(part, directory / part, lengths)
+        parts[part] |= {f"{part}_seconds": round(time.monotonic() - began, 1)}
+        well &= kept
+        print(f"{time.monotonic() - started:7.1f} s  {part}", file=sys.stderr, flush=True)
+    figures: dict[str, Any] = {"bench": "shards"}
+    for found in parts.values():
+        for key, value in found.items():
+            shared = key in ("lost", "doubled") and key in figures
+            figures[key] = figures[key] | value if shared else value
+    figures |= {"seconds": round(time.monotonic() - started, 1), "machine": describe_machine()}
     if options.record:
         told = " ".join(each for each in sys.argv[1:] if each != "--record")
-        record(figures, f"make bench BENCH=shards ARGS='{told}'")
+        record_parts(parts, f"make bench BENCH=shards ARGS='{told}'", figures["machine"])
     if well and not options.keep:
         shutil.rmtree(directory, ignore_errors=True)
     print(json.dumps(figures))

@@ -1,0 +1,142 @@
+"""The page of benchmark shards: each part as the run printed it that measured it last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.machine import machine_text
+from benchmarks.record import record, recorded
+
+HEAD = """# Shards: what dividing a fragment costs, and what losing a shard does
+
+Each part says by which command, when, and how busy the machine was; the figures are as printed
+([all of them](shards.json)). [How shards work](../design/shards.md).
+"""
+
+Rows = list[tuple[str, str, str]]
+
+
+def record_parts(parts: dict[str, dict[str, Any]], command: str, machine: dict[str, Any]) -> None:
+    """Keep what some parts have printed, beside what is known of the others."""
+    known: dict[str, Any] = recorded("shards").get("parts", {})
+    for part, figures in parts.items():
+        known[part] = {"command": command, **figures, "machine": machine}
+    record({"bench": "shards", "parts": known}, command, page=page_of(known))
+
+
+def page_of(parts: dict[str, dict[str, Any]]) -> str:
+    lines = [HEAD]
+    for part, (title, rows_of) in _PARTS.items():
+        if part not in parts:
+            continue
+        told = parts[part]
+        seconds = told[f"{part}_seconds"]
+        lines += [
+            f"## {title}",
+            f"`{told['command']}` on {machine_text(told['machine'])}, {seconds:.0f} s in all.",
+            "",
+            "| | | wanted |",
+            "|---|---|---|",
+            *(f"| {what} | {found} | {wanted} |" for what, found, wanted in rows_of(told)),
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _engine(told: dict[str, Any]) -> Rows:
+    wanted = {"2": "at least 0.95"}
+    rows = [
+        (f"{shards} shards, over one replica", f"{ratio:g}", wanted.get(shards, ""))
+        for shards, ratio in told["throughput_by_shards"].items()
+        if shards != "1"
+    ]
+    rates = ", ".join(f"{shards}: {rate:,}" for shards, rate in told["tuples_per_second"].items())
+    same = "yes" if told["shards_identical"] else "no"
+    return [*rows, ("tuples a second, by shards", rates, ""), ("same results", same, "yes")]
+
+
+def _ring(told: dict[str, Any]) -> Rows:
+    takeovers = ", ".join(f"{gap:g}" for gap in told["takeover_gaps_ms"])
+    back = ", ".join(f"{gap:g}" for gap in told["reinstate_gaps_ms"])
+    lost, doubled = told["lost"]["exactly-once"], told["doubled"]["exactly-once"]
+    sizes = ", ".join(f"{size} bytes: {ratio:g}" for size, ratio in _items(told))
+    return [
+        ("open windows", f"{told['open_windows']:,}", ""),
+        (
+            "without stable results when a shard is killed, ms beyond the usual",
+            f"{told['takeover_gap_ms']:g} ({takeovers})",
+            "at most X, 3,000; aim 500",
+        ),
+        (
+            "the same when it is back and takes its work again",
+            f"{told['reinstate_gap_ms']:g} ({back})",
+            "at most X, 3,000; aim 500",
+        ),
+        ("usual time between results, ms", f"{told['usual_ms']:g}", ""),
+        ("kills", f"{told['kills']}", ""),
+        ("results", f"{told['results']:,}, lost {lost}, doubled {doubled}", "0 and 0"),
+        ("to the bit those of one engine", "yes" if told["identical"] else "no", "yes"),
+        (
+            "messages for 1,000 tuples beside data and pings",
+            f"{told['messages']['2']:g}",
+            "the paper: 4, for two replicas at each of two operators",
+        ),
+        ("bytes of state sent for each tuple", f"{told['bytes_per_tuple_record']:g}", ""),
+        ("over mirroring each tuple, by its size", sizes, "below 1"),
+    ]
+
+
+def _items(told: dict[str, Any]) -> list[tuple[str, float]]:
+    return list(told["bytes_over_mirroring"].items())
+
+
+def _delivery(told: dict[str, Any]) -> Rows:
+    rows = [
+        (
+            f"time of exactly once over at most once, {shards} shards, {size} tuples",
+            f"{ratio:g} ({told['burst_seconds'][shards][size]['exactly-once']:g} s)",
+            "at most 1.1",
+        )
+        for shards, ratios in told["exactly_over_at_most"].items()
+        for size, ratio in ratios.items()
+    ]
+    wanted = {"at-least-once": "lost 0", "at-most-once": "doubled 0"}
+    for kind, lost in told["lost"].items():
+        said = f"sent {told['sent'][kind]:,}, lost {lost:,}, doubled {told['doubled'][kind]:,}"
+        rows.append((f"{kind}, while shards are killed", said, wanted[kind]))
+    return rows
+
+
+def _rescale(told: dict[str, Any]) -> Rows:
+    numbers = ", ".join(str(each) for each in told["rescaled"])
+    gaps = ", ".join(f"{gap:g}" for gap in told["rescale_gaps_ms"])
+    took = ", ".join(f"{each:g}" for each in told["rescale_seconds"])
+    return [
+        ("shards", numbers, ""),
+        ("longest time without stable results, ms beyond the usual", gaps, "at most X, 3,000"),
+        ("until the old shards were gone, s", took, ""),
+        ("lost", f"{told['rescale_lost']}", "0"),
+        ("doubled", f"{told['rescale_doubled']}", "0"),
+    ]
+
+
+def _scale(told: dict[str, Any]) -> Rows:
+    rows = []
+    for one in told["scale"]:
+        kinds = [
+            f"{value:g} {key.removesuffix('_per_second_and_shard')}"
+            for key, value in one.items()
+            if key.endswith("_per_second_and_shard")
+        ]
+        rows.append((f"{one['shards']} shards: messages a second, each", ", ".join(kinds), ""))
+    return rows
+
+
+_PARTS: dict[str, tuple[str, Callable[[dict[str, Any]], Rows]]] = {
+    "engine": ("Throughput in one process and in shards", _engine),
+    "ring": ("A ring of two hybrid shards, at 3,000 tuples a second", _ring),
+    "delivery": ("Every kind of delivery", _delivery),
+    "rescale": ("Another number of shards, at 3,000 tuples a second", _rescale),
+    "scale": ("How messages grow, simulated", _scale),
+}
