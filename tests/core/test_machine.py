@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.core.detector import FailureDetector, PeerState, Replied, TimePassed, Trigger
 from holdfast.core.machine import IllegalTransition, Machine
+from holdfast.core.succession import Succession
 from holdfast.simulation.coverage import TABLES
 
 
@@ -25,13 +26,21 @@ def test_transitions_are_counted() -> None:
     assert detector.visits == {("UNKNOWN", "REPLIED"): 1}
 
 
-@pytest.mark.parametrize("name", TABLES)
+# Who takes over from others joins as well, in more ways.
+MACHINES = TABLES | {"Joining": Succession.TABLE}
+
+
+@pytest.mark.parametrize("name", MACHINES)
 def test_every_state_can_be_reached_and_left(name: str) -> None:
-    table = TABLES[name]
+    table = MACHINES[name]
     states: set[Enum] = {state for state, _ in table} | set(table.values())
     assert {state for state, _ in table} == states, "every state can be left"
     kind = type(next(iter(states)))
     assert states == set(kind), "every state is in the table"
+
+
+def test_who_takes_over_joins_as_everybody_does() -> None:
+    assert TABLES["Joining"].items() <= Succession.TABLE.items()
 
 
 def test_a_machine_without_a_story_says_so() -> None:

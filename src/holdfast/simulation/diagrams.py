@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 
 from holdfast.core import ahead, continuous, election, register, source_time
+from holdfast.core.succession import Succession
 from holdfast.simulation.coverage import TABLES
 
 WHAT = {
@@ -27,6 +28,7 @@ WHAT = {
     "SweepingCheckpointer": "When a primary sends a checkpoint. (`core/sweeping.py`)",
     "EntryPoint": "What the entry point's log is doing. (`core/entry.py`)",
     "Joining": "How a replica that has nothing takes its place. (`core/joining.py`)",
+    "Succession": "How a new shard takes over from those before it. (`core/succession.py`)",
     "EarlyLane": "Are results computed before their order is known? (`core/early_lane.py`)",
     "AheadLanes": "Do windows and joins go ahead of inputs they do not need? (`core/ahead.py`)",
     "Client": "Does a client hold tentative tuples? (`core/client.py`)",
@@ -39,6 +41,7 @@ WHAT = {
 MORE = {
     "AheadLanes": ahead.TABLE,
     "Checkpointer": continuous.TABLE,
+    "Succession": Succession.TABLE,
     "Lane": source_time.TABLE,
     "Election": election.TABLE,
     "Register": register.TABLE,
