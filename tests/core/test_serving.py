@@ -101,6 +101,20 @@ def test_trims_what_every_consumer_acknowledged_and_no_more() -> None:
     acknowledgements.validate()
 
 
+def test_what_another_copy_has_trimmed_is_trimmed_here_too() -> None:
+    """Readers acknowledge to both copies, but the one that sleeps may hear it too late."""
+    awake, asleep = make(), make()
+    asleep.suspend()
+    awake.publish((stable(0, 10),))
+    asleep.extend(awake.queue())
+    awake.publish((stable(1, 20),))
+    for consumer in ("c", "d"):
+        awake.acknowledge(consumer, 2, 0)
+    assert asleep.extend(awake.queue()) == [TrimLog("s", 2)]
+    assert asleep.next_id == 2
+    assert not asleep.stable
+
+
 def test_heartbeats_report_acknowledge_and_clean_up() -> None:
     stream = make()
     provider = Provider({"s": stream}, lambda name: StreamState.STABLE)

@@ -212,11 +212,13 @@ class ServedStream:
 
     def extend(self, queue: LoggedStream) -> list[Effect]:
         """Take the tuples of another copy's queue that are new here, and publish them."""
+        effects: list[Effect] = []
         if queue.first_id > self.next_id:
-            # Everyone has acknowledged what lies between.
+            # Everyone has acknowledged what lies between, and what was here before it.
             self.stable.clear()
             self.next_id = queue.first_id
             self.acknowledgements.skip_to(queue.first_id)
+            effects.append(TrimLog(self.stream, queue.first_id))
         fresh = []
         for frame in queue.frames:
             header = frame.header
@@ -227,7 +229,7 @@ class ServedStream:
             elif header.kind is Kind.BOUNDARY and header.stime_min > self.boundary:
                 self._keep(frame)
                 fresh.append(frame)
-        return [] if self.suspended or not fresh else self._send(tuple(fresh))
+        return effects if self.suspended or not fresh else effects + self._send(tuple(fresh))
 
     def _keep(self, frame: StreamFrame) -> None:
         header = frame.header

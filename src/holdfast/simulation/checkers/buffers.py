@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.checkers import Violation
+from holdfast.simulation.executor import Distinct, Window
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def check(world: World) -> None:
     timing = world.spec.timing
-    longest_window_us = 11 * timing.bucket_us
+    longest_window_us = max(11 * timing.bucket_us, _longest_window_us(world))
     oldest = world.clock.now - longest_window_us - 2 * timing.delay_us - 8 * SECOND_US
     for address, process in world.replicas.items():
         served = process.driver.served
@@ -39,6 +40,12 @@ def check(world: World) -> None:
         limit = 400 + 20 * (2 * timing.delay_us + longest_window_us) // timing.bucket_us
         if one.disk.frame_count() > limit:
             raise Violation("bounded buffers", f"{address} keeps {one.disk.frame_count()} on disk")
+
+
+def _longest_window_us(world: World) -> int:
+    """With continuous checkpoints small windows are not written but replayed, however long."""
+    operators = [one for each in world.spec.fragments for _, one in each.plan.outputs]
+    return max((one.size_us for one in operators if isinstance(one, Window | Distinct)), default=0)
 
 
 def _require(address: str, what: str, stimes: list[int], oldest: int) -> None:
