@@ -45,7 +45,7 @@ def readings(first: int, count: int) -> pa.Table:
 def kill_while_recovering(supervisor: Supervisor, node: str, process: str) -> None:
     """Kill a process, and again as soon as it has read its log and computes what came since."""
     assert supervisor.kill(process)
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + 180.0
     while node_status(supervisor.deployment, [node])[node].get("state") != "recovering":
         assert time.monotonic() < deadline, f"{node} does not come back"
         time.sleep(0.02)

@@ -40,6 +40,11 @@ class EntryProcess(Process):
             RefuseBatch: lambda order: self.source.offer_from(order.next_id),
         }
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether nobody knows how far its stream is: only its source's tuples tell the time."""
+        return bool(self.silent) and self.settings.own_time and isinstance(self.source, Source)
+
     def make_driver(self) -> None:
         log = self.disk.open(self.settings.stream, complete=True)
         self.driver = EntryPoint(self.settings, log, self.disk.consumers)

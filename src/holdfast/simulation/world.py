@@ -379,6 +379,7 @@ class World:
                 for process in self._at(fault.servers[0]):
                     if isinstance(process, EntryProcess):
                         process.silent += 1 if begins else -1
+                        process.disturbed_at = self.clock.now
             case _:
                 self._apply_to_links(fault, begins)
 

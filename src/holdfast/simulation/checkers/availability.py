@@ -22,6 +22,7 @@ from holdfast.core.settings import SECOND_US, Policy
 from holdfast.core.sunion import Release
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.client_process import ClientProcess
+from holdfast.simulation.executor import Distinct, Window
 from holdfast.simulation.replica_process import ReplicaProcess
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class Availability:
         """What clients are promised: the client, the source, since when, over how many hops."""
         known: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
         return [
-            (client, source, since, depth)
+            (client, source, max(since, client.disturbed_at), depth)
             for client in self._world.clients.values()
             # One without an order takes nothing tentative; early.py says what it gets.
             if client.running and not client.unordered
@@ -146,7 +147,7 @@ class Availability:
 
     def _check_client(self, client: ClientProcess, source: str, since: int, depth: int) -> None:
         now = self._world.clock.now
-        within = depth * (self._x_us + self._hop_us)
+        within = depth * (self._x_us + self._hop_us) + self._window_us(client.driver.stream)
         if now - since < within + (depth + 1) * (self._notice_us + self._x_us):
             return
         shown = client.driver.copy.live_boundary
@@ -158,6 +159,18 @@ class Availability:
                 f"but {source} has a tuple of {newest / 1e6:.3f} s and a path of {depth} "
                 f"fragments has stood since {since / 1e6:.3f} s; now {now / 1e6:.3f} s",
             )
+
+    def _window_us(self, stream: str) -> int:
+        """For how long the windows on the way to a stream may have nothing to say.
+
+        Short ones are no longer than what is allowed for anyway.
+        """
+        operator = self._operators.get(stream)
+        if operator is None:
+            return 0
+        own = operator.size_us if isinstance(operator, Window | Distinct) else 0
+        own = own if own > 11 * self._world.spec.timing.bucket_us else 0
+        return own + max((self._window_us(each) for each in operator.inputs), default=0)
 
     def _newest_before(self, source: str, stime: int) -> int:
         rows = self._world.truth.rows.get(source, [])

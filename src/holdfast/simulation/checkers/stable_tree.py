@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.consistency import NodeState
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.checkers import Violation
+from holdfast.simulation.entry_process import EntryProcess
 
 if TYPE_CHECKING:
     from holdfast.simulation.client_process import ClientProcess
@@ -91,7 +92,8 @@ class StableTree:
             return None
         since = max(process.disturbed_at, self._recovered_at.get(producer, 0))
         if stream in self._sources:
-            return None if process.disk.full else (since, 0)
+            silent = isinstance(process, EntryProcess) and process.says_nothing
+            return None if process.disk.full or silent else (since, 0)
         depth = 0
         if self._world.replicas[producer].replica is None:
             return None
