@@ -125,6 +125,26 @@ def test_a_store_goes_on_when_the_disk_does(
     again.close()
 
 
+def test_a_log_with_room_takes_what_it_is_given_once(tmp_path: Path) -> None:
+    events: queue.Queue[Event] = queue.Queue()
+    schemas = {"a": SCHEMA, "full": SCHEMA}
+    store = StreamStore(tmp_path, schemas, INTERVAL, events.put)
+    store.start()
+    frames = (stable(0, 5), mark(5, 5))
+    with disk.failing(Fault(errno.ENOSPC, f"{store.logs['full'].directory}*")):
+        store.put(Append(1, (("a", frames), ("full", frames))))
+        failed = events.get(timeout=SECONDS)
+        assert isinstance(failed, AppendFailed)
+        assert failed.taken == ("a",)
+    store.put(Append(2, (("full", frames),)))
+    assert events.get(timeout=SECONDS) == Appended(2)
+    for name in schemas:
+        assert [one.header for one in store.logged(name, complete=False).frames] == [
+            one.header for one in frames
+        ]
+    store.close()
+
+
 def test_a_trim_that_fails_is_told_of_and_ends_no_thread(tmp_path: Path) -> None:
     kept = Kept(tmp_path, INTERVAL)
     for _ in range(40):

@@ -5,7 +5,8 @@ and go out together in the next one (group commit). Now and then a recovery reco
 them; it describes the stable state after the newest frames of the same append, so it is never
 on disk without them. When the append with the record is done, what the record no longer needs
 may be acknowledged: never before. An append that fails is tried again after a pause, in front
-of what has come since.
+of what has come since; not for the logs that took their part, though: a log that has room would
+get the same window states again with every attempt, as long as another's disk is full.
 
 Tentative frames are not appended: a replica that crashes has nobody to correct them for.
 """
@@ -72,8 +73,10 @@ class Appender:
             self.durable = append.record or self.durable
             return () if append.record is None else append.record.inputs
         for stream, frames in append.frames:
-            self._pending[stream] = [*frames, *self._pending.get(stream, ())]
-        self._begins = {**self._begins, **dict(append.begins)}
+            if stream not in event.taken:
+                self._pending[stream] = [*frames, *self._pending.get(stream, ())]
+        begins = {stream: at for stream, at in append.begins if stream not in event.taken}
+        self._begins = {**self._begins, **begins}
         if self._record is None:
             self._record, self._state = append.record, append.state
         self._recorded_at = now - self._record_interval_us

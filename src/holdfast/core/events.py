@@ -188,10 +188,15 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class AppendFailed:
-    """An append did not reach the disk; nothing of it will be found there."""
+    """An append did not reach the disk as a whole.
+
+    taken  the streams whose logs have all of their frames, synced. Of the others nothing will be
+           found, and neither will the record.
+    """
 
     append: int
     reason: str
+    taken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

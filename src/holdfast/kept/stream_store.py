@@ -205,17 +205,19 @@ class StreamStore:
                     work()
 
     def _append(self, append: Append) -> None:
+        taken: list[str] = []
         try:
             if self._before_append is not None:
                 self._before_append(append)
-            fresh = self._write(append.frames, dict(append.begins))
+            # 1 and 2: the frames
+            self._write(append.frames, dict(append.begins), taken)
             # 3: the record
             if append.record is not None and self._kept is not None:
                 self._kept.save(append.record, append.state)
         except Exception as error:
-            self._post(AppendFailed(append.append, f"{type(error).__name__}: {error}"))
+            reason = f"{type(error).__name__}: {error}"
+            self._post(AppendFailed(append.append, reason, tuple(taken)))
             return
-        self._settle(fresh)
         # 4: say so
         self._post(Appended(append.append))
 
@@ -233,7 +235,7 @@ class StreamStore:
             if isinstance(checkpoint.state, LoggedStream):
                 queues.insert(0, checkpoint.state)
             for queue in in_order(queues):
-                self._write([(queue.stream, queue.frames)], {queue.stream: queue.first_id})
+                self._write([(queue.stream, queue.frames)], {queue.stream: queue.first_id}, [])
             self._kept.save_taken(checkpoint, held)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
@@ -242,23 +244,28 @@ class StreamStore:
         # 3: say so
         self._post(CheckpointApplied(checkpoint.number, held))
 
-    def _write(self, streams: Streams, begins: Mapping[str, int]) -> list[tuple[str, StreamFrame]]:
-        """Steps 1 and 2: append what the logs lack, and sync it; what that was."""
-        fresh: list[tuple[str, StreamFrame]] = []
-        written = []
-        for stream, frames in streams:
-            if stream not in self.logs:
-                continue  # in memory only
-            log = self.logs[stream]
-            self._heal(stream, log)
-            if begins.get(stream, 0) > log.next_id:
-                log.skip_to(begins[stream])
-            taken = list(lacking(frames, log.next_id))
-            fresh += [(stream, frame) for frame, _ in taken]
-            written.append((log, self._write_frames(stream, log, taken)))
-        for log, next_lsn in written:
-            log.wait_durable(next_lsn)
-        return fresh
+    def _write(self, streams: Streams, begins: Mapping[str, int], taken: list[str]) -> None:
+        """Steps 1 and 2: append what the logs lack, and sync it.
+
+        ``taken`` gets the streams for which that is done, also when another's log fails.
+        """
+        written: list[tuple[str, int, list[tuple[StreamFrame, int]]]] = []
+        try:
+            for stream, frames in streams:
+                if stream not in self.logs:
+                    taken.append(stream)  # in memory only
+                    continue
+                log = self.logs[stream]
+                self._heal(stream, log)
+                if begins.get(stream, 0) > log.next_id:
+                    log.skip_to(begins[stream])
+                fresh = list(lacking(frames, log.next_id))
+                written.append((stream, self._write_frames(stream, log, fresh), fresh))
+        finally:
+            for stream, next_lsn, fresh in written:
+                self.logs[stream].wait_durable(next_lsn)
+                self._settle(stream, fresh)
+                taken.append(stream)
 
     def _write_frames(
         self, stream: str, log: StreamLog, frames: list[tuple[StreamFrame, int]]
@@ -345,9 +352,9 @@ class StreamStore:
         if not places or places[-1][0] != time:
             places.append((time, lsn))
 
-    def _settle(self, fresh: Iterable[tuple[str, StreamFrame]]) -> None:
-        """The logs have these tuples: their memory may go when it is needed."""
-        for stream, frame in fresh:
+    def _settle(self, stream: str, fresh: Iterable[tuple[StreamFrame, int]]) -> None:
+        """The log has these tuples: their memory may go when it is needed."""
+        for frame, _ in fresh:
             if isinstance(frame.block, Block) and frame.header.kind.is_data:
                 frame.block.can_load(self._load(stream, frame.header))
                 self._memory.add(frame.block)

@@ -81,9 +81,9 @@ class CheckpointingProcess(ReplicaProcess):
         number = order.checkpoint.number
         return CheckpointApplied(number, self._bases[number])
 
-    def not_done(self, order: Append | ApplyCheckpoint) -> Event:
+    def not_done(self, order: Append | ApplyCheckpoint, taken: tuple[str, ...]) -> Event:
         if isinstance(order, Append):
-            return super().not_done(order)
+            return super().not_done(order, taken)
         return CheckpointFailed(order.checkpoint.number, "the disk is full")
 
     # -- checkpoints --------------------------------------------------------------------

@@ -76,20 +76,22 @@ class Disk:
         self._under_way = write
         return 500 + int(self._random.random() * self._longest_append_us)
 
-    def finish(self, write: Write) -> bool:
-        """The time of what is under way is over; whether it succeeded."""
+    def finish(self, write: Write) -> tuple[str, ...] | None:
+        """What is under way is over; None if it succeeded, else the logs that took their frames."""
         self._under_way = None
         streams = len(write.frames)
+        room = self._random.randrange(max(1, streams)) if self.full else streams
+        taken: list[str] = []
         try:
-            self._take(write, self._random.randrange(max(1, streams)) if self.full else streams)
+            self._take(write, room, taken)
         except LogGap:
-            return False
+            return tuple(taken)
         if self.full:
-            return False
+            return tuple(taken)
         self._keep_record(write)
-        return True
+        return None
 
-    def _take(self, write: Write, streams: int, torn: bool = False) -> bool:
+    def _take(self, write: Write, streams: int, taken: list[str], torn: bool = False) -> bool:
         """Write the frames of the first logs, the last of them perhaps in part; whether whole."""
         begins: dict[str, int] = {}
         for stream, first_id in write.begins:
@@ -105,6 +107,7 @@ class Disk:
             log.extend(_without(frame, skip) for frame, skip in fresh[:kept])
             if kept < len(fresh):
                 return False
+            taken.append(stream)
         return True
 
     def _skip(self, stream: str, first_id: int) -> None:
@@ -122,7 +125,7 @@ class Disk:
             return
         self.torn += 1
         try:
-            whole = self._take(write, len(write.frames), torn=True)
+            whole = self._take(write, len(write.frames), [], torn=True)
         except LogGap:
             return
         if whole and self._random.random() < 0.5:

@@ -198,7 +198,8 @@ class Process(ABC):
         if life != self.life:
             return
         self._disk_orders.popleft()
-        outcome = self.done(order) if self.disk.finish(write) else self.not_done(order)
+        taken = self.disk.finish(write)
+        outcome = self.done(order) if taken is None else self.not_done(order, taken)
         self._next_on_disk()
         # The disk has a thread of its own: it may be further than the driver knows.
         delay = int(self.world.random.random() * 3_000)
@@ -227,9 +228,9 @@ class Process(ABC):
         assert isinstance(order, Append)
         return Appended(order.append)
 
-    def not_done(self, order: Append | ApplyCheckpoint) -> Event:
+    def not_done(self, order: Append | ApplyCheckpoint, taken: tuple[str, ...]) -> Event:
         assert isinstance(order, Append)
-        return AppendFailed(order.append, "the disk is full")
+        return AppendFailed(order.append, "the disk is full", taken)
 
     def _fire(self, life: int, timer: int) -> None:
         if life == self.life and timer == self._timer:
