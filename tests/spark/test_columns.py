@@ -5,13 +5,15 @@ from __future__ import annotations
 import datetime
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -19,8 +21,9 @@ from holdfast import Network, count_window, window
 from holdfast.spark import column_job
 from holdfast.spark import engine as engines
 from holdfast.spark.column_plans import Memory
-from holdfast.spark.engine import Engine, Sharding
+from holdfast.spark.engine import Bucket, Engine, Sharding
 from holdfast.spark.prepared import arrow_schema, input_frame, leaf_number
+from holdfast.spark.state import EMPTY
 from holdfast.spark.translation import translate
 from holdfast.testing import ipc_bytes, run, same_bytes, split, tuples
 from tests.spark.networks import every_kind_of_state, some_tables
@@ -63,7 +66,7 @@ def values(rng: random.Random) -> dict[str, Any]:
         "text": text,
         "bytes": text.encode()[: rng.randrange(40)],
     }
-    return {name: None if rng.random() < 0.15 else value for name, value in row.items()}
+    return {name: None if rng.random() < 0.15 else row[name] for name in KINDS}
 
 
 def every_kind(spark: SparkSession) -> tuple[pa.Table, DataFrame]:
@@ -109,6 +112,8 @@ EXPRESSIONS = [
     "coalesce(x, cast(f as double), cast(0 as double))",
     "coalesce(text, 'none')",
     "greatest(x, cast(f as double))",
+    "greatest(n, cast(i as bigint))",
+    "greatest(small, cast(tiny as smallint))",
     "struct(n, text, timestamp_micros(n)).text",
     "struct(n, x AS y)",
     "(n is null or x > 0) and not flag",
@@ -152,6 +157,8 @@ LEFT_TO_SPARK = [
     "cast(n as decimal(20, 0))",
     "xxhash64(array(n))",
     "text like 'a%'",
+    "greatest(n, 2, 3)",
+    "greatest(text, 'a')",
 ]
 
 
@@ -228,6 +235,83 @@ def test_a_network_without_expressions_of_spark_is_one_job(spark: SparkSession) 
     assert not only.in_jvm
     mixed = Engine(with_expressions(spark))._column_runner().stages
     assert [stage.in_jvm for stage in mixed] == [True, False] * 3
+
+
+def without_a_state(spark: SparkSession) -> Network:
+    """Expressions that workers know, with filters and unions, and one that may fail."""
+    network = Network("stateless", spark=spark, partitions=2)
+    columns = ", ".join(f"{name} {kind}" for name, kind in KINDS.items())
+    left, right = (network.source(name, columns) for name in "lr")
+    some_of_them = [each for each in EXPRESSIONS[::4] if "small +" not in each]
+    left.selectExpr(*(f"{each} AS c{i}" for i, each in enumerate(some_of_them))).output("values")
+    some = left.filter("x > 0 and text is not null").union(right.filter("not flag"))
+    some.union(right).withColumn("y", "x - 0.5D").filter("n <= 99").output("united")
+    right.selectExpr("small + small AS sum", "text").output("sums")
+    return network
+
+
+@pytest.fixture(scope="module")
+def early_and_rows(spark: SparkSession) -> Iterator[tuple[Engine, Engine]]:
+    """An engine for early results that has run its first jobs, and Spark itself."""
+    whole = Engine(without_a_state(spark))
+    early, rows = whole.part(["values", "united", "sums"]), Engine(whole._network, columns=False)
+    calm = [(at, True, *[1] * 4, 1.0, 1.0, None, None, "a", b"a") for at in range(3)]
+    early.advance(EMPTY, [Bucket(0, 3, {name: tuples(early, name, calm) for name in "lr"})])
+    yield early, rows
+    for engine in (whole, early, rows):
+        engine.close()
+
+
+def refuse(job: column_job.ColumnJob, files: Any) -> None:
+    raise AssertionError("a job")
+
+
+@SPARK
+@given(seed=st.integers(0, 2**31), most=st.sampled_from([1, 7, 60]))
+def test_what_is_computed_without_a_job_is_what_spark_computes(
+    seed: int, most: int, early_and_rows: tuple[Engine, Engine]
+) -> None:
+    """To the bit; and what fails here, fails as it does on Spark."""
+    early, rows = early_and_rows
+    rng = random.Random(seed)
+    fails = rng.random() < 0.3
+    tables = {}
+    for name in "lr":
+        drawn = [values(rng) for _ in range(rng.randint(0, most))]
+        for row in drawn:
+            if not fails and row["small"] is not None:
+                row["small"] //= 2
+        tables[name] = tuples(rows, name, [(rng.randrange(9), *row.values()) for row in drawn])
+    bucket = Bucket(0, 9, tables)
+    small = pc.abs(tables["r"]["small"].cast(pa.int32()))
+    if pc.any(pc.greater_equal(small, 2**14)).as_py() and fails:
+        for engine in (early, rows):
+            with pytest.raises(Exception, match=r"ARITHMETIC_OVERFLOW|overflow"):
+                engine.advance(EMPTY, [bucket])
+        return
+    expected = rows.advance(EMPTY, [bucket]).outputs
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(column_job.ColumnJob, "_execute", refuse)
+        same_bytes(early.advance(EMPTY, [bucket]).outputs, expected, "here and on Spark")
+
+
+def test_many_tuples_and_what_cannot_be_computed_here_take_a_job(
+    early_and_rows: tuple[Engine, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    early, _ = early_and_rows
+    rng = random.Random(3)
+    drawn = [(0, *(values(rng) | {"small": 1}).values()) for _ in range(20)]
+    bucket = Bucket(0, 1, {name: tuples(early, name, drawn) for name in "lr"})
+    monkeypatch.setattr(column_job.ColumnJob, "_execute", refuse)
+    here = early.advance(EMPTY, [bucket]).outputs
+    assert here["values"].num_rows == 20
+    with monkeypatch.context() as patch:
+        patch.setattr(column_job, "run_here", lambda task, given: 1 // 0)
+        with pytest.raises(AssertionError, match="a job"):
+            early.advance(EMPTY, [bucket])
+    monkeypatch.setattr(column_job, "FEW_ROWS", 10)
+    with pytest.raises(AssertionError, match="a job"):
+        early.advance(EMPTY, [bucket])
 
 
 def test_executors_elsewhere_get_and_give_the_same_bytes(

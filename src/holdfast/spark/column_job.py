@@ -1,5 +1,9 @@
 """A job on columns, seen from the driver: one file in, one file back from each task.
 
+Few tuples that no step takes need no job: where results are early, expressions without a state are
+computed in the process itself, once a first job has warmed Spark up for when there are more.
+Whatever goes wrong there goes to Spark, which says what it is as it says everything.
+
 The job is made once. What differs between buckets reaches the tasks as job properties, so that an
 execution is three calls of the JVM, whatever the network. Where executors do not run on this
 machine, Spark carries both files: the input as a broadcast, the results as what the job returns.
@@ -7,6 +11,7 @@ machine, Spark carries both files: the input as a broadcast, the results as what
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,8 +30,12 @@ from holdfast.spark.column_task import (
     Node,
     output_path,
     read_streams,
+    run_here,
     write_streams,
 )
+
+# So many tuples take less time here than a job takes to begin.
+FEW_ROWS = 10_000
 
 
 def is_local(context: SparkContext) -> bool:
@@ -45,18 +54,31 @@ class ColumnJob:
         wanted: tuple[str, ...],
         tasks: int,
         shares: tuple[frozenset[str], ...] = (),
+        here: bool = False,
     ) -> None:
-        """``shares``: instead of partitions of every node, the nodes of each task."""
+        """``shares``: instead of partitions of every node, the nodes of each task.
+
+        ``here``: few tuples that no step takes are computed in this process.
+        """
         self._context = spark.sparkContext
         self._tasks = tasks = len(shares) or tasks
         self._task = ColumnTask(nodes, wanted, tasks, shares=shares)
+        self._here = here and all(node.step is None for node in nodes)
+        self._has_run = False
         self._numbers = self._context.parallelize(range(tasks), tasks)
         self._rdd: Any = None
 
     def run(self, streams: Mapping[str, pa.Table], at: str) -> dict[str, pa.Table]:
         """The wanted streams, from those the nodes read; files are called by ``at``."""
-        if not is_local(self._context):
-            return self._run_elsewhere(streams)
+        few = sum(each.num_rows for each in streams.values()) <= FEW_ROWS
+        if self._here and few and self._has_run:
+            with contextlib.suppress(Exception):
+                return run_here(self._task, dict(streams))
+        made = self._run_near(streams, at) if is_local(self._context) else self._run_far(streams)
+        self._has_run = True
+        return made
+
+    def _run_near(self, streams: Mapping[str, pa.Table], at: str) -> dict[str, pa.Table]:
         files = {"input": f"{at}-in.arrows", "output": f"{at}-out", "streams": list(streams)}
         paths = [Path(output_path(f"{at}-out", task)) for task in range(self._tasks)]
         try:
@@ -80,7 +102,7 @@ class ColumnJob:
         self._context.setLocalProperty(COLUMNS, json.dumps(files))
         self._rdd.count()
 
-    def _run_elsewhere(self, streams: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    def _run_far(self, streams: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         sink = pa.BufferOutputStream()
         write_streams(sink, streams.values())
         sent = self._context.broadcast(sink.getvalue().to_pybytes())

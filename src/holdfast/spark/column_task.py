@@ -153,6 +153,12 @@ def _step_input(node: Node, memory: Memory, task: int, tasks: int) -> pa.Table:
     return table.select(node.step.given.names).cast(node.step.given).combine_chunks()
 
 
+def run_here(job: ColumnTask, given: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    """What a job without steps makes of all its input, in this process and without Spark."""
+    made = _run(job.nodes, 0, 1, given, {})
+    return {name: made[name].combine_chunks() for name in job.wanted}
+
+
 def _slices(given: dict[str, pa.Table], task: int, tasks: int) -> dict[str, pa.Table]:
     """An equal share of each stream, for what can be computed tuple by tuple."""
     found = {}

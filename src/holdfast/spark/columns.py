@@ -112,8 +112,15 @@ class ColumnRunner:
     """A network's stages, for small buckets and for large ones."""
 
     def __init__(
-        self, outputs: Sequence[Operator], partitions: int, spark: SparkSession, scratch: Path
+        self,
+        outputs: Sequence[Operator],
+        partitions: int,
+        spark: SparkSession,
+        scratch: Path,
+        here: bool = False,
     ) -> None:
+        """``here``: few tuples that no step takes are computed in this process."""
+        self._here = here
         self._outputs = {each.name: output_stream(each) for each in outputs}
         self._partitions = partitions
         self._spark = spark
@@ -182,7 +189,9 @@ class ColumnRunner:
             read = {stream for each in stages if each is not stage for stream in each.reads}
             wanted = tuple(sorted(own & (read | set(self._outputs.values()))))
             shares = share_steps(stage.parts, self._cores) if tasks == 1 else ()
-            stage.jobs[tasks] = ColumnJob(self._spark, nodes, wanted, tasks, shares)
+            stage.jobs[tasks] = ColumnJob(
+                self._spark, nodes, wanted, tasks, shares, here=self._here
+            )
         return stage.jobs[tasks].run(
             {name: streams[name].select(sorted(names)) for name, names in stage.reads.items()}, at
         )

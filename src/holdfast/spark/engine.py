@@ -101,11 +101,14 @@ class Engine:
         directory: Path | None = None,
         columns: bool = True,
         on_error: str = STOP,
+        here: bool = False,
     ) -> None:
         """``columns`` False: every part of the network is one Spark plan, over rows.
 
         ``on_error`` "dead-letter": rows on which a function of ``process`` raises are left out.
+        ``here``: what few tuples give without a state is computed in this process.
         """
+        self._here = here
         self._on_error = on_error
         network.check()
         self._network = network
@@ -173,12 +176,15 @@ class Engine:
         activate(self._spark)
 
     def part(self, outputs: Iterable[str]) -> Engine:
-        """An engine of its own for some of the outputs, with the inputs that they need."""
+        """An engine of its own for some of the outputs, with the inputs that they need.
+
+        It is for small jobs: what few tuples give without a state it computes in this process.
+        """
         network, whole = copy.copy(self._network), self._network
         network._outputs = {name: whole.outputs[name] for name in outputs}
         used = {operator.name for operator in network.operators}
         network._sources = {name: one for name, one in whole.sources.items() if name in used}
-        return Engine(network, self._directory.parent, self._on_columns, self._on_error)
+        return Engine(network, self._directory.parent, self._on_columns, self._on_error, here=True)
 
     def close(self) -> None:
         """Delete the engine's files; its states are gone with them."""
@@ -384,7 +390,9 @@ class Engine:
         with self._plan_lock:
             if self._columns is None:
                 outputs = list(self._outputs.values())
-                self._columns = ColumnRunner(outputs, self.partitions, self._spark, self._directory)
+                self._columns = ColumnRunner(
+                    outputs, self.partitions, self._spark, self._directory, self._here
+                )
             return self._columns
 
     def _run_wave(self, wave: Wave, streams: Mapping[str, pa.Table]) -> dict[str, pa.Table]:

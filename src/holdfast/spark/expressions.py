@@ -129,7 +129,7 @@ def _compare(name: str) -> _Function:
 
 
 def _greatest(_: int, arguments: list[pa.Array], __: None) -> pa.Array:
-    """Of two doubles, NaN being the largest and of equals the first; nulls do not count."""
+    """Of two numbers, NaN being the largest and of equals the first; nulls do not count."""
     left, right = arguments
     larger = _compare("greater")(0, [right, left], None)
     chosen = pc.if_else(pc.fill_null(larger, False), right, left)

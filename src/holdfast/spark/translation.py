@@ -241,8 +241,8 @@ class _Reader:
         return Call("bit_and", self._children(node))
 
     def _Greatest(self, node: Any) -> Expression:
-        children = items(node.children())
-        if len(children) != 2 or str(node.dataType().catalogString()) != "double":
+        children, kind = items(node.children()), str(node.dataType().catalogString())
+        if len(children) != 2 or kind not in (*_WHOLE, "double"):
             raise NotTranslatable("greatest")
         return Call("greatest", self._children(node))
 
