@@ -15,7 +15,7 @@ of other processes overtake them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
@@ -43,12 +43,14 @@ _LONGEST_PAUSE_US = 2 * SECOND_US
 class Quality:
     """How the connections of a world behave.
 
-    piece_rows  a message with more rows is handed on in pieces.
-    breaks      how often a connection breaks between two pieces.
+    piece_rows   a message with more rows is handed on in pieces.
+    breaks       how often a connection breaks between two pieces.
+    distance_us  how much longer than within one place messages take from a server to another.
     """
 
     piece_rows: int = 1 << 30
     breaks: float = 0.0
+    distance_us: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -56,6 +58,7 @@ class Link:
     """One direction between two servers."""
 
     cuts: int = 0
+    distance_us: int = 0
     slow_us: int = 0
     broken_at: int = -1
     changed_at: int = 0
@@ -120,8 +123,13 @@ class Network:
         link = self._links.get((source, target))
         if link is None:
             cuts = sum((source in island) != (target in island) for island in self._islands)
-            link = self._links[source, target] = Link(cuts)
+            distance_us = self._quality.distance_us.get((source, target), 0)
+            link = self._links[source, target] = Link(cuts, distance_us)
         return link
+
+    def _travel_us(self, link: Link) -> int:
+        """How long the next message takes."""
+        return 1_000 + int(self._random() * 9_000) + link.distance_us + link.slow_us
 
     def cut(self, source: str, target: str) -> None:
         """Cut one direction between two servers; cuts add up."""
@@ -201,7 +209,7 @@ class Network:
         if link.cuts:
             self._wait_for(link, now, source, target, message)
             return
-        arrival = now + 1_000 + int(self._random() * 9_000) + link.slow_us
+        arrival = now + self._travel_us(link)
         if arrival <= last_arrival:
             arrival = last_arrival + 1
         self._calls[source, target] = (link, arrival)
@@ -252,8 +260,7 @@ class Network:
         )
         self._feeds[reader, request.feed] = feed
         self._look_at(feed)
-        delay = 1_000 + int(self._random() * 9_000) + feed.back.slow_us
-        self._clock.after(delay, self._opened, feed, request)
+        self._clock.after(self._travel_us(feed.back), self._opened, feed, request)
 
     def _opened(self, feed: Feed, request: Subscribe) -> None:
         """The request is there, if the link is whole; else it waits, or breaks."""
@@ -272,7 +279,7 @@ class Network:
             # Its connection is gone; the provider's server says so.
             self._clock.after(1_000, self.deliver, reader, provider, Unsubscribe(message.feed))
             return
-        arrival = self._clock.now + 1_000 + int(self._random() * 9_000) + feed.link.slow_us
+        arrival = self._clock.now + self._travel_us(feed.link)
         if arrival <= feed.last_arrival:
             arrival = feed.last_arrival + 1
         pieces = self._pieces(message)
@@ -340,9 +347,9 @@ class Network:
         if feed.held:
             # What was sent meanwhile is sent again, in its order.
             held, feed.held = feed.held, []
+            link_us = feed.link.distance_us + feed.link.slow_us
             arrival = max(
-                self._clock.now + int(self._random() * 200_000) + feed.link.slow_us,
-                feed.last_arrival + 1,
+                self._clock.now + int(self._random() * 200_000) + link_us, feed.last_arrival + 1
             )
             for message, left in held:
                 self._clock.at(arrival, self._hand_on, feed, message, left)
