@@ -19,12 +19,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from benchmarks.race_alerts import Alerts
 from benchmarks.race_world import JITTER_MS, matrix_text
 from benchmarks.standby_chain import now_us
-from holdfast.client import Boundary, Client, Tuples
+from holdfast.client import Client
 from holdfast.cluster.status import node_status
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.flight.distance import Distance
@@ -39,8 +39,12 @@ SOURCES = ("load_east", "load_west", "latency_east", "latency_west")
 READER, WATCHER = "operator", "watcher"
 PLACES = len(SITES) + len(SOURCES) + 1
 SERVERS = 10
-TURN_SECONDS = 0.1
+# No part of a bucket, so that readings come at any time of it in both modes.
+TURN_SECONDS = 0.35
 BUCKET_MS = 500
+# As long until somebody counts as gone as by default, with fewer questions on the way: all these
+# processes have two processors, and asking takes more of them than anything else but jobs.
+HEARTBEAT_MS, MISSES = 375, 2
 
 NETWORK = f"""
 from holdfast import Network
@@ -64,8 +68,6 @@ alerts = alerts.filter("ms > 50.0").selectExpr(
 )
 alerts.output("alerts")
 """
-
-Times = npt.NDArray[np.int64]
 
 
 def site_of(fragment: str, number: int) -> int:
@@ -111,6 +113,7 @@ def write_deployment(
     at = ", ".join(f'{node} = "{place}"' for node, place in usual_places(places).items())
     lines = [
         'network = "network.py"\nchaos = true\n[timing]\ndelay = "20 seconds"',
+        f'heartbeat = "{HEARTBEAT_MS} ms"\nmisses_until_down = {MISSES}',
         '[spark]\nmaster = "local[1]"',
         f'[distances]\nmatrix = "latencies.txt"\njitter = "{JITTER_MS:g} ms"\nplaces = {{ {at} }}',
         *(f"[sources.{name}]\nkeep = true" for name in SOURCES),
@@ -128,7 +131,7 @@ def write_deployment(
 
 
 class Readings:
-    """What the servers of both kinds of places report, ten times a second."""
+    """What the servers of both kinds of places report, some three times a second."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._producers = {
@@ -167,75 +170,6 @@ class Readings:
             producer.close()
 
 
-class Alerts:
-    """What came to the operator, when, and when it was made."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._parts: list[tuple[int, Times, pa.Table]] = []
-        self._changed = threading.Condition()
-        self.boundary = 0
-        self.broken = False
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    @property
-    def following(self) -> str:
-        return self._client.following or "nobody"
-
-    def _read(self) -> None:
-        next_id = 0
-        while not self._stopping.is_set():
-            event = self._client.read(0.2)
-            if isinstance(event, Boundary):
-                self.boundary = event.stime
-            elif isinstance(event, Tuples) and event.stable:
-                self.broken |= event.first_id != next_id
-                next_id = event.first_id + event.table.num_rows
-                with self._changed:
-                    made = event.table["made"].to_numpy()
-                    self._parts.append((now_us(), made, event.table))
-                    self._changed.notify_all()
-
-    def wait_made(self, made_after: int, timeout_s: float) -> None:
-        """Until something that was made after this time has come."""
-        deadline = time.monotonic() + timeout_s
-        with self._changed:
-            while not (self._parts and self._parts[-1][1].max() > made_after):
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError(f"no new alert came in {timeout_s:g} s")
-                self._changed.wait(min(left, 0.5))
-
-    def delays_ms(self, start: int, end: int) -> npt.NDArray[np.float64]:
-        """How old every alert that was made in this time was when it came."""
-        with self._changed:
-            parts = [(at, made[(made >= start) & (made < end)]) for at, made, _ in self._parts]
-        return np.concatenate([np.zeros(0), *((at - made) / 1e3 for at, made in parts)])
-
-    def usual_interval_ms(self, before: int) -> float:
-        """The median of the last times between results."""
-        with self._changed:
-            times = [at for at, _, _ in self._parts if at < before][-20:]
-        return float(np.median(np.diff(times))) / 1e3 if len(times) > 1 else float(BUCKET_MS)
-
-    def longest_interval_ms(self, start: int, end: int) -> float:
-        """The longest time without a result, from the last before ``start`` on."""
-        with self._changed:
-            earlier = [at for at, _, _ in self._parts if at < start][-1:]
-            times = [at for at, _, _ in self._parts if start <= at < end]
-        return float(np.diff([*(earlier or [start]), *times, end]).max()) / 1e3
-
-    def table(self) -> pa.Table:
-        with self._changed:
-            return pa.concat_tables([table for _, _, table in self._parts])
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join(5.0)
-
-
 class Running:
     """The network in one mode, with its readings and its operator."""
 
@@ -246,7 +180,7 @@ class Running:
         reader = Client.of(deployment.path, "alerts", name=READER)
         self._stack.callback(reader.close)
         self._client = reader
-        self.alerts = Alerts(reader)
+        self.alerts = Alerts(reader, float(BUCKET_MS))
         self.readings = Readings(deployment)
 
     def followed(self) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.race import Seen, outcome, passes, told
+from benchmarks.race import missed, outcome, told
 from benchmarks.race_deployment import (
     PLACES,
     READER,
@@ -16,7 +16,10 @@ from benchmarks.race_deployment import (
     usual_places,
     write_deployment,
 )
+from benchmarks.race_load import Load
+from benchmarks.race_measure import Seen
 from benchmarks.race_page import draw, page_of
+from benchmarks.race_simulated import compared
 from benchmarks.race_world import LONGEST_MS, SHORTEST_MS, draw_places, made, measured
 
 SUMS = {
@@ -54,9 +57,11 @@ def test_measured_round_trips_are_halved(tmp_path: Path) -> None:
 
 
 def test_the_line_says_what_was_seen() -> None:
-    race = Seen((400, 700), None, (420, 720), [20, 10, 30], [], 900, [0.5], True, 10, "alerts-1")
+    gaps, light = [20.0, 10.0, 30.0], Load(0.6, 0.5, 12.0, 40.0)
+    race = Seen((400, 700), None, (420, 720), gaps, [], 900, [light], True, 10, "alerts-1")
+    gaps = [900.0, 1000.0, 800.0]
     active = Seen(
-        (600, 1000), (390, 690), (900, 2000), [900, 1000, 800], [], 300, [0.6], True, 10, "alerts-1"
+        (600, 1000), (390, 690), (900, 2000), gaps, [], 300, [light], True, 10, "alerts-1"
     )
     race.missing, active.missing = (300.0, 1_000.0), (10_000.0, 20_000.0)
     figures = outcome(race, active, SUMS)
@@ -65,14 +70,22 @@ def test_the_line_says_what_was_seen() -> None:
     assert (figures["gap_ms"], figures["gap_ms_active"]) == (20, 900)
     assert figures["traffic_over_active"] == 3.0
     assert figures["unordered_over_active"] == 0.05
-    assert passes(figures)
+    assert missed(figures) == []
     race.all_stable = False
-    assert not passes(outcome(race, active, SUMS)), "what comes early is stable"
+    assert missed(outcome(race, active, SUMS)) == ["unordered_all_stable"]
     race.all_stable = True
-    race.busy.append(0.9)
-    assert not passes(outcome(race, active, SUMS)), "a busy machine does not count"
+    race.loads.append(Load(0.9, 0.7, 12.0, 40.0))
+    figures = outcome(race, active, SUMS)
+    assert missed(figures) == ["counts"], "a busy machine does not count"
+    names = ("p50_ms", "p99_ms", "gap_ms", "p99_missing_ms", "rows_per_second")
+    worlds = [(dict.fromkeys(names, 10.0 * at), dict.fromkeys(names, 40.0)) for at in (1, 2, 6)]
+    whole = compared(worlds, 40_000)
+    assert (whole["worlds"], whole["gap_over_active"], whole["job_ms"]) == (3, 0.5, 40.0)
     summary = {
         **figures,
+        "missed": missed(figures),
+        "missing_s": 20.0,
+        "simulated": whole,
         "sums": SUMS,
         "modes": {"race": told(race), "active": told(active)},
         "world": "made",
@@ -82,4 +95,6 @@ def test_the_line_says_what_was_seen() -> None:
     page = page_of(summary, "make bench BENCH=race")
     assert "| p50 over active | 0.667 | at most 0.9 |" in page
     assert "| p99 with an input missing over active | 0.05 | at most 0.2 |" in page
+    assert "Missed: `counts`. The machine was busy for 90% of the time at worst, 70% with" in page
+    assert "| gap after a silent cut, ms | 0.5 | 20.0 | 40.0 |" in page
     draw(summary, Figure())
