@@ -1,7 +1,7 @@
 """Shards: what dividing a fragment costs, and what losing a shard does.
 
     make bench BENCH=shards               some twenty minutes
-    make bench BENCH=shards ARGS=--quick  some six minutes
+    make bench BENCH=shards ARGS=--quick  four minutes
     make bench BENCH=shards ARGS='--quick --only ring'   one of the parts
 
 1. One replica with both cores, and two and four shards with a core each, are given the same buckets
@@ -9,9 +9,10 @@
 2. A ring of two hybrid shards runs as real processes at 3,000 tuples/s over 100,000 open windows
    and is killed again and again (shards_ring.py): how long no stable results came, what was lost or
    doubled, how many messages there are beside data and pings for 1,000 tuples.
-
+   ``messages`` are those of two operators with two and with four shards each, simulated
+   (shards_messages.py).
 3. Rings of up to 200 shards run in the simulator (shards_scale.py): how pings, records and data
-   grow; quick: up to 50.
+   grow; quick: up to 20.
 4. Every kind of delivery (shards_delivery.py): the time of exactly once over that of at most once
    for bursts of small tuples and of ten times larger ones, and what is lost and doubled while
    shards are killed.
@@ -34,19 +35,20 @@ import statistics
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import describe_machine
-from benchmarks.shards_delivery import LEAST, MOST, compare_cost, kill_each
+from benchmarks.shards_delivery import LEAST, MOST, compare_and_kill, compare_cost
 from benchmarks.shards_engine import throughput
+from benchmarks.shards_messages import count_messages
 from benchmarks.shards_page import record_parts
 from benchmarks.shards_rescale import run_rescalings
 from benchmarks.shards_ring import Outcome, run_ring
 from benchmarks.shards_scale import grow
 
-PARTS = ("scale", "engine", "ring", "delivery", "rescale")
+PARTS = ("scale", "messages", "engine", "ring", "delivery", "rescale")
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,32 @@ class Lengths:
     burst: int
     shards: tuple[int, ...]
     numbers: tuple[int, ...]
+    counted: int
 
 
-FULL = Lengths(9, 200_000, 10, 100, 100_000, (2, 4, 50, 200), 9, 100_000, (2, 4), (2, 3, 1, 4, 2))
-QUICK = Lengths(9, 200_000, 2, 10, 100_000, (2, 4, 50), 3, 50_000, (2,), (2, 3, 2))
+FULL = Lengths(
+    rounds=9,
+    tuples=200_000,
+    watched=10,
+    kills=100,
+    windows=100_000,
+    rings=(2, 4, 50, 200),
+    bursts=9,
+    burst=100_000,
+    shards=(2, 4),
+    numbers=(2, 3, 1, 4, 2),
+    counted=100_000,
+)
+QUICK = replace(
+    FULL,
+    watched=2,
+    kills=10,
+    rings=(2, 4, 20),
+    bursts=3,
+    burst=50_000,
+    numbers=(2, 3, 2),
+    counted=10_000,
+)
 
 
 def ring_figures(outcome: Outcome) -> dict[str, Any]:
@@ -82,7 +106,7 @@ def ring_figures(outcome: Outcome) -> dict[str, Any]:
         "lost": {"exactly-once": outcome.lost},
         "doubled": {"exactly-once": outcome.doubled},
         "identical": outcome.identical,
-        "messages": {"2": outcome.messages_per_1000},
+        "ring_messages": outcome.messages_per_1000,
         "bytes_per_tuple_record": outcome.record_bytes,
         "bytes_over_mirroring": {
             str(round(times * outcome.tuple_bytes)): round(
@@ -96,13 +120,12 @@ def ring_figures(outcome: Outcome) -> dict[str, Any]:
 
 def delivery_figures(directory: Path, lengths: Lengths) -> tuple[dict[str, Any], bool]:
     """What it costs and does; whether each kind has kept its promise."""
-    costs = {
-        str(shards): compare_cost(
-            directory / f"cost-{shards}", shards, lengths.bursts, lengths.burst
-        )
-        for shards in lengths.shards
-    }
-    killed = kill_each(directory / "killed", (LEAST, MOST), 2, lengths.kills)
+    few, *more = lengths.shards
+    bursts = (lengths.bursts, lengths.burst)
+    cost, killed = compare_and_kill(directory / f"cost-{few}", few, *bursts, lengths.kills)
+    costs = {str(few): cost}
+    for shards in more:
+        costs[str(shards)] = compare_cost(directory / f"cost-{shards}", shards, *bursts)
     figures = {
         "exactly_over_at_most": {shards: cost.ratios for shards, cost in costs.items()},
         "burst_seconds": {shards: cost.seconds for shards, cost in costs.items()},
@@ -120,7 +143,7 @@ def rescale_figures(directory: Path, lengths: Lengths) -> tuple[dict[str, Any], 
     figures = {
         "rescale_gap_ms": max(found.gaps_ms),
         "rescale_gaps_ms": found.gaps_ms,
-        "rescale_seconds": found.seconds,
+        "rescale_took_seconds": found.seconds,
         "rescaled": list(lengths.numbers),
         "rescale_lost": found.lost,
         "rescale_doubled": found.doubled,
@@ -140,6 +163,10 @@ def figures_of(part: str, directory: Path, lengths: Lengths) -> tuple[dict[str, 
     match part:
         case "scale":
             return {"scale": [grow(shards) for shards in lengths.rings]}, True
+        case "messages":
+            counted = {str(shards): count_messages(shards, lengths.counted) for shards in (2, 4)}
+            told = {shards: one.pop("all") for shards, one in counted.items()}
+            return {"messages": told, "messages_by_kind": counted}, True
         case "engine":
             return engine_figures(directory, lengths)
         case "ring":

@@ -12,6 +12,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.client import Client
+from holdfast.cluster.supervisor import Supervisor
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.producer import Producer
 from holdfast.stream_events import Boundary, Tuples
@@ -99,20 +101,40 @@ class Cost:
 
 
 def compare_cost(directory: Path, shards: int, rounds: int, tuples: int) -> Cost:
-    """Bursts for both kinds, in turn."""
+    """Bursts for exactly once and at most once, in turn."""
     deployment = _deployment(directory, (EXACTLY, MOST), shards)
-    taken: dict[str, dict[str, list[float]]] = {size: {EXACTLY: [], MOST: []} for size in SIZES}
     with supervised(deployment):
         readers = _readers(deployment, (EXACTLY, MOST))
-        # The first bursts are for the engine to get warm.
-        for number in range(-1, rounds):
-            for size, width in SIZES.items():
-                for reader in readers if number % 2 else reversed(readers):
-                    seconds = _burst(deployment, reader, width, tuples)
-                    if number >= 0:
-                        taken[size][reader.kind].append(seconds)
+        cost = _cost(deployment, readers, rounds, tuples)
         for reader in readers:
             reader.close()
+    return cost
+
+
+def compare_and_kill(
+    directory: Path, shards: int, rounds: int, tuples: int, kills: int
+) -> tuple[Cost, dict[str, Any]]:
+    """The same, and then what is lost and doubled of the others while their shards are killed."""
+    kinds = (EXACTLY, MOST, LEAST)
+    deployment = _deployment(directory, kinds, shards)
+    with supervised(deployment) as supervisor:
+        readers = _readers(deployment, kinds)
+        cost = _cost(deployment, readers[:2], rounds, tuples)
+        found = _kill(deployment, supervisor, readers[1:], shards, kills)
+        for reader in readers:
+            reader.close()
+    return cost, found
+
+
+def _cost(deployment: Deployment, readers: list[Reader], rounds: int, tuples: int) -> Cost:
+    taken: dict[str, dict[str, list[float]]] = {size: {EXACTLY: [], MOST: []} for size in SIZES}
+    # The first bursts are for the engine to get warm.
+    for number in range(-1, rounds):
+        for size, width in SIZES.items():
+            for reader in readers if number % 2 else reversed(readers):
+                seconds = _burst(deployment, reader, width, tuples)
+                if number >= 0:
+                    taken[size][reader.kind].append(seconds)
     middle = {
         size: {kind: statistics.median(found) for kind, found in each.items()}
         for size, each in taken.items()
@@ -138,29 +160,32 @@ def _burst(deployment: Deployment, reader: Reader, width: int, tuples: int) -> f
     return took
 
 
-def kill_each(directory: Path, kinds: tuple[str, ...], shards: int, kills: int) -> dict[str, Any]:
+def _kill(
+    deployment: Deployment,
+    supervisor: Supervisor,
+    readers: list[Reader],
+    shards: int,
+    kills: int,
+) -> dict[str, Any]:
     """Lost and doubled tuples of each kind, while its shards and what merges them are killed."""
-    deployment = _deployment(directory, kinds, shards)
-    with supervised(deployment) as supervisor:
-        readers = _readers(deployment, kinds)
-        loads = {
-            reader.kind: Load(
-                deployment, reader.source, lambda first, count: numbered(16, first, count), RATE
-            )
-            for reader in readers
-        }
-        for reader in readers:
-            reader.reach(_now_us())
-        for number in range(kills):
-            killer = Killer(supervisor, seed=number)
-            killer.kill({_victim(kind, shards, number): 1 for kind in kinds}, (0.1, 0.5))
-        sent = {kind: load.stop() for kind, load in loads.items()}
-        for reader in readers:
-            reader.reach(_now_us())
-            reader.close()
+    begun = {reader.kind: reader.next_number for reader in readers}
+
+    def rows_from(begin: int) -> Callable[[int, int], pa.Table]:
+        return lambda first, count: numbered(16, begin + first, count)
+
+    loads = {
+        reader.kind: Load(deployment, reader.source, rows_from(begun[reader.kind]), RATE)
+        for reader in readers
+    }
+    for number in range(kills):
+        killer = Killer(supervisor, seed=number)
+        killer.kill({_victim(one.kind, shards, number): 1 for one in readers}, (0.1, 0.5))
+    sent = {kind: load.stop() for kind, load in loads.items()}
     found = {}
     for reader in readers:
+        reader.reach(_now_us())
         numbers = reader.numbers()
+        numbers = numbers[numbers >= begun[reader.kind]]
         unique = len(np.unique(numbers))
         found[reader.kind] = {
             "sent": sent[reader.kind],

@@ -41,8 +41,9 @@ from holdfast.simulation.shards import in_shards
 from holdfast.simulation.source import Source
 from holdfast.simulation.world import World
 
+PINGS = (HeartbeatRequest, HeartbeatReply, CopyRequest, CopyReply)
 KINDS = {
-    "pings": (HeartbeatRequest, HeartbeatReply, CopyRequest, CopyReply),
+    "pings": PINGS,
     "records": (CheckpointShipped, CheckpointTaken),
     "data": (FeedFrames,),
 }
@@ -52,9 +53,10 @@ COUNT_FROM, LOST_AT, BACK_AT, END = (second * SECOND_US for second in (5, 9, 15,
 class Busy(Source):
     """A source with something for every shard."""
 
-    def __init__(self, random: Random, shards: int) -> None:
+    def __init__(self, random: Random, shards: int, tuples: int) -> None:
+        """``tuples`` are made at a time."""
         super().__init__(random)
-        self._counts = [shards]
+        self._counts = [tuples]
         self.KEYS = 4 * shards
 
 
@@ -62,13 +64,13 @@ def grow(shards: int) -> dict[str, Any]:
     """One ring: messages a second of each kind, in all and for each shard."""
     began = time.process_time()
     spec = in_shards(_one_fragment(), {0: shards})
-    server_of = _ring(spec, shards)
+    server_of = ring_of(spec, shards)
     lost = [f"m{number}" for number in range(0, shards, 50)]
     faults = tuple(Fault(FaultKind.CRASH, LOST_AT, BACK_AT, (one,)) for one in lost)
     conditions = Conditions(longest_append_us=10_000, skew_us=0, sample_us=10 * SECOND_US)
     world = World(spec, Schedule(faults, END), Random(1), server_of, conditions=conditions)
     for entry in world.entries.values():
-        entry.source = Busy(Random(2), shards)
+        entry.source = Busy(Random(2), shards, shards)
     counts: Counter[str] = Counter()
     deliver = world.network.deliver
 
@@ -113,7 +115,7 @@ def _one_fragment() -> NetworkSpec:
     return build(timing, ("s0",), (fragment,), ("f00.0",))
 
 
-def _ring(spec: NetworkSpec, shards: int) -> dict[str, str]:
+def ring_of(spec: NetworkSpec, shards: int) -> dict[str, str]:
     """Each shard on a server, with the second copy of the one before it."""
     found = {}
     for fragment in spec.fragments:
