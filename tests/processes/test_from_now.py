@@ -44,15 +44,18 @@ replicas = 2
 [clients.reader]
 output = "found"
 """
+CONTINUOUS = DEPLOYMENT.replace(
+    "replicas = 2", 'replicas = 2\nreconcile = "checkpoint"\ncheckpoint = "continuous"'
+)
 NODES = ("main-1", "main-2")
 
 
 class World:
     """An entry point, two replicas, a client."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, deployment: str) -> None:
         self.directory = directory
-        self.hosted = Hosted(directory, NETWORK, DEPLOYMENT)
+        self.hosted = Hosted(directory, NETWORK, deployment)
         self.entry = self.hosted._host("entry-load")._entry("entry-load")
         self.entry.start()
         self.hosted.start(*NODES)
@@ -91,9 +94,9 @@ class World:
 
 
 @contextmanager
-def running_world(directory: Path) -> Iterator[World]:
+def running_world(directory: Path, deployment: str = DEPLOYMENT) -> Iterator[World]:
     """One that has had a result."""
-    made = World(directory)
+    made = World(directory, deployment)
     try:
         made.run(lambda: made.results() > 0)
         yield made
@@ -127,8 +130,20 @@ def since(table: pa.Table, stime: int) -> pa.Table:
 
 
 def test_a_changed_fragment_goes_on_with_nothing_where_it_stopped(world: World) -> None:
+    goes_on_with_nothing(world, DEPLOYMENT)
+
+
+@pytest.mark.thorough
+def test_window_states_in_the_log_are_none_of_the_changed_fragment(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with running_world(tmp_path, CONTINUOUS) as world:
+        goes_on_with_nothing(world, CONTINUOUS)
+
+
+def goes_on_with_nothing(world: World, deployment: str) -> None:
     first = world.hosted.network
-    before, now = world.change(CHANGED)
+    before, now = world.change(CHANGED, deployment)
     begin_from_now(world.hosted.deployment, before, now)
     boundary = boundary_of(world, "main-1")
     assert boundary_of(world, "main-2") == boundary

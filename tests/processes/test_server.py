@@ -79,7 +79,9 @@ def running(command: list[str], output: Path) -> Iterator[subprocess.Popen[bytes
 class Pair:
     """The deployment on its two machines."""
 
-    def __init__(self, here: Machine, there: Machine, directory: Path) -> None:
+    def __init__(
+        self, here: Machine, there: Machine, directory: Path, deployment: str = DEPLOYMENT
+    ) -> None:
         self.here = here
         self.directory = directory / "here"
         self.server_data = directory / "there"
@@ -92,7 +94,7 @@ class Pair:
         (self.directory / "network.py").write_text(NETWORK)
         (self.directory / "names.py").write_text('SOURCE = "load"\n')
         listen = f"{there.host}:{port}"
-        self.path.write_text(DEPLOYMENT.format(host=here.host, server=listen))
+        self.path.write_text(deployment.format(host=here.host, server=listen))
         assert main(["security", "init", str(self.path)]) == 0
         secrets = self.directory / "security" / "east"
         options = ["--listen", listen, "--data", self.server_data, "--security", secrets]

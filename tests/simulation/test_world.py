@@ -220,9 +220,9 @@ def test_a_crash_keeps_a_prefix_of_the_steps_of_an_append() -> None:
 def test_a_full_disk_fails_appends_and_keeps_what_it_has() -> None:
     disk = Disk(Random(1))
     disk.begin(append_of(0))
-    assert disk.finish(append_of(0))
+    assert disk.finish(append_of(0)) is None
     disk.full = True
-    assert not disk.finish(append_of(1))
+    assert disk.finish(append_of(1)) == ()
     assert disk.record == append_of(0).record
     before = append_of(0).frames[0][1]
     assert disk.open("o").frames[: len(before)] == before

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from holdfast.cluster.kept_nodes import Place
 from holdfast.cluster.new_fragments import NewFragments
-from holdfast.cluster.places import Changing, Place, shown_time
+from holdfast.cluster.places import Changing, shown_time
 from holdfast.core.records import RecoveryRecord
 from holdfast.core.settings import Keeping
 from holdfast.deployment import Deployment
@@ -38,7 +39,6 @@ def begin_from_now(
     """
     same = (bare or now).fragments
     changing = Changing(deployment, before, now, FLAG)
-    changing.refuse_elsewhere()
     changing.refuse_sources(bare or now)
     changed = [
         name
@@ -50,11 +50,6 @@ def begin_from_now(
     records = {}
     for name in changed:
         place = changing.furthest(name)
-        if place.keeping is Keeping.WINDOWS:
-            raise changing.refusal(
-                f"{place.node} keeps its state in its output log (checkpoint = "
-                f'"continuous"), from which it cannot be taken away'
-            )
         records[name] = place, _record(place, now.fragments[name])
     for name, (place, record) in records.items():
         changing.begin(name, place, record, keeps=False)
@@ -76,4 +71,8 @@ def _record(place: Place, now: FragmentPlan) -> RecoveryRecord:
     )
     kept = tuple((stream, first) for stream, first in place.record.inputs if stream in now.inputs)
     at = place.boundary
-    return replace(place.record, boundary=at, marker=at, inputs=kept, outputs=outputs)
+    # Window states in the log are those of the network before: none of them counts.
+    extent = at + 1 if place.keeping is Keeping.WINDOWS else 0
+    return replace(
+        place.record, boundary=at, marker=at, inputs=kept, outputs=outputs, extent=extent
+    )

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from holdfast.cluster.places import AGAIN, Changing, Place, shown_time
+from holdfast.cluster.kept_nodes import Place
+from holdfast.cluster.places import AGAIN, Changing, shown_time
 from holdfast.core.records import UNKNOWN_ID, RecoveryRecord
 from holdfast.core.settings import Delivery, Keeping
 from holdfast.deployment import Deployment
@@ -77,7 +78,6 @@ def keep_state(deployment: Deployment, before: Plan, now: Plan, bare: Plan) -> l
     is what the plan is but for columns that the sources have gained.
     """
     changing = Changing(deployment, before, now, FLAG)
-    changing.refuse_elsewhere()
     changing.refuse_sources(bare)
     found: dict[str, tuple[Place, RecoveryRecord]] = {}
     said = []

@@ -7,13 +7,8 @@ first tuple that there ever was, which is trimmed.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from holdfast.cluster.places import Changing
 from holdfast.core.records import RecoveryRecord
-from holdfast.kept.packed_codec import encode_record
-from holdfast.kept.state_directory import StateDirectory
-from holdfast.log import StreamLog
 from holdfast.plans.fragment_plans import FragmentPlan
 from holdfast.plans.plan import Plan
 from holdfast.plans.topology import Topology
@@ -37,12 +32,12 @@ class NewFragments:
         self._refuse(plan)
         logs = {stream: self._logs_of(stream) for stream in plan.inputs}
         ends = [self._begin.get(stream, 0) for stream in plan.inputs]
-        ends += [_boundary_of(each) for paths in logs.values() for each in paths]
+        ends += [end for found in logs.values() for end in found.values()]
         bucket_us = self._now.bucket_us
         boundary = -(-max(ends, default=0) // bucket_us) * bucket_us
         inputs = tuple(
-            (stream, max((_first_id(each, boundary) for each in paths), default=0))
-            for stream, paths in logs.items()
+            (stream, max((self._first_id(node, stream, boundary) for node in found), default=0))
+            for stream, found in logs.items()
         )
         outputs = tuple((output.stream, 0) for output in plan.outputs)
         self._begin |= dict.fromkeys((output.stream for output in plan.outputs), boundary)
@@ -51,18 +46,9 @@ class NewFragments:
     def begin(self, name: str, record: RecoveryRecord) -> None:
         """Have every replica begin there."""
         for node in self._deployment.fragments[name].processes:
-            self._changing.put_aside(node)
-            state = StateDirectory(self._changing.directory(node) / "state")
-            try:
-                state.write_manifest(
-                    {
-                        "network": list(self._now.fragments[name].description),
-                        "kept": self._topology.replica(node).keeping.value,
-                        "record": encode_record(record),
-                    }
-                )
-            finally:
-                state.close()
+            keeping = self._topology.replica(node).keeping
+            description = self._now.fragments[name].description
+            self._changing.kept(node).begin_new(node, description, record, keeping)
 
     def _refuse(self, plan: FragmentPlan) -> None:
         served = {
@@ -84,8 +70,11 @@ class NewFragments:
                 f"that it cannot be told where to begin"
             )
 
-    def _logs_of(self, stream: str) -> list[Path]:
-        """The logs that have a stream, as far as there are any."""
+    def _first_id(self, node: str, stream: str, boundary: int) -> int:
+        return self._changing.kept(node).first_id(node, stream, boundary)
+
+    def _logs_of(self, stream: str) -> dict[str, int]:
+        """The nodes that have a log of a stream, each with the last boundary in it."""
         if stream in self._before.sources:
             nodes: tuple[str, ...] = (self._deployment.sources[stream].process,)
         else:
@@ -97,21 +86,5 @@ class NewFragments:
             nodes = tuple(
                 node for name in makers for node in self._deployment.fragments[name].processes
             )
-        paths = (self._changing.directory(node) / "streams" / stream for node in nodes)
-        return [each for each in paths if each.is_dir()]
-
-
-def _boundary_of(log: Path) -> int:
-    with StreamLog.open(log, read_only=True) as found:
-        return found.last_boundary or 0
-
-
-def _first_id(log: Path, boundary: int) -> int:
-    """The id from which on a log has, and will have, everything at or after a time."""
-    with StreamLog.open(log, read_only=True) as found:
-        newer = (
-            header.first_id
-            for header, _ in found.headers()
-            if header.kind.is_data and header.stime_max >= boundary
-        )
-        return min(newer, default=found.next_id)
+        ends = {node: self._changing.kept(node).log_end(node, stream) for node in nodes}
+        return {node: end for node, end in ends.items() if end is not None}

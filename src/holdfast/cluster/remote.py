@@ -82,6 +82,10 @@ class RemoteServer:
         """Slow a process down or load the machine, for a while (``disturbances.py``)."""
         self._call("disturb", options)
 
+    def ask_kept(self, options: dict[str, Any], timeout_s: float) -> Any:
+        """About what its nodes have kept while they stand (``kept_elsewhere``)."""
+        return self._call("kept", options, timeout_s)["answer"]
+
     def stop(self) -> None:
         """Have it stop its processes."""
         self._call("stop", timeout_s=_STOP_SECONDS)

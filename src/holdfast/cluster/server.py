@@ -43,6 +43,8 @@ from holdfast.cluster.desired import (
     staged,
 )
 from holdfast.cluster.disturbances import start_disturbance
+from holdfast.cluster.kept_elsewhere import answer
+from holdfast.cluster.kept_nodes import KeptNodes
 from holdfast.cluster.member import ClusterOptions, Member
 from holdfast.cluster.starting import check_certificates
 from holdfast.cluster.trusted import Trusted
@@ -213,6 +215,7 @@ class Server:
             "logs": self._logs,
             "disturb": self._disturb,
             "stop": self._stop,
+            "kept": self._ask_kept,
         }
         if self._member is not None:
             controls |= self._member.controls()
@@ -301,6 +304,17 @@ class Server:
         return {}
 
     # -- what a cluster submits -----------------------------------------------------------
+
+    def _ask_kept(self, options: dict[str, Any]) -> dict[str, Any]:
+        """What nodes of a deployment that stands have kept, and what they are to begin with."""
+        name = checked_name(options["deployment"])
+        with self._lock:
+            if name in self._hosted:
+                raise HoldfastError(
+                    f"{name!r} runs here, and what its nodes have kept is theirs while they do; "
+                    f"stop it with holdfast down"
+                )
+            return {"answer": answer(KeptNodes(self._data / name / "data"), options)}
 
     def _see_to(self, desired: Desired) -> dict[str, str]:
         """Run this server's part of what is submitted, and nothing else of it; what went wrong."""
