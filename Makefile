@@ -20,8 +20,8 @@ demo: classes ## failures and correct answers, live in the terminal
 	@$(run) $(bin)/holdfast demo $(ARGS)
 
 .PHONY: test
-test: classes ## the tests, in two processes; one is enough for a few: ARGS='-n0 -k window'
-	@$(run) $(bin)/python -m pytest -q -n2 --dist loadfile --no-loadscope-reorder -m 'not thorough' $(ARGS)
+test: classes ## the tests, in three processes, as many of them wait; one is enough for a few: ARGS='-n0 -k window'
+	@$(run) $(bin)/python -m pytest -q -n3 --dist loadfile --no-loadscope-reorder -m 'not thorough' $(ARGS)
 
 # What decides and what keeps, without Spark jobs: under a minute on two cores.
 fast := tests/core tests/simulation tests/log tests/connect tests/network

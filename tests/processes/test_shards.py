@@ -360,6 +360,7 @@ def rescaling(world: World, shards: int) -> Rescaled:
         return under_way.result()
 
 
+@pytest.mark.thorough
 def test_another_number_of_shards_takes_over_and_nobody_notices(
     worlds: Callable[..., World],
 ) -> None:
