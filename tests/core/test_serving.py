@@ -18,7 +18,8 @@ from holdfast.core.messages import (
     Unsubscribe,
 )
 from holdfast.core.provider import Provider
-from holdfast.core.serving import ServedStream
+from holdfast.core.records import LoggedStream
+from holdfast.core.serving import BOUNDARIES_KEPT, ServedStream
 from tests.core.frames_for_tests import boundary, data, kinds, mark, stable, tentative
 
 
@@ -160,3 +161,28 @@ def test_early_frames_go_to_those_who_asked_and_are_kept_until_the_order_is_ther
     assert not stream.wants_early
     stream.publish((boundary(2, 60),))
     assert not stream.early
+
+
+def test_the_log_of_a_stream_without_tuples_is_trimmed_now_and_then() -> None:
+    stream = make()
+
+    def published(first: int) -> list[Effect]:
+        times = range(first, first + 3 * BOUNDARIES_KEPT)
+        return [one for time in times for one in stream.publish((boundary(stream.next_id, time),))]
+
+    assert published(1) == [TrimLog("s", 0)] * 3
+    # One that somebody lacks, and what comes after it, stays.
+    stream.publish((stable(0, 1000),))
+    assert published(2000) == []
+    for consumer in ("c", "d"):
+        stream.acknowledge(consumer, 1, now=0)
+    assert published(3000) == [TrimLog("s", 1)] * 3
+
+
+def test_a_copy_that_sleeps_trims_its_log_of_a_stream_without_tuples() -> None:
+    stream = make()
+    stream.suspend()
+    effects = []
+    for time in range(1, 3 * BOUNDARIES_KEPT + 1):
+        effects += stream.extend(LoggedStream("s", 0, (boundary(0, time),)))
+    assert effects == [TrimLog("s", 0)] * 3

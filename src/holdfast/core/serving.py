@@ -28,6 +28,10 @@ them, for whoever subscribes meanwhile, and are in the stable frames then.
 When tentative or early frames exceed their limit the oldest go first; so do tentative ones beyond a
 bound (bounds.py). How many tentative tuples went is counted: stable ones come in their place, but
 whoever subscribes before that lacks them. Stable frames never go except by acknowledgement.
+
+A stream may have no tuple for days, and so nothing to acknowledge, while its log goes on to get
+boundaries and window states. So the log is trimmed now and then all the same, of what lies before
+the newest of them, once all tuples are acknowledged.
 """
 
 from __future__ import annotations
@@ -49,6 +53,8 @@ from holdfast.core.messages import (
 from holdfast.core.records import LoggedStream
 
 KEPT_AS_TENTATIVE = (Kind.TENTATIVE, Kind.TENTATIVE_BOUNDARY)
+# So many boundaries may gather in the log behind the last tuple.
+BOUNDARIES_KEPT = 64
 
 
 class ServedStream:
@@ -73,6 +79,8 @@ class ServedStream:
         self.stable: list[StreamFrame] = []
         self.tentative: deque[StreamFrame] = deque()
         self._tentative_frames_max = tentative_frames_max
+        # Since the log was trimmed.
+        self._boundaries = 0
         # Tentative tuples that went before stable ones came: of those that stand, and of all.
         self.dropped_now = 0
         self.dropped = 0
@@ -96,7 +104,14 @@ class ServedStream:
         effects = self._send(frames)
         if self.acknowledgements.abandoned:
             effects += self._trimmed(self.acknowledgements.forget_below(self.next_id))
-        return effects
+        return effects + self._without_tuples()
+
+    def _without_tuples(self) -> list[Effect]:
+        """Trim the log of a stream that has nothing to acknowledge, when there is much in it."""
+        if self._boundaries < BOUNDARIES_KEPT or self.first_id < self.next_id:
+            return []
+        self._boundaries = 0
+        return [TrimLog(self.stream, self.first_id)]
 
     def _send(self, frames: tuple[StreamFrame, ...]) -> list[Effect]:
         effects: list[Effect] = []
@@ -181,6 +196,7 @@ class ServedStream:
         while keep < len(self.stable) and self.stable[keep].header.next_id <= self.first_id:
             keep += 1
         del self.stable[:keep]
+        self._boundaries = 0
         return [TrimLog(self.stream, trim.first_needed) for trim in trims]
 
     def wake(self) -> list[Effect]:
@@ -229,7 +245,9 @@ class ServedStream:
             elif header.kind is Kind.BOUNDARY and header.stime_min > self.boundary:
                 self._keep(frame)
                 fresh.append(frame)
-        return effects if self.suspended or not fresh else effects + self._send(tuple(fresh))
+        if fresh and not self.suspended:
+            effects += self._send(tuple(fresh))
+        return effects + self._without_tuples()
 
     def _keep(self, frame: StreamFrame) -> None:
         header = frame.header
@@ -240,6 +258,7 @@ class ServedStream:
             self.next_id = header.next_id
         elif header.kind is Kind.BOUNDARY:
             self.boundary = header.stime_min
+            self._boundaries += 1
             for kept in (self.tentative, self.early):
                 while kept and kept[0].header.stime_max < self.boundary:
                     kept.popleft()

@@ -211,3 +211,31 @@ class SentPieces:
         frames = piece.logged.frames
         windows = sum(each.header.count for each in frames if is_window(each.header.kind))
         return encode_checkpoint(checkpoint, (), piece.logged), windows
+
+
+class Shippers:
+    """One for each who is sent checkpoints: the other copy, or whoever joins."""
+
+    def __init__(self, make: Callable[[str], Shipper], partner: str | None) -> None:
+        """``partner``: the other of two copies, the only one that is sent any then."""
+        self._make = make
+        self.own = None if partner is None else make(partner)
+        # To those that join; one is made when it is asked for.
+        self.lent: dict[str, Shipper] = {}
+
+    def start(self) -> None:
+        if self.own is not None:
+            self.own.start()
+
+    def ship(self, partner: str, checkpoint: Checkpoint) -> None:
+        """Send a checkpoint to whoever is to have it."""
+        if self.own is None and partner not in self.lent:
+            self.lent[partner] = self._make(partner)
+            self.lent[partner].start()
+        (self.own or self.lent[partner]).ship(checkpoint)
+
+    def close(self) -> None:
+        if self.own is not None:
+            self.own.close()
+        for one in self.lent.values():
+            one.close()

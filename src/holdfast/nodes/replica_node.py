@@ -80,7 +80,7 @@ from holdfast.kept.consumers import read_consumers
 from holdfast.kept.continuous_recovery import read_extent
 from holdfast.kept.continuous_state import KeptWindows
 from holdfast.kept.packed_codec import decode_checkpoint
-from holdfast.kept.shipper import Sent, SentPieces, SentStates, SentWhole, Shipper
+from holdfast.kept.shipper import Sent, SentPieces, SentStates, SentWhole, Shipper, Shippers
 from holdfast.kept.state import keep_state
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import Durability, LogOptions
@@ -193,9 +193,7 @@ class ReplicaNode(Node):
             self._tentative.take if partner is None else lambda block: None,
         )
         self.early = EarlyJobs(self.workshop, settings.outputs, self._post, self._queued.take)
-        self.shipper = None if partner is None else self._make_shipper(partner)
-        # To those that join; one is made when it is asked for.
-        self._lent: dict[str, Shipper] = {}
+        self._shippers = Shippers(self._make_shipper, partner)
         self._watch = (
             LoadWatch(LOOK_US / 1e6, lambda load: self.loop.post(LoadMeasured(load)))
             if pair is not None and pair.benchmarks
@@ -322,8 +320,7 @@ class ReplicaNode(Node):
                 self.workshop.state(held)
         self.jobs.start()
         self.early.start()
-        if self.shipper is not None:
-            self.shipper.start()
+        self._shippers.start()
         super().start()
         if self.hybrid:
             self.loop.call(self._warm_later)
@@ -339,9 +336,7 @@ class ReplicaNode(Node):
         self._queued.close()
         self._tentative.close()
         super().stop()
-        for shipper in (self.shipper, *self._lent.values()):
-            if shipper is not None:
-                shipper.close()
+        self._shippers.close()
         self.jobs.close()
         self.early.close()
         self.workshop.close()
@@ -377,13 +372,13 @@ class ReplicaNode(Node):
             "operators": self.jobs.state_sizes(),
             **({} if windows is None else {"checkpoint": windows.status()}),
             **({"why": seen.why} if seen.joining else {}),
-            **lent_status(self._lent.values()),
+            **lent_status(self._shippers.lent.values()),
             **shard_status(self._shard, self._settings),
             **self._copy_status(),
         }
 
     def _copy_status(self) -> dict[str, Any]:
-        copy, pair, shipper = self.copy, self._pair, self.shipper
+        copy, pair, shipper = self.copy, self._pair, self._shippers.own
         if pair is None or shipper is None or not isinstance(copy, ProtectedReplica):
             return {}
         return copy_status(copy, pair, shipper.total, self._runs, self._taken)
@@ -468,7 +463,7 @@ class ReplicaNode(Node):
             case Append() | TrimLog():
                 self.store.put(effect)
             case Send(to, CheckpointShipped(checkpoint)):
-                self._shipper_to(to).ship(checkpoint)
+                self._shippers.ship(to, checkpoint)
             case StartOver(reason):
                 self.store.call(lambda: self._start_over(reason))
             case TimeStandardSet():
@@ -481,14 +476,6 @@ class ReplicaNode(Node):
                 raise AssertionError(f"a replica does not order {effect}")
             case _:
                 assert_never(effect)
-
-    def _shipper_to(self, partner: str) -> Shipper:
-        if self.shipper is not None:
-            return self.shipper
-        if partner not in self._lent:
-            self._lent[partner] = self._make_shipper(partner)
-            self._lent[partner].start()
-        return self._lent[partner]
 
     def _start_over(self, reason: str) -> None:
         """Put the kept state where nobody looks for it, and let the process begin without it."""
