@@ -4,11 +4,13 @@ The query sums and counts prices by item in tumbling windows of ten buckets. Eac
 a process of its own; both stay warm, and the cases alternate between them, so that noise on the
 machine hits both alike. Structured Streaming runs with each of its two state stores, in the full
 form also with two sets of JVM options, and is given the best of them in every figure. It writes
-to the no-op sink, while Holdfast hands every result to Python. Before anything is timed, both
-must give the same rows.
+to the no-op sink, while Holdfast hands every result to Python. Before anything is timed, all
+must give the same rows. Beside Flink, where it can be had, both take the input as fast as they
+can: engine_ready.py says more.
 
     make bench BENCH=engine            the full form
     make bench BENCH=engine ARGS=--quick
+    make bench BENCH=engine ARGS="--only sweep"
 """
 
 from __future__ import annotations
@@ -19,89 +21,43 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.machine import describe_machine
+from benchmarks.engine_inputs import (
+    Case,
+    cases,
+    many_queries,
+    ready,
+    sweep,
+    write_input,
+)
+from benchmarks.engine_ready import compare_ready, flink_command, flink_environment, same_rows
+from benchmarks.machine import Memory, describe_machine
 from benchmarks.record import record
 
-BUCKET_US = 1_000_000
-WINDOW_BUCKETS = 10
 STORES = ("hdfs", "rocksdb")
 SYSTEMS = ("holdfast", "spark-large", "spark-small")
-
-
-@dataclass(frozen=True)
-class Case:
-    """One input: so many buckets of so many tuples over so many keys."""
-
-    name: str
-    tuples: int
-    keys: int
-    buckets: int
-    bucket_us: int = BUCKET_US
-    open_windows: int = 0
-
-    def directory(self, root: Path) -> Path:
-        return root / self.name
-
-
-def cases(quick: bool) -> list[Case]:
-    few = 1 if quick else 4
-    return [
-        Case("check", 300, 20, 2 * WINDOW_BUCKETS + 2),
-        Case("latency", 300, 100, 24 * few),
-        Case("100k", 30_000, 100_000, 12 * few),
-        Case("1m", 300_000, 1_000_000, 12 * few),
-    ]
-
-
-def sweep(quick: bool) -> list[Case]:
-    """Buckets so short that all of them fall into the windows opened first."""
-    buckets, short = (15, 1000) if quick else (60, 1000)
-    sizes = (10_000, 100_000, 1_000_000, *(() if quick else (10_000_000,)))
-    return [Case(f"sweep-{size}", 3_000, size, buckets, short, size) for size in sizes]
-
-
-def many_queries(quick: bool) -> Case:
-    """Ten queries over three sources, and one of them; so many tuples of each source a bucket."""
-    return Case("queries", 1_000, 1_000, 30 if quick else 90)
-
-
-def write_input(case: Case, root: Path) -> None:
-    """One Parquet file for each bucket."""
-    directory = case.directory(root)
-    directory.mkdir()
-    random = np.random.default_rng(7)
-    for index in range(case.buckets):
-        stime = np.sort(random.integers(0, case.bucket_us, case.tuples)) + index * case.bucket_us
-        table = pa.table(
-            {
-                "at": pa.array(stime, pa.timestamp("us", tz="UTC")),
-                "item": pa.array(random.integers(0, case.keys, case.tuples)),
-                "price": pa.array(random.integers(0, 1000, case.tuples), pa.int32()),
-                "pad": pa.array([b"x" * 70] * case.tuples, pa.binary()),
-            }
-        )
-        pq.write_table(table, directory / f"{index:05}.parquet", compression="none")
+PARTS = ("structured", "flink", "queries", "sweep")
 
 
 class Child:
     """A system in a process of its own, told over a pipe what to run."""
 
-    def __init__(self, system: str) -> None:
+    def __init__(self, command: list[str], environment: dict[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.engine_systems", system],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def run(self, case: Case, root: Path, **options: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
@@ -160,82 +116,147 @@ def check(case: Case, root: Path, children: dict[str, Child]) -> None:
     print(f"check: {len(spark)} result rows, the same from both", flush=True)
 
 
+class Run:
+    """The parts of the benchmark that are wanted, one after the other."""
+
+    def __init__(self, root: Path, parts: Sequence[str], quick: bool) -> None:
+        self._root, self._parts, self._quick = root, parts, quick
+        self._rounds = 1 if quick else 3
+        self._first, *self._timed = cases(quick)
+        write_input(self._first, root)
+        spark = SYSTEMS[1:2] if quick else SYSTEMS[1:]
+        wanted = ("holdfast", *(spark if "structured" in parts else ()))
+        own = [sys.executable, "-m", "benchmarks.engine_systems"]
+        self.children = {name: Child([*own, name]) for name in wanted}
+        self._holdfast = self.children["holdfast"]
+
+    def structured(self) -> dict[str, Any]:
+        for case in self._timed:
+            write_input(case, self._root)
+        check(self._first, self._root, self.children)
+        return {
+            case.name: compare(case, self._root, self.children, self._rounds)
+            for case in self._timed
+        }
+
+    def flink(self) -> dict[str, Any]:
+        command = flink_command()
+        if command is None:
+            return {}
+        flink = Child(command, flink_environment())
+        try:
+            same_rows(self._first, self._root, self._holdfast, flink)
+            found = {}
+            for case in ready(self._quick):
+                write_input(case, self._root)
+                found[case.name] = compare_ready(
+                    case, self._root, self._holdfast, flink, self._rounds
+                )
+        finally:
+            flink.close()
+        return found
+
+    def queries(self) -> dict[str, Any]:
+        return self._holdfast.run(many_queries(self._quick), self._root, queries=True)
+
+    def sweep(self) -> dict[str, Any]:
+        found = {}
+        for case in sweep(self._quick):
+            write_input(case, self._root)
+            with Memory(self._holdfast.pid) as memory:
+                found[str(case.open_windows)] = self._holdfast.run(case, self._root)
+            found[str(case.open_windows)]["peak_gib"] = memory.peak_gib
+            print(f"{case.name}: {json.dumps(found[str(case.open_windows)])}", flush=True)
+        return found
+
+    def all(self) -> dict[str, Any]:
+        try:
+            return {part: getattr(self, part)() for part in self._parts}
+        finally:
+            for child in self.children.values():
+                child.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="finish within two minutes")
+    parser.add_argument("--quick", action="store_true", help="finish within five minutes")
     parser.add_argument("--record", action="store_true", help="keep the result in docs/results")
+    parser.add_argument("--only", action="append", choices=PARTS, help="only this part")
     options = parser.parse_args()
-    rounds = 1 if options.quick else 3
+    if options.record and options.only:
+        parser.error("--record keeps whole runs; leave --only out")
+    begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as temporary:
-        root = Path(temporary)
-        systems = ["holdfast", "spark-large"] if options.quick else SYSTEMS
-        children = {name: Child(name) for name in systems}
-        try:
-            first, *timed = cases(options.quick)
-            for case in (first, *timed):
-                write_input(case, root)
-            check(first, root, children)
-            results = {case.name: compare(case, root, children, rounds) for case in timed}
-            queries = children["holdfast"].run(many_queries(options.quick), root, queries=True)
-            swept = {}
-            for case in sweep(options.quick):
-                write_input(case, root)
-                swept[str(case.open_windows)] = children["holdfast"].run(case, root)
-        finally:
-            for child in children.values():
-                child.close()
-    told = summary(results, swept, queries)
+        found = Run(Path(temporary), options.only or PARTS, options.quick).all()
+    told = summary(found)
+    told |= {"seconds": round(time.monotonic() - begin, 1), "machine": describe_machine()}
     if options.record:
         record(
             told,
             f"make bench BENCH=engine{' ARGS=--quick' if options.quick else ''}",
             lambda figure: draw(figure, told),
+            size=(12, 3.4),
         )
     print(json.dumps(told))
 
 
-def summary(
-    results: dict[str, Any], swept: dict[str, dict[str, float]], queries: dict[str, float]
-) -> dict[str, Any]:
-    return {
-        "bench": "engine",
-        "latency_ratio": round(results["latency"]["latency_ratio"], 3),
-        "throughput_ratio_100k": round(results["100k"]["throughput_ratio"], 2),
-        "throughput_ratio_1m": round(results["1m"]["throughput_ratio"], 2),
-        "state_sweep": {size: round(each["median_ms"], 1) for size, each in swept.items()},
-        "bytes_per_window": round(list(swept.values())[-1]["bytes_per_window"], 1),
-        "ten_queries_over_one": round(queries["ten_queries_over_one"], 2),
-        "details": {
-            "queries": {key: round(value, 3) for key, value in queries.items()},
-            **{
-                name: {key: round(value, 3) for key, value in each.items()}
-                for name, each in results.items()
-            },
-        },
-        "machine": describe_machine(),
+def summary(found: dict[str, Any]) -> dict[str, Any]:
+    """The figures that are wanted, of the parts that ran; then everything."""
+    told: dict[str, Any] = {"bench": "engine"}
+    if results := found.get("structured"):
+        told["latency_ratio"] = round(results["latency"]["latency_ratio"], 3)
+        told["throughput_ratio_100k"] = round(results["100k"]["throughput_ratio"], 2)
+        told["throughput_ratio_1m"] = round(results["1m"]["throughput_ratio"], 2)
+    for name, each in found.get("flink", {}).items():
+        told[f"flink_ratio_{name.removeprefix('ready-')}"] = round(each["flink_ratio"], 2)
+    if swept := found.get("sweep"):
+        told["state_sweep"] = {size: round(each["median_ms"], 1) for size, each in swept.items()}
+        last = list(swept.values())[-1]
+        told["bytes_per_window"] = round(last["bytes_per_window"], 1)
+        told["sweep_peak_gib"] = round(last["peak_gib"], 2)
+    if queries := found.get("queries"):
+        told["ten_queries_over_one"] = round(queries["ten_queries_over_one"], 2)
+    timed = {"queries": queries or {}, **(results or {}), **found.get("flink", {})}
+    told["details"] = {
+        name: {key: round(value, 3) for key, value in each.items()} for name, each in timed.items()
     }
+    return told
+
+
+GREY, BLUE = "#b0b0b0", "#1f6f8b"
 
 
 def draw(figure: Figure, told: dict[str, Any]) -> None:
-    """Left: how long a bucket takes. Middle: tuples a second. Right: with more state."""
-    axes = figure.subplots(1, 3)
+    """How long a bucket takes; tuples a second, beside each system; a bucket with more state."""
     details = told["details"]
-    pair, colours = ("Structured Streaming", "Holdfast"), ("#b0b0b0", "#1f6f8b")
+    beside_flink = "ready-1m" in details
+    small, spark, *flink, state = figure.subplots(1, 4 if beside_flink else 3)
     latency = details["latency"]
-    axes[0].bar(pair, [latency["spark_median_ms"], latency["holdfast_median_ms"]], color=colours)
-    axes[0].set(title="a bucket of 300 tuples", ylabel="median ms")
-    for offset, (key, colour) in enumerate(zip(("spark", "holdfast"), colours, strict=True)):
-        values = [details[case][f"{key}_tuples_s"] / 1000 for case in ("100k", "1m")]
-        places = [index + offset * 0.4 for index in range(2)]
-        axes[1].bar(places, values, 0.4, color=colour, label=pair[offset])
-    axes[1].set(title="throughput", ylabel="thousand tuples/s")
-    axes[1].set_xticks([0.2, 1.2], ["100,000 keys", "1,000,000 keys"])
-    axes[1].legend(fontsize=7)
+    pair = ("Structured\nStreaming", "Holdfast")
+    small.bar(pair, [latency["spark_median_ms"], latency["holdfast_median_ms"]], color=(GREY, BLUE))
+    small.set(title="a bucket of 300 tuples", ylabel="median ms")
+    _draw_throughput(spark, details, ("100k", "1m"), ("spark", pair[0]))
+    spark.set(title="a bucket at a time", ylabel="thousand tuples/s")
+    for axes in flink:
+        _draw_throughput(axes, details, ("ready-100k", "ready-1m"), ("flink", "Flink"))
+        axes.set(title="all that is there")
     sizes = [int(size) for size in told["state_sweep"]]
-    axes[2].plot(sizes, list(told["state_sweep"].values()), "o-", color=colours[1])
-    axes[2].set(title="3,000 tuples a bucket", xlabel="open windows", ylabel="median ms")
-    axes[2].set_xscale("log")
-    axes[2].set_ylim(0, 1.3 * max(told["state_sweep"].values()))
+    state.plot(sizes, list(told["state_sweep"].values()), "o-", color=BLUE)
+    state.set(title="3,000 tuples a bucket", xlabel="open windows", ylabel="median ms")
+    state.set_xscale("log")
+    state.set_ylim(0, 1.3 * max(told["state_sweep"].values()))
+
+
+def _draw_throughput(
+    axes: Axes, details: dict[str, Any], names: Sequence[str], other: tuple[str, str]
+) -> None:
+    shown = ((*other, GREY), ("holdfast", "Holdfast", BLUE))
+    for offset, (key, label, colour) in enumerate(shown):
+        values = [details[case][f"{key}_tuples_s"] / 1000 for case in names]
+        places = [index + offset * 0.4 for index in range(len(names))]
+        axes.bar(places, values, 0.4, color=colour, label=label)
+    axes.set_xticks([0.2, 1.2], ["100,000\nkeys", "1,000,000\nkeys"])
+    axes.legend(fontsize=7)
 
 
 if __name__ == "__main__":

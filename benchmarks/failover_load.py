@@ -23,6 +23,7 @@ from benchmarks.streams_e2e import TUPLES_PER_TURN
 REPEATED = 3
 
 Numbers = npt.NDArray[np.int64]
+_NONE: Numbers = np.zeros(0, dtype=np.int64)
 
 
 def numbers_of(first: int) -> Numbers:
@@ -76,10 +77,14 @@ class Received:
             while self.tuples < count and time.monotonic() < deadline:
                 self._changed.wait(0.5)
 
+    def distinct(self) -> int:
+        """How many results came, each counted once."""
+        with self._changed:
+            return len(np.unique(np.concatenate([each for *_, each in self._arrived] or [_NONE])))
+
     def compare(self, sent: int) -> dict[str, Any]:
         """What is lost, what came twice and whether the order is right."""
-        empty: Numbers = np.zeros(0, dtype=np.int64)
-        have = np.concatenate([numbers for _, _, numbers in self._arrived] or [empty])
+        have = np.concatenate([numbers for _, _, numbers in self._arrived] or [_NONE])
         wanted = right_answer(sent)
         distinct = np.unique(have)
         return {

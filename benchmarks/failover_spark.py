@@ -25,10 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.failover_files import Files
 from benchmarks.failover_load import Received, now_us, numbers_of
 from benchmarks.streams_e2e import TUPLES_PER_TURN, Arrivals
-
-TURNS_PER_FILE = 10
 
 
 class StructuredStreaming:
@@ -38,18 +37,15 @@ class StructuredStreaming:
         self._temporary = tempfile.TemporaryDirectory(prefix="holdfast-failover-spark-")
         self._root = Path(self._temporary.name)
         self._input = self._root / "input"
-        self._input.mkdir()
+        self._files = Files(self._input)
         self.received = Received()
-        self.sent = 0
-        self._lines: list[str] = []
-        self._files = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._stopping = threading.Event()
         threading.Thread(target=self._serve, daemon=True).start()
         self._driver = self._spawn()
         self._supervisor = threading.Thread(target=self._supervise, daemon=True)
         self._supervisor.start()
-        self._arrivals = Arrivals(self._send)
+        self._arrivals = Arrivals(self._files.send)
 
     def kill(self) -> int:
         """kill -9; when that was."""
@@ -60,8 +56,8 @@ class StructuredStreaming:
     def stop(self, settle_s: float) -> dict[str, Any]:
         """Send no more, let the rest come, and compare."""
         self._arrivals.stop()
-        self._write_file()
-        wanted = self.sent // TUPLES_PER_TURN * (len(np.unique(numbers_of(0))))
+        self._files.write()
+        wanted = self._files.sent // TUPLES_PER_TURN * (len(np.unique(numbers_of(0))))
         self.received.wait_tuples(wanted, settle_s)
         self._stopping.set()
         self._supervisor.join(10.0)
@@ -69,7 +65,7 @@ class StructuredStreaming:
             os.killpg(self._driver.pid, signal.SIGKILL)
         self._driver.wait(10.0)
         self._listener.close()
-        found = self.received.compare(self.sent)
+        found = self.received.compare(self._files.sent)
         self._temporary.cleanup()
         return found
 
@@ -97,22 +93,6 @@ class StructuredStreaming:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._driver.pid, signal.SIGKILL)
                 self._driver = self._spawn()
-
-    def _send(self, first: int, made: int) -> None:
-        numbers = numbers_of(first)
-        self._lines += [f"{number},{made},{number**0.5}\n" for number in numbers.tolist()]
-        self.sent = first + TUPLES_PER_TURN
-        if len(self._lines) >= TURNS_PER_FILE * TUPLES_PER_TURN:
-            self._write_file()
-
-    def _write_file(self) -> None:
-        """Whole or not at all, as the file source wants it."""
-        if self._lines:
-            hidden = self._input / f".{self._files:06}.csv"
-            hidden.write_text("".join(self._lines))
-            hidden.rename(self._input / f"{self._files:06}.csv")
-            self._files += 1
-            self._lines = []
 
     def _serve(self) -> None:
         while not self._stopping.is_set():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import platform
+import threading
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import psutil
 
@@ -36,3 +39,41 @@ def machine_text(machine: dict[str, Any]) -> str:
     )
     load = machine.get("load_5_minutes")
     return said if load is None else f"{said}, load {load:g} on average over 5 minutes"
+
+
+class Memory:
+    """The most memory that a process and all below it had at once; what they share counts once."""
+
+    def __init__(self, pid: int, every_s: float = 0.5) -> None:
+        self._process = psutil.Process(pid)
+        self._every_s = every_s
+        self._stopping = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self.peak_gib = 0.0
+
+    def __enter__(self) -> Self:
+        self._watcher.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stopping.set()
+        self._watcher.join()
+
+    def _watch(self) -> None:
+        while True:
+            self.peak_gib = max(self.peak_gib, self._now_gib())
+            if self._stopping.wait(self._every_s):
+                return
+
+    def _now_gib(self) -> float:
+        total = 0
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for each in (self._process, *self._process.children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    total += each.memory_full_info().pss
+        return float(total / 2**30)

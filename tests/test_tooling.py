@@ -184,7 +184,13 @@ def test_there_is_a_fast_tier_and_one_with_everything() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["requirements-build.txt", "requirements.txt", "requirements-dev.txt"]
+    "name",
+    [
+        "requirements-build.txt",
+        "requirements.txt",
+        "requirements-dev.txt",
+        "requirements-flink.txt",
+    ],
 )
 def test_every_requirement_is_pinned_with_hashes_and_names_no_address(name: str) -> None:
     text = (ROOT / name).read_text()
