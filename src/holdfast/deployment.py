@@ -36,6 +36,7 @@
     [fragments.counts]
     shards = 4                        # so many divide its tuples; or a list of places
     routing = "key"                   # by the keys of its operators; random, primary
+    heirs = "next"                    # who does a lost shard's work; spread: several survivors
     delivery = "exactly-once"         # at-least-once, at-most-once
 
     [fragments.main.standby]          # how the copies of a passive or hybrid fragment stand by
@@ -143,6 +144,7 @@ class ShardSpec:
 
     routing  by what tuples are divided among the shards; None: by what fits the operators.
     generation  how many times there has been another number of shards, from 1.
+    part     of a shard whose work several others inherit, which of its ``parts`` it is, from 1.
     """
 
     fragment: str
@@ -150,6 +152,8 @@ class ShardSpec:
     shards: int
     routing: Routing | None
     generation: int = 1
+    part: int = 1
+    parts: int = 1
 
 
 @dataclass(frozen=True)

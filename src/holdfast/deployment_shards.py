@@ -4,6 +4,7 @@
     shards = 3                        # or a place for each: ["east", "west", "10.0.0.1"]
     routing = "key"                   # random, primary; without it what fits the operators
     protection = "hybrid"             # of each shard
+    heirs = "next"                    # who does a lost shard's work; spread: several survivors
 
     shards = "auto"                   # as many as there is to do, and no fewer or more than
     shards_between = [1, 4]
@@ -11,21 +12,24 @@
 ``counts.1`` to ``counts.3`` are the shards, ``counts`` merges what they compute. Shards form a
 ring: the second copy of each is where the next shard is, so that a lost one's work goes on there.
 Passive and hybrid copies share that shard's process, too: three shards are three drivers, and when
-one is lost its neighbour does both.
+one is lost its neighbour does both. With ``heirs = "spread"`` each shard is in parts, like
+``counts.1.1``, whose second copies are at different shards (``core/heirs.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from holdfast.continuous_knobs import KnobError
+from holdfast.core.heirs import Heirs, parts_of, places_of
 from holdfast.core.settings import Delivery, Protection, Reconcile
 from holdfast.deployment import LOOPBACK, RESCALED, Endpoint, FragmentSpec, ShardSpec
 from holdfast.slots import SLOTS, Routing, shard_name
 
-SHARD_KNOBS = ("shards", "routing", "shards_between")
+SHARD_KNOBS = ("shards", "routing", "shards_between", "heirs")
 # The number of shards follows the load, within bounds.
 AUTO = "auto"
 BETWEEN = (1, 4)
@@ -56,14 +60,37 @@ def read_shards(
     if wanted is not None and wanted not in known:
         raise KnobError("routing", f"it is one of {', '.join(known)}; got {wanted!r}")
     routing = None if wanted is None else Routing(wanted)
+    heirs = _heirs(table, spec, len(places))
     generations = _generations(table.get(RESCALED), None if between else len(places), len(places))
     found: dict[str, FragmentSpec] = {}
     for number, shards in generations:
         spread = tuple(places[at % len(places)] for at in range(shards))
-        found |= _in_shards(spec, spread, routing, number)
+        found |= _in_shards(spec, spread, routing, number, heirs)
     merging = _merging(spec, places, found, generations)
     found[spec.name] = replace(merging, between=between)
     return found
+
+
+def _heirs(table: dict[str, Any], spec: FragmentSpec, shards: int) -> Heirs:
+    """Who does a lost shard's work."""
+    given = table.get("heirs", Heirs.NEXT.value)
+    known = [each.value for each in Heirs]
+    if given not in known:
+        raise KnobError("heirs", f"it is one of {', '.join(known)}; got {given!r}")
+    if "heirs" in table and spec.standby is None:
+        raise KnobError(
+            "heirs",
+            f"they do a lost shard's work where its copies stand by: with protection passive or "
+            f"hybrid, not {spec.protection.value}; leave it out",
+        )
+    heirs = Heirs(given)
+    whole = shards * parts_of(heirs, shards)
+    if whole > SLOTS:
+        raise KnobError(
+            "heirs",
+            f"the parts of all shards are no more than the {SLOTS} slots; got {whole}: write next",
+        )
+    return heirs
 
 
 def _between(table: dict[str, Any], spec: FragmentSpec) -> tuple[int, int] | None:
@@ -138,27 +165,30 @@ def _places(given: Any) -> list[str]:
 
 
 def _in_shards(
-    spec: FragmentSpec, places: tuple[Endpoint, ...], routing: Routing | None, generation: int
+    spec: FragmentSpec,
+    places: tuple[Endpoint, ...],
+    routing: Routing | None,
+    generation: int,
+    heirs: Heirs,
 ) -> dict[str, FragmentSpec]:
-    """The shards of one generation."""
+    """The shards of one generation, or their parts."""
     shards = len(places)
-    copies = len(spec.replicas)
+    parts = parts_of(heirs, shards)
     found = {}
-    for number in range(1, shards + 1):
-        name = shard_name(spec.name, generation, number)
-        # The ring: what follows a shard has its second copy, what follows that one its third.
-        ring = [(number - 1 + copy) % shards for copy in range(copies)]
+    for number, part in product(range(1, shards + 1), range(1, parts + 1)):
+        name = shard_name(spec.name, generation, number, part if parts > 1 else None)
+        ring = places_of(number, part, shards, len(spec.replicas))
         standby = spec.standby
         shared = standby is not None and shards > 1
         found[name] = replace(
             spec,
             name=name,
-            replicas=tuple(places[at] for at in ring),
-            colocate=tuple(shard_name(spec.name, generation, at + 1) for at in ring)
+            replicas=tuple(places[at - 1] for at in ring),
+            colocate=tuple(shard_name(spec.name, generation, at) for at in ring)
             if shared
             else None,
             standby=standby and replace(standby, copies=(f"{name}-1", f"{name}-2")),
-            shard=ShardSpec(spec.name, number, shards, routing, generation),
+            shard=ShardSpec(spec.name, number, shards, routing, generation, part, parts),
         )
     return found
 

@@ -53,9 +53,13 @@ def slot_range(shard: int, shards: int, routing: Routing) -> tuple[int, int]:
     return (shard - 1) * SLOTS // shards, shard * SLOTS // shards
 
 
-def shard_name(name: str, generation: int, number: int) -> str:
-    """What is called after a shard: ``counts.2``, or ``counts.g3.2`` of the third generation."""
-    return f"{name}.{number}" if generation == 1 else f"{name}.g{generation}.{number}"
+def shard_name(name: str, generation: int, number: int, part: int | None = None) -> str:
+    """What is called after a shard: ``counts.2``, or ``counts.g3.2`` of the third generation.
+
+    Where shards are in parts, each with an heir of its own, these are ``counts.2.1`` and so on.
+    """
+    found = f"{name}.{number}" if generation == 1 else f"{name}.g{generation}.{number}"
+    return found if part is None else f"{found}.{part}"
 
 
 def wrong_part(part: Part, schema: pa.Schema) -> str | None:

@@ -21,6 +21,7 @@ from holdfast.core.settings import Delivery, Protection, Reconcile
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.errors import Removed, StateError
 from holdfast.frames import SEQ, STIME, TMAX
+from holdfast.nodes.replica_status import shard_status
 from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream, Routes
 from holdfast.plans.membership_file import change_membership
 from holdfast.plans.plan import Plan, SourcePlan, deployed, is_planned, read_plan, write_plan
@@ -84,9 +85,50 @@ def test_copies_form_a_ring_of_processes(tmp_path: Path) -> None:
     assert deployment.fragments["main"].protection is Protection.ACTIVE
 
 
+def test_parts_of_a_shard_are_inherited_by_different_survivors(tmp_path: Path) -> None:
+    ring = 'shards = ["10.0.0.1", "east", "west"]\nprotection = "hybrid"\nheirs = "spread"'
+    deployment = written(tmp_path, ring, SERVERS)
+    assert deployment.processes == {
+        "entry-load": ("entry-load",),
+        "main.1": ("main.1.1-1", "main.1.2-1", "main.2.2-2", "main.3.1-2"),
+        "main.2": ("main.1.1-2", "main.2.1-1", "main.2.2-1", "main.3.2-2"),
+        "main.3": ("main.1.2-2", "main.2.1-2", "main.3.1-1", "main.3.2-1"),
+        "main-1": ("main-1",),
+        "main-2": ("main-2",),
+    }
+    assert deployment.hosted_by("east") == ("main.2", "main-2")
+    assert len(deployment.fragments["main"].merges) == 6
+    assert deployment.drivers_beside("main.1") == 1
+    write_plan(deployment, plan_with(Routes({"load": ("k",)})))
+    plan = read_plan(deployment)
+    slots = [plan.fragments[name].shard for name in deployment.fragments["main"].merges]
+    ends = [one.slots for one in slots if one is not None]
+    assert (ends[0][0], ends[-1][1]) == (0, SLOTS)
+    assert [end for _, end in ends[:-1]] == [first for first, _ in ends[1:]]
+    second = slots[1]
+    assert second is not None
+    assert (second.serves("out"), second.heirs) == ("out.1.2", ("main.3",))
+    settings = Topology(deployment, plan).replica("main.1.2-1")
+    told = shard_status(second, settings, True)["shard"]
+    assert (told["part"], told["parts"], told["heirs"]) == (2, 2, ["main.3"])
+    assert told["beside"] == ["main.3", "main.2"]
+    # Another way to divide it is another plan.
+    assert not is_planned(written(tmp_path, ring.replace("spread", "next"), SERVERS))
+
+
+def test_one_shard_that_does_everything_has_no_parts(tmp_path: Path) -> None:
+    ring = 'shards = 3\nprotection = "hybrid"\nheirs = "spread"\nrouting = "primary"'
+    with pytest.raises(DeploymentError, match="one shard does everything, in one piece"):
+        write_plan(written(tmp_path, ring), plan_with(Routes({"load": ("k",)})))
+
+
 @pytest.mark.parametrize(
     ("fragment", "message"),
     [
+        ('shards = 3\nprotection = "hybrid"\nheirs = "any"', "is one of next, spread; got 'any'"),
+        ('shards = 2\nheirs = "next"', "with protection passive or hybrid, not none; leave it out"),
+        ('heirs = "next"', "main.heirs: it divides tuples among shards; give shards, too"),
+        ('shards = 342\nprotection = "passive"\nheirs = "spread"', "1024 slots; got 1026"),
         ("shards = 0", "fragments.main.shards: from 1 to 1024, as many as there are slots; got 0"),
         ("shards = 5000", "got 5000"),
         ("shards = true", 'a number, "auto", or a list of places, one for each; got True'),
@@ -404,6 +446,27 @@ def test_a_ring_of_shards_loses_each_and_shows_no_trace(worlds: Callable[..., Wo
     ring.stop("main.1-1", "main.2-2", "main-1", "main-2")
     ring.start("main.1-1", "main.1-2", "main.2-1", "main.2-2", "main-1", "main-2")
     ring.go_on()
+    ring.finish()
+
+
+@pytest.mark.thorough
+def test_the_work_of_a_lost_shard_is_spread_over_the_others(worlds: Callable[..., World]) -> None:
+    spread = RING.replace("shards = 2", 'shards = 3\nheirs = "spread"')
+    parts = [
+        f"main.{shard}.{part}-{copy}" for shard in (1, 2, 3) for part in (1, 2) for copy in (1, 2)
+    ]
+    ring = worlds(spread, *parts, "main-1", "main-2", "best-1")
+    ring.read(ring.is_protected("main.1.1-2", "main.1.2-2", "main.2.1-2", "main.3.2-2"))
+    shown = [ring.copies[name].status()["shard"] for name in ("main.1.1-1", "main.1.2-1")]
+    assert [one["heirs"] for one in shown] == [["main.2"], ["main.3"]]
+    # The process of the first shard: the second and the third do a half of its work each.
+    lost = ("main.1.1-1", "main.1.2-1", "main.2.2-2", "main.3.1-2")
+    ring.stop(*lost)
+    ring.read(ring.is_in("main.1.1-2", "primary"))
+    ring.read(ring.is_in("main.1.2-2", "primary"))
+    ring.go_on()
+    ring.start(*lost)
+    ring.read(ring.is_protected("main.1.1-1", "main.1.2-1"))
     ring.finish()
 
 

@@ -373,7 +373,7 @@ class ReplicaNode(Node):
             **({} if windows is None else {"checkpoint": windows.status()}),
             **({"why": seen.why} if seen.joining else {}),
             **lent_status(self._shippers.lent.values()),
-            **shard_status(self._shard, self._settings),
+            **shard_status(self._shard, self._settings, self._pair is not None),
             **self._copy_status(),
         }
 

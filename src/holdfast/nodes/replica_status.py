@@ -54,8 +54,13 @@ def inputs_status(inputs: Iterable[InputView]) -> dict[str, Any]:
     }
 
 
-def shard_status(shard: ShardPlan | None, settings: ReplicaSettings) -> dict[str, Any]:
-    """What a shard takes, and whom it knows: above, beside and below it."""
+def shard_status(
+    shard: ShardPlan | None, settings: ReplicaSettings, stands_by: bool
+) -> dict[str, Any]:
+    """What a shard takes, and whom it knows: above, beside and below it.
+
+    stands_by  its second copy waits to do its work, where its heir is.
+    """
     if shard is None:
         return {}
     before, after = (shard.number - 2) % shard.shards, shard.number % shard.shards
@@ -71,6 +76,8 @@ def shard_status(shard: ShardPlan | None, settings: ReplicaSettings) -> dict[str
             "beside": [
                 shard_name(shard.fragment, shard.generation, each + 1) for each in (before, after)
             ],
+            **({} if not stands_by else {"heirs": list(shard.heirs)}),
+            **({} if shard.parts == 1 else {"part": shard.part, "parts": shard.parts}),
             "below": {one.stream: list(one.consumers) for one in settings.outputs},
         }
     }

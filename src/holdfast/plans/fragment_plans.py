@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from holdfast.core.heirs import places_of
 from holdfast.core.messages import Part
 from holdfast.core.provenance import Trail
 from holdfast.identity import identity_of
@@ -60,6 +61,7 @@ class ShardPlan:
     number    the shard, from 1 to ``shards``.
     columns   the routing columns of each input.
     generation  how many times there has been another number of shards, from 1.
+    part      of a shard in ``parts``, each of which another one inherits, which of them it is.
     """
 
     fragment: str
@@ -68,11 +70,14 @@ class ShardPlan:
     routing: Routing
     columns: Mapping[str, tuple[str, ...]]
     generation: int = 1
+    part: int = 1
+    parts: int = 1
 
     @property
     def slots(self) -> tuple[int, int]:
         """The first slot it owns, and the first one that is not its own."""
-        return slot_range(self.number, self.shards, self.routing)
+        at = (self.number - 1) * self.parts + self.part
+        return slot_range(at, self.shards * self.parts, self.routing)
 
     @property
     def share(self) -> Share:
@@ -81,7 +86,14 @@ class ShardPlan:
 
     def serves(self, stream: str) -> str:
         """The stream that has the shard's part of a stream of the fragment."""
-        return shard_name(stream, self.generation, self.number)
+        part = self.part if self.parts > 1 else None
+        return shard_name(stream, self.generation, self.number, part)
+
+    @property
+    def heirs(self) -> tuple[str, ...]:
+        """The shards at which its work goes on when its own is lost, where copies stand by."""
+        _, *others = places_of(self.number, self.part, self.shards, 2)
+        return tuple(shard_name(self.fragment, self.generation, each) for each in others)
 
     def overlaps(self, other: ShardPlan) -> bool:
         """Whether both have a slot in common."""

@@ -44,10 +44,14 @@ def _is_rescaled(deployment: Deployment, fragment: str) -> bool:
 
 
 def shards_of(deployment: Deployment) -> dict[str, list[Any]]:
-    """How many shards each fragment has and how they are routed, where it has any."""
+    """How many shards each fragment has, how they are routed and divided, where it has any."""
     shards = (spec.shard for spec in deployment.fragments.values() if spec.shard is not None)
     return {
-        each.fragment: [each.shards, None if each.routing is None else each.routing.value]
+        each.fragment: [
+            each.shards,
+            None if each.routing is None else each.routing.value,
+            *([each.parts] if each.parts > 1 else []),
+        ]
         for each in shards
     }
 
@@ -71,7 +75,21 @@ def _shard(
         )
     routing = _routing(deployment, fragment, fragment.routes, given.routing)
     columns = {stream: fragment.routes.columns.get(stream, ANY) for stream in fragment.inputs}
-    shard = ShardPlan(fragment.name, given.number, given.shards, routing, columns, given.generation)
+    if routing is Routing.PRIMARY and given.parts > 1:
+        raise DeploymentError(
+            f"{deployment.path.name}: fragments.{fragment.name}.heirs: with routing = "
+            f'"primary" one shard does everything, in one piece; write next, or leave it out'
+        )
+    shard = ShardPlan(
+        fragment.name,
+        given.number,
+        given.shards,
+        routing,
+        columns,
+        given.generation,
+        given.part,
+        given.parts,
+    )
     # A shard has not all results of any tuples, and can claim none.
     outputs = tuple(
         replace(output, stream=shard.serves(output.stream), ways=(), memory=())
@@ -103,7 +121,8 @@ def _of_generation(
 
 def _described(shard: ShardPlan) -> list[str]:
     first, end = shard.slots
-    lines = [f"shard {shard.number} of {shard.shards}: slots {first} to {end}"]
+    which = f"part {shard.part} of " if shard.parts > 1 else ""
+    lines = [f"{which}shard {shard.number} of {shard.shards}: slots {first} to {end}"]
     lines += [f"route {stream}: {', '.join(names)}" for stream, names in shard.columns.items()]
     return [*lines, f"slots: {SLOTS}"]
 

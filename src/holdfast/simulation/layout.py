@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from holdfast.core.heirs import places_of
 from holdfast.core.settings import Protection
 from holdfast.simulation.faults import Layout
 from holdfast.simulation.networks import Fragment, NetworkSpec
@@ -12,7 +13,7 @@ from holdfast.simulation.networks import Fragment, NetworkSpec
 def place(spec: NetworkSpec, random: Random) -> dict[str, str]:
     """A server for every process; partners never share one.
 
-    Shards form a ring: the second replica of each is where the next one's first is.
+    Shards form a ring: the second replica of each is where the next one's first is, or an heir's.
     """
     shared = random.random() < 0.5
     servers = {}
@@ -20,12 +21,20 @@ def place(spec: NetworkSpec, random: Random) -> dict[str, str]:
         for number, address in enumerate(fragment.addresses):
             servers[address] = f"m{number}" if shared else f"m{index}{number}"
             if fragment.plan.shard is not None and not shared:
-                shard, shards = fragment.plan.shard
-                at = (shard - 1 + number) % max(shards, len(fragment.addresses))
-                servers[address] = f"m{fragment.name.partition('.')[0]}{at}"
+                servers[address] = f"m{fragment.name.partition('.')[0]}{_place(fragment, number)}"
     servers |= {entry.address: f"e{index}" for index, entry in enumerate(spec.entries)}
     servers |= {client.address: f"c{index}" for index, client in enumerate(spec.clients)}
     return servers
+
+
+def _place(fragment: Fragment, copy: int) -> int:
+    """The shard of the ring at which a copy of a shard, or of a part of one, is."""
+    assert fragment.plan.shard is not None
+    number, shards = fragment.plan.shard
+    shard, part = divmod(number - 1, fragment.parts)
+    copies = len(fragment.addresses)
+    ring = max(shards // fragment.parts, copies)
+    return places_of(shard + 1, part + 1, ring, copies)[copy] - 1
 
 
 def layout_of(spec: NetworkSpec, server_of: dict[str, str]) -> Layout:

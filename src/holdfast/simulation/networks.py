@@ -49,6 +49,8 @@ class Fragment:
     race: bool = False
     # Of one that merges shards: what it must come to.
     whole: Plan | None = None
+    # Of a shard, in how many parts it is, each with an heir of its own (core/heirs.py).
+    parts: int = 1
     delivery: Delivery = Delivery.EXACTLY_ONCE
     # On what is kept of each of its streams.
     bound: Bound | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+from holdfast.core.heirs import Heirs, parts_of
 from holdfast.core.settings import Protection, Reconcile
 from holdfast.simulation.executor import Merge, Plan
 from holdfast.simulation.networks import Fragment, NetworkSpec, build
@@ -21,11 +22,11 @@ def sharding(random: Random, spec: NetworkSpec) -> NetworkSpec:
     return in_shards(spec, dict.fromkeys(chosen, random.choice([2, 2, 3])))
 
 
-def in_shards(spec: NetworkSpec, shards: dict[int, int]) -> NetworkSpec:
+def in_shards(spec: NetworkSpec, shards: dict[int, int], heirs: Heirs = Heirs.NEXT) -> NetworkSpec:
     """The same network with so many shards of these fragments."""
     fragments: list[Fragment] = []
     for number, fragment in enumerate(spec.fragments):
-        fragments += _parts(fragment, shards[number]) if number in shards else [fragment]
+        fragments += _parts(fragment, shards[number], heirs) if number in shards else [fragment]
     early = replace(spec, fragments=tuple(fragments)).trails
     return build(
         spec.timing,
@@ -42,9 +43,11 @@ def in_shards(spec: NetworkSpec, shards: dict[int, int]) -> NetworkSpec:
     )
 
 
-def _parts(fragment: Fragment, shards: int) -> list[Fragment]:
-    """The shards, and what merges them under the fragment's name."""
+def _parts(fragment: Fragment, shards: int, heirs: Heirs) -> list[Fragment]:
+    """The shards, or their parts, and what merges them under the fragment's name."""
     parts = []
+    of_each = parts_of(heirs, shards)
+    shards *= of_each
     for number in range(1, shards + 1):
         name = f"{fragment.name}.{number}"
         addresses = tuple(f"{name}{one[-1]}" for one in fragment.addresses)
@@ -57,6 +60,7 @@ def _parts(fragment: Fragment, shards: int) -> list[Fragment]:
                 plan=Plan(outputs, (number, shards)),
                 addresses=addresses,
                 standby=standby and replace(standby, copies=(addresses[0], addresses[1])),
+                parts=of_each,
             )
         )
     merged = tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+from holdfast.core.heirs import Heirs
 from holdfast.core.settings import (
     SECOND_US,
     Bound,
@@ -115,7 +116,9 @@ def _ring(
     copies = ("f00a",) if protection is Protection.NONE else ("f00a", "f00b")
     job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35]))
     spec = _one_fragment(timing, job_us, tuple(operators), copies, pair, None)
-    return in_shards(spec, {0: random.choice([2, 3, 4])})
+    shards = random.choice([2, 3, 4])
+    heirs = random.choice([*Heirs]) if pair is not None and shards < 4 else Heirs.NEXT
+    return in_shards(spec, {0: shards}, heirs)
 
 
 def long_windows(random: Random) -> NetworkSpec:

@@ -1,0 +1,37 @@
+"""Heirs: at which shards of a ring the work of a lost one goes on.
+
+A shard's state is held where its work is to go on, so that it can go on at once. With ``next`` that
+is the shard that follows it: one neighbour then does two shards' work. With ``spread`` a shard's
+slots are in several parts, each a fragment of its own with its own copies, and each part's second
+copy is at another shard: the survivors share what the lost one did. A part costs jobs of its own,
+so there are a few of them, however many shards there are.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+# Over so many survivors a shard's work is spread at most.
+SPREAD_OVER = 3
+
+
+class Heirs(Enum):
+    """Who does a lost shard's work."""
+
+    NEXT = "next"
+    SPREAD = "spread"
+
+
+def parts_of(heirs: Heirs, shards: int) -> int:
+    """In how many parts a shard's slots are, each with an heir of its own."""
+    return max(1, min(shards - 1, SPREAD_OVER)) if heirs is Heirs.SPREAD else 1
+
+
+def places_of(shard: int, part: int, shards: int, copies: int) -> tuple[int, ...]:
+    """The shards at which the copies of a part are, its own first; shards and parts from 1.
+
+    The first part's second copy is at the next shard of the ring, the second part's at the one
+    after that, and so on; a third copy follows the second.
+    """
+    others = [(shard - 1 + part + copy) % shards + 1 for copy in range(copies - 1)]
+    return (shard, *others)

@@ -1,0 +1,36 @@
+"""Whose work goes on where: every lost shard's, at others, and shared among them when spread."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from holdfast.core.heirs import SPREAD_OVER, Heirs, parts_of, places_of
+
+RINGS = [*range(2, 9), 50, 341]
+
+
+@pytest.mark.parametrize("shards", RINGS)
+@pytest.mark.parametrize("heirs", Heirs)
+def test_a_lost_shards_work_goes_on_at_others_in_equal_parts(heirs: Heirs, shards: int) -> None:
+    parts = parts_of(heirs, shards)
+    assert parts == (1 if heirs is Heirs.NEXT else min(shards - 1, SPREAD_OVER))
+    holds: Counter[int] = Counter()
+    for shard in range(1, shards + 1):
+        ring = [places_of(shard, part, shards, 2) for part in range(1, parts + 1)]
+        assert {own for own, _ in ring} == {shard}
+        others = [other for _, other in ring]
+        # Nobody inherits twice from one, nobody from itself, and the next one always does.
+        assert len({*others, shard}) == parts + 1
+        assert others[0] == shard % shards + 1
+        assert set(others) <= set(range(1, shards + 1))
+        holds.update(others)
+    # Everybody holds as much for others as others hold for it.
+    assert set(holds.values()) == {parts}
+
+
+def test_one_shard_is_its_own_heir_and_further_copies_follow_the_second() -> None:
+    assert parts_of(Heirs.SPREAD, 1) == 1
+    assert places_of(1, 1, 1, 2) == (1, 1)
+    assert places_of(3, 1, 4, 3) == (3, 4, 1)
