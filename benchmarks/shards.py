@@ -195,6 +195,11 @@ def main(arguments: list[str] | None = None) -> int:
         parts[part], kept = figures_of(part, directory / part, lengths)
         parts[part] |= {f"{part}_seconds": round(time.monotonic() - began, 1)}
         well &= kept
+        if options.record:
+            # Each at once: what a later part does not survive does not take it along.
+            told = " ".join(each for each in sys.argv[1:] if each != "--record")
+            command = f"make bench BENCH=shards ARGS='{told}'"
+            record_parts({part: parts[part]}, command, describe_machine())
         print(f"{time.monotonic() - started:7.1f} s  {part}", file=sys.stderr, flush=True)
     figures: dict[str, Any] = {"bench": "shards"}
     for found in parts.values():
@@ -202,9 +207,6 @@ def main(arguments: list[str] | None = None) -> int:
             shared = key in ("lost", "doubled") and key in figures
             figures[key] = figures[key] | value if shared else value
     figures |= {"seconds": round(time.monotonic() - started, 1), "machine": describe_machine()}
-    if options.record:
-        told = " ".join(each for each in sys.argv[1:] if each != "--record")
-        record_parts(parts, f"make bench BENCH=shards ARGS='{told}'", figures["machine"])
     if well and not options.keep:
         shutil.rmtree(directory, ignore_errors=True)
     print(json.dumps(figures))
