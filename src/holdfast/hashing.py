@@ -6,6 +6,8 @@ a key must have one hash whether Spark's JVM computed it or a worker did.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -19,6 +21,7 @@ _P2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _P3 = np.uint64(0x165667B19E3779F9)
 _P4 = np.uint64(0x85EBCA77C2B2AE63)
 _P5 = np.uint64(0x27D4EB2F165667C5)
+_BLOCK = 8_192
 
 # Spark's types whose hash is known here, by how their values are hashed.
 NARROW = ("boolean", "tinyint", "smallint", "int", "date", "float")
@@ -87,12 +90,27 @@ def _take_eight(value: UInt64s, word: UInt64s) -> UInt64s:
 
 def _hash_int(values: npt.NDArray[np.generic], seeds: UInt64s) -> UInt64s:
     words = values.astype(np.int32).view(np.uint32).astype(np.uint64)
-    return _finish(_take_four(seeds + _P5 + np.uint64(4), words))
+    return _in_blocks(
+        seeds, words, lambda seed, word: _finish(_take_four(seed + _P5 + np.uint64(4), word))
+    )
 
 
 def _hash_long(values: npt.NDArray[np.generic], seeds: UInt64s) -> UInt64s:
     words = values.astype(np.int64, copy=False).view(np.uint64)
-    return _finish(_take_eight(seeds + _P5 + np.uint64(8), words))
+    return _in_blocks(
+        seeds, words, lambda seed, word: _finish(_take_eight(seed + _P5 + np.uint64(8), word))
+    )
+
+
+def _in_blocks(
+    seeds: UInt64s, words: UInt64s, hashed: Callable[[UInt64s, UInt64s], UInt64s]
+) -> UInt64s:
+    """The hashes of many words: what is in between of a block stays in the processor's cache."""
+    found = np.empty(len(words), np.uint64)
+    for first in range(0, len(words), _BLOCK):
+        rows = slice(first, first + _BLOCK)
+        found[rows] = hashed(seeds[rows], words[rows])
+    return found
 
 
 def _hash_bytes(column: pa.Array, seeds: UInt64s) -> UInt64s:
