@@ -449,27 +449,6 @@ def test_a_ring_of_shards_loses_each_and_shows_no_trace(worlds: Callable[..., Wo
     ring.finish()
 
 
-@pytest.mark.thorough
-def test_the_work_of_a_lost_shard_is_spread_over_the_others(worlds: Callable[..., World]) -> None:
-    spread = RING.replace("shards = 2", 'shards = 3\nheirs = "spread"')
-    parts = [
-        f"main.{shard}.{part}-{copy}" for shard in (1, 2, 3) for part in (1, 2) for copy in (1, 2)
-    ]
-    ring = worlds(spread, *parts, "main-1", "main-2", "best-1")
-    ring.read(ring.is_protected("main.1.1-2", "main.1.2-2", "main.2.1-2", "main.3.2-2"))
-    shown = [ring.copies[name].status()["shard"] for name in ("main.1.1-1", "main.1.2-1")]
-    assert [one["heirs"] for one in shown] == [["main.2"], ["main.3"]]
-    # The process of the first shard: the second and the third do a half of its work each.
-    lost = ("main.1.1-1", "main.1.2-1", "main.2.2-2", "main.3.1-2")
-    ring.stop(*lost)
-    ring.read(ring.is_in("main.1.1-2", "primary"))
-    ring.read(ring.is_in("main.1.2-2", "primary"))
-    ring.go_on()
-    ring.start(*lost)
-    ring.read(ring.is_protected("main.1.1-1", "main.1.2-1"))
-    ring.finish()
-
-
 KILLED = """
 network = "network.py"
 [timing]
