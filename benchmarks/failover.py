@@ -149,7 +149,7 @@ def text(told: Found, command: str) -> str:
         "within 5 ms. It starts as Spark does by itself; Holdfast's drivers start from an archive",
         "of Spark's classes (`holdfast prepare`), which makes the passive copy some three seconds",
         "quicker and does not matter to the others. Flink (2.3) has a JobManager and two",
-        "TaskManagers, of which the one in use is killed, checkpoints every second, reads files. Its",
+        "TaskManagers (the one in use is killed), checkpoints every second and reads files. Its",
         "heartbeats and restarts are those it ships with, or a heartbeat each 100 ms, as Holdfast",
         "has, and no wait before a restart. It prints results as they are made, and again what is",
         "not in a checkpoint yet (*doubled*); a sink that waits for the checkpoint would be later.",
