@@ -7,6 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from benchmarks.machine import machine_text
+from benchmarks.race import BARS, EXACT_SUM_BAR
 from benchmarks.record import record
 
 HEAD = """# Race: whichever replica is first, over a wide area
@@ -123,8 +124,10 @@ def page_of(told: dict[str, Any], command: str) -> str:
 
 
 def _missed(told: dict[str, Any]) -> str:
-    """Which bars were missed, and why the run does not count, if so."""
-    missed = ", ".join(f"`{name}`" for name in told["missed"])
+    """Which bars were missed and by how much, and why the run does not count, if so."""
+    bars = {name: f" {told[name]}, at most {bar}" for name, bar in BARS.items()}
+    bars["exact_sum_cost"] = f" {told['exact_sum_cost']}, at least {EXACT_SUM_BAR}"
+    missed = "; ".join(f"`{name}`{bars.get(name, '')}" for name in told["missed"])
     found = f"Missed: {missed}." if missed else "No bar was missed."
     if not told["counts"]:
         found += (
