@@ -177,11 +177,23 @@ class Running:
         self.deployment = deployment
         self._stack = contextlib.ExitStack()
         self.supervisor = self._stack.enter_context(supervised(deployment))
+        self._wait_stable()
         reader = Client.of(deployment.path, "alerts", name=READER)
         self._stack.callback(reader.close)
         self._client = reader
         self.alerts = Alerts(reader, float(BUCKET_MS))
         self.readings = Readings(deployment)
+
+    def _wait_stable(self, timeout_s: float = 120.0) -> None:
+        """Until everybody is well: whom the operator follows is then who is named first."""
+        names = [f"{fragment}-{number + 1}" for fragment in FRAGMENTS for number in range(3)]
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            found = node_status(self.deployment, names)
+            if all(found[name].get("state") == "stable" for name in names):
+                return
+            time.sleep(0.2)
+        raise TimeoutError(f"not all replicas were stable after {timeout_s:g} s")
 
     def followed(self) -> dict[str, str]:
         """Of each fragment the replica whom the operator follows, or whom that one follows."""
