@@ -257,3 +257,16 @@ def test_the_error_of_an_illegal_transition_names_the_replica() -> None:
     manager.handle(InputFailed(), 1)
     with pytest.raises(IllegalTransition, match="a consistency manager: INPUT_FAILED"):
         manager.handle(InputFailed(), 2)
+
+
+def test_it_knows_while_a_partner_corrects() -> None:
+    manager = make(address="b", partners=("a",))
+    assert not manager.corrects(1)
+    # The partner asks again and again.
+    for now in (10, 1010):
+        manager.handle(PartnerSaid("a", PostponeRequest(1, 0)), now)
+        assert manager.corrects(now + 1999)
+    assert not manager.corrects(1010 + 2000)
+    manager.handle(PartnerSaid("a", PostponeRequest(2, 0)), 5000)
+    manager.handle(PartnerSaid("a", PostponeRelease(2)), 5500)
+    assert not manager.corrects(5501)

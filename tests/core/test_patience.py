@@ -19,12 +19,15 @@ def run(patience: Patience, *took_ms: int, redo: bool = False, span_us: int = 20
         patience.job_done(1_000 + each * 1_000)
 
 
-def test_it_waits_what_was_asked_for_until_jobs_need_more() -> None:
+def test_some_of_x_is_left_until_jobs_need_more() -> None:
     patience = Patience(TIMING)
-    assert patience.alpha_x_us == 2_700_000
+    # Quick jobs are over less than what gathers in a wait: some of X is left whatever they took.
+    assert patience.alpha == pytest.approx(0.87)
     run(patience, *[80] * 20)
-    assert patience.alpha == pytest.approx(0.9, abs=0.02)
+    assert patience.alpha == pytest.approx(0.87)
     assert patience.alpha_x_us + patience.need_us <= X
+    run(patience, *[400] * 20)
+    assert patience.alpha < 0.87
 
 
 def test_a_slow_job_counts_at_once_and_is_forgotten_little_by_little() -> None:
@@ -112,3 +115,29 @@ def test_whatever_jobs_take_it_stays_within_its_bounds(took_ms: list[int]) -> No
 def test_a_least_alpha_above_the_most_is_refused() -> None:
     with pytest.raises(ValueError, match="least alpha"):
         Timing(alpha=0.6, alpha_adapts=True, alpha_least=0.7)
+
+
+def test_jobs_beside_a_correction_count_while_there_is_one() -> None:
+    patience = Patience(TIMING)
+    run(patience, *[80] * 20)
+    calm = patience.alpha_x_us
+    patience.look(corrects=True)
+    assert patience.alpha_x_us == calm
+    run(patience, 600, 500)
+    assert patience.alpha_x_us <= X - 600_000 - WAY_US
+    patience.look(corrects=False)
+    assert patience.alpha_x_us == calm
+    # The next correction is as that one was.
+    patience.look(corrects=True)
+    assert patience.alpha_x_us <= X - 600_000 - WAY_US
+
+
+def test_a_job_that_ends_in_a_correction_was_beside_it() -> None:
+    patience = Patience(TIMING)
+    run(patience, *[80] * 20)
+    calm = patience.alpha_x_us
+    patience.job_begins(200_000, False, 1_000)
+    patience.look(corrects=True)
+    patience.job_done(900_000)
+    patience.look(corrects=False)
+    assert patience.alpha_x_us == calm

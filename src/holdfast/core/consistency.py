@@ -204,6 +204,8 @@ class ConsistencyManager(Machine[NodeState, Trigger]):
         self._round = 0
         self._waiting_for: set[str] = set()
         self._postponed_for: tuple[str, int] | None = None
+        # A partner that corrects asks again and again: until when the last time counts.
+        self._helps_until = 0
         self._helper: tuple[str, int] | None = None
         self._helper_silent = False
 
@@ -225,6 +227,12 @@ class ConsistencyManager(Machine[NodeState, Trigger]):
                 return self._partner_said(partner, message, now)
             case TimePassed():
                 return self._time_passed(now)
+
+    def corrects(self, now: int) -> bool:
+        """Whether this replica or a partner corrects something, as far as is known here."""
+        return (
+            self.state in (NodeState.STABILIZATION, NodeState.POSTPONED) or now < self._helps_until
+        )
 
     def go_on_with(self, settings: ReplicaSettings) -> None:
         """Partners have left; whoever waits for their answer waits in vain, and not for long."""
@@ -298,10 +306,13 @@ class ConsistencyManager(Machine[NodeState, Trigger]):
         match message:
             case PostponeRequest(round_, reach):
                 answer = self._answer(partner, round_, reach, now)
+                if answer is not PostponeAnswer.REFUSED:
+                    self._helps_until = now + 2 * self._settings.timing.partner_timeout_us
                 return [TellPartner(partner, PostponeReply(round_, answer))]
             case PostponeReply(round_, answer):
                 return self._answered(partner, round_, answer, now)
             case PostponeRelease(round_):
+                self._helps_until = 0
                 if self._postponed_for == (partner, round_):
                     return self._resume(Trigger.RELEASED, now)
                 return []

@@ -21,6 +21,10 @@ due must not wait longer for a redo than it would for any other job. So redo job
 as fit into that time: twice as large at most after one that was quick, smaller after one that took
 too long.
 
+Jobs beside a correction, this replica's or a partner's, which may share the machine, are slower
+than others. What they take is learned by itself, and counts as long as something is corrected: a
+failure that comes after it finds the machine as it was before.
+
 Only times of jobs go in, never a clock: what is tentative depends on the machine, what is stable
 does not.
 """
@@ -41,9 +45,37 @@ WAY_US = 80_000
 _BUSY = 1.0
 # Partners wait for the same tuple, and begin their jobs together, over more than is usual.
 _TOGETHER = 0.5
+# What is left of X for it at least, however quick jobs were lately: they were over less.
+_LEAST_NEED = 0.13
 REDO_AT_FIRST = 10
 # A redo goes so many times as fast as the stream at least, or it would never come to an end.
 _REDO_SPEED = 4
+
+
+class Learned:
+    """How long jobs take: usually, and the slowest lately."""
+
+    def __init__(self) -> None:
+        self.usual_us = 0.0
+        self.slowest_us = 0.0
+        self._count = 0
+
+    def learn(self, took_us: int) -> None:
+        self._count += 1
+        gain = max(_GAIN, 1 / self._count)
+        self.usual_us += gain * (took_us - self.usual_us)
+        forget = min(1.0, max(_FORGET, _FORGET_FIRST / self._count))
+        lead_us = (self.slowest_us - self.usual_us) * (1 - forget)
+        self.slowest_us = max(took_us, self.usual_us + max(0.0, lead_us))
+
+    def need_us(self, delays: bool) -> int:
+        """What a job and messages may take after a wait."""
+        if not self._count:
+            return 0
+        lead_us = self.slowest_us - self.usual_us
+        late_us = lead_us if delays else 0.0
+        own_us = self.slowest_us + _TOGETHER * self.usual_us
+        return int(late_us + own_us + _BUSY * lead_us) + WAY_US
 
 
 class Patience:
@@ -53,12 +85,13 @@ class Patience:
         """``delays``: buckets are delayed while something is failed or corrected."""
         self._timing = timing
         self._delays = delays
-        self._usual_us = 0.0
-        self._slowest_us = 0.0
-        self._learned = 0
-        self._job: tuple[int, int, bool] | None = None
+        self._calm = Learned()
+        self._beside = Learned()
+        self._corrects = False
+        self._job: tuple[int, int, bool, bool] | None = None
         self._redo_buckets = min(timing.redo_buckets, REDO_AT_FIRST)
         self.alpha_x_us = timing.alpha_x_us
+        self._adapt()
 
     @property
     def alpha(self) -> float:
@@ -68,54 +101,60 @@ class Patience:
     @property
     def need_us(self) -> int:
         """What jobs and messages take of X after the wait, by what was measured."""
-        if not self._slowest_us:
-            return 0
-        lead_us = self._slowest_us - self._usual_us
-        late_us = lead_us if self._delays else 0.0
-        own_us = self._slowest_us + _TOGETHER * self._usual_us
-        return int(late_us + own_us + _BUSY * lead_us) + WAY_US
+        need_us = self._calm.need_us(self._delays)
+        return max(need_us, self._beside.need_us(self._delays)) if self._corrects else need_us
+
+    @property
+    def _now(self) -> Learned:
+        """What counts as it is now: the slower of the two while something is corrected."""
+        slower = self._corrects and self._beside.slowest_us > self._calm.slowest_us
+        return self._beside if slower else self._calm
 
     @property
     def ahead_us(self) -> int:
         """A job over delayed buckets takes along those that fall due so soon after it began."""
         adapts = self._delays and self._timing.alpha_adapts
-        return min(int(self._usual_us), self._timing.alpha_x_us // 4) if adapts else 0
+        return min(int(self._now.usual_us), self._timing.alpha_x_us // 4) if adapts else 0
 
     @property
     def redo_buckets(self) -> int:
         """How many buckets a redo job takes while a live version waits for its turn."""
         return self._redo_buckets
 
+    def look(self, corrects: bool) -> None:
+        """Whether this replica or a partner corrects something now."""
+        if corrects != self._corrects:
+            self._corrects = corrects
+            self._adapt()
+
     def job_begins(self, span_us: int, is_redo: bool, now: int) -> None:
         """A job over so much stream time begins; ``is_redo``: beside a live version."""
-        self._job = (now, span_us, is_redo)
+        self._job = (now, span_us, is_redo, self._corrects)
 
     def job_done(self, now: int) -> None:
         """The job that began last is done."""
         if self._job is None:
             return
-        (began, span_us, is_redo), self._job = self._job, None
+        (began, span_us, is_redo, beside), self._job = self._job, None
         took_us = max(1, now - began)
         if is_redo:
             self._size_redo(took_us, span_us)
         elif span_us <= self._timing.alpha_x_us:
-            self._learn(took_us)
+            learned = self._beside if beside or self._corrects else self._calm
+            learned.learn(took_us)
+            self._adapt()
 
-    def _learn(self, took_us: int) -> None:
-        self._learned += 1
-        gain = max(_GAIN, 1 / self._learned)
-        self._usual_us += gain * (took_us - self._usual_us)
-        forget = min(1.0, max(_FORGET, _FORGET_FIRST / self._learned))
-        lead_us = (self._slowest_us - self._usual_us) * (1 - forget)
-        self._slowest_us = max(took_us, self._usual_us + max(0.0, lead_us))
+    def _adapt(self) -> None:
         timing = self._timing
         if timing.alpha_adapts:
-            left_us = timing.delay_us - self.need_us
+            need_us = max(self.need_us, int(_LEAST_NEED * timing.delay_us))
+            left_us = timing.delay_us - need_us
             self.alpha_x_us = max(timing.least_alpha_x_us, min(timing.alpha_x_us, left_us))
 
     def _size_redo(self, took_us: int, span_us: int) -> None:
         spare_us = self._timing.delay_us - self.alpha_x_us
-        fits_us = max(self._usual_us, spare_us - self._slowest_us - WAY_US)
+        learned = self._now
+        fits_us = max(learned.usual_us, spare_us - learned.slowest_us - WAY_US)
         buckets = max(1, span_us // self._timing.bucket_us)
         wanted = int(buckets * min(2.0, max(0.25, fits_us / took_us)))
         least = -(-_REDO_SPEED * took_us // self._timing.bucket_us)

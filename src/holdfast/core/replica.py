@@ -336,6 +336,7 @@ class Replica:
 
     def _decide(self, now: int, effects: list[Effect]) -> None:
         """Between two jobs: notice what has changed, then start the next job."""
+        self.patience.look(self.manager.corrects(now))
         if self._pauses:
             return
         while self.versions.job is None and now >= self._retry_job_at:

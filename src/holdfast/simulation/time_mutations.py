@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.core.frame import Why
-from holdfast.core.patience import Patience
+from holdfast.core.patience import Learned
 from holdfast.core.source_time import FAR, Rules, SourceTime
 from holdfast.core.stream_copy import StreamCopy
 from holdfast.core.why import Basis, Missing, _Stretch
@@ -52,9 +52,9 @@ def blame_the_neighbour(original: Any) -> Any:
     return broken
 
 
-@mutation(Patience, "_learn")
+@mutation(Learned, "learn")
 def learn_nothing_from_slow_jobs(original: Any) -> Any:
-    def broken(self: Patience, took_us: int) -> None:
+    def broken(self: Learned, took_us: int) -> None:
         return None
 
     return broken
