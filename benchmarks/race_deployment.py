@@ -185,7 +185,7 @@ class Running:
         self.readings = Readings(deployment)
 
     def _wait_stable(self, timeout_s: float = 120.0) -> None:
-        """Until everybody is well: whom the operator follows is then who is named first."""
+        """Until everybody is well: nobody is followed because the others were still starting."""
         names = [f"{fragment}-{number + 1}" for fragment in FRAGMENTS for number in range(3)]
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:

@@ -17,9 +17,9 @@ become alerts for an operator. Two fragments have three replicas each, at three 
 processes of one machine; sources and operator are elsewhere. Every link takes 20 to 150 ms one way,
 and up to {jitter:g} ms more, made below everything the protocols see. The world is {world}.
 
-*Race* is `protection = "race"`; *active* the same with one feeder for each reader, which is the
-first replica that is named, somewhere in the world; *nearest* the same with everybody following the
-nearest. One mode runs after the other, with the same readings. The age of an alert is the time from
+*Race* is `protection = "race"`; *active* the same with one feeder for each reader, whoever it began
+to follow when all were well; *nearest* the same with all whom the operator rests on at the nearest
+site. One mode runs after the other, with the same readings. The age of an alert is the time from
 its newest reading to its arrival; buckets of {bucket} ms are part of it.
 
 ![Ages of alerts, and gaps after the followed replica is cut off](race.png)

@@ -12,7 +12,7 @@ where it is cut: tuples of one time have the same order everywhere.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from graphlib import CycleError, TopologicalSorter
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ from holdfast.plans.fragment_plans import (
 )
 from holdfast.routes import find_routes
 from holdfast.spark.engine import input_schema
+from holdfast.spark.join import Join
 from holdfast.stream import Stream
 
 
@@ -85,25 +86,37 @@ def fragment_network(network: Network, fragment: str, shard: ShardPlan | None = 
     return part
 
 
-def ways_to(operator: Operator) -> tuple[Ways, Memory]:
+def ways_to(operator: Operator) -> tuple[Ways, Memory, frozenset[Trail]]:
     """How tuples get to a stream: those of inputs that pass stateless operators only, and those
-    that an operator with a memory gives. Nothing if there are too many ways."""
+    that an operator with a memory gives, with the trails of those that are pairs. Nothing if there
+    are too many ways."""
     if isinstance(operator, SourceOperator):
-        return ((operator.name, Trail()),), ()
+        return ((operator.name, Trail()),), (), frozenset()
     if not isinstance(operator, StatelessOperator):
-        above = upstream([operator])
+        above = list(upstream([operator]))
         reached = frozenset(each.name for each in above if isinstance(each, SourceOperator))
-        return (), ((TIMED, reached),)
+        return (), ((TIMED, reached),), frozenset([TIMED] if _gives_pairs(operator, above) else ())
     ways: list[tuple[str, Trail]] = []
     memory: list[tuple[Trail, frozenset[str]]] = []
+    pairs: set[Trail] = set()
     for branch, each in enumerate(operator.inputs):
         way = Trail(operator.branch_bits, branch if operator.branch_bits else 0)
-        own_ways, own_memory = ways_to(each)
+        own_ways, own_memory, own_pairs = ways_to(each)
         ways += [(name, trail.then(way)) for name, trail in own_ways]
         memory += [(trail.then(way), inputs) for trail, inputs in own_memory]
+        pairs |= {trail.then(way) for trail in own_pairs}
         if not (own_ways or own_memory) or len(ways) + len(memory) > MOST_WAYS:
-            return (), ()
-    return tuple(ways), tuple(memory)
+            return (), (), frozenset()
+    return tuple(ways), tuple(memory), frozenset(pairs)
+
+
+def _gives_pairs(operator: Operator, above: Iterable[Operator]) -> bool:
+    """Whether it is a join all of whose results are there once both halves are: what comes later
+    takes no pair back, and nothing before it waits for anything."""
+    join = getattr(operator, "stateful", None)
+    others = (each for each in above if each is not operator)
+    alone = all(isinstance(each, SourceOperator | StatelessOperator) for each in others)
+    return isinstance(join, Join) and join.how == "inner" and alone
 
 
 def _stream_name(operator: Operator) -> str:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.duplicates import DuplicateFilter, Intervals
-from holdfast.core.provenance import Claim, Trail
+from holdfast.core.provenance import TIMED, Choice, Claim, Trail
 
 RANGES = st.tuples(st.integers(0, 30), st.integers(1, 8)).map(lambda at: (at[0], at[0] + at[1]))
 TRAILS = (Trail(1, 0), Trail(2, 1), Trail(2, 3))
@@ -84,6 +84,60 @@ def test_each_result_passes_once_early_or_in_order(
         assert all(one.stime_max >= cut for one in filters.passed)
     for trail in TRAILS:
         assert {trail.seq(one) for one in range(cut) if one % 2 == trail.suffix % 2} <= passed
+
+
+# Pairs: of every time there are two, named by it.
+def pairs_of(stime: int) -> list[tuple[int, int]]:
+    return [(1_000 + 7 * stime, stime), (5_000 + 3 * stime, stime)]
+
+
+PAIR_STEPS = st.lists(
+    st.one_of(
+        # Some pairs, each alone.
+        st.lists(st.tuples(st.integers(0, 30), st.integers(0, 1)), min_size=1, max_size=6),
+        # All results of some times.
+        RANGES,
+        # The stream in order goes on by some times.
+        st.integers(1, 6),
+    ),
+    max_size=40,
+)
+
+
+@given(PAIR_STEPS)
+def test_pairs_pass_once_alone_or_by_their_times_or_in_order(
+    steps: list[list[tuple[int, int]] | tuple[int, int] | int],
+) -> None:
+    filters, trail = DuplicateFilter(), TIMED.then(Trail(1, 1))
+    passed: set[tuple[int, int]] = set()
+    cut = 0
+    for step in steps:
+        if isinstance(step, int):
+            rows = [row for stime in range(cut, cut + step) for row in pairs_of(stime)]
+            choice = filters.left()
+            cut += step
+        else:
+            alone = filters.alone
+            claims: tuple[Claim, ...]
+            if isinstance(step, tuple):
+                claims = (Claim(trail, *step, step[1] - 1),)
+                rows = [row for stime in range(*step) for row in pairs_of(stime) if stime >= cut]
+            else:
+                rows = [row for at, which in set(step) if at >= cut for row in pairs_of(at)[which:]]
+                rows = list(dict.fromkeys(rows))
+                claims = tuple(
+                    Claim(trail.singly, name << 1 | 1, (name << 1 | 1) + 1, stime)
+                    for name, stime in rows
+                )
+            fresh = filters.take(claims)
+            choice = Choice(fresh, inside=True, but=alone)
+        came = {row for row in rows if choice is None or choice.takes(row[0] << 1 | 1, row[1])}
+        # Exactly what had not passed.
+        assert came == set(rows) - passed
+        passed |= came
+        filters.forget_before(cut)
+        assert all(one.stime_max >= cut for one in filters.passed)
+    assert {row for stime in range(cut) for row in pairs_of(stime)} <= passed
 
 
 def test_a_replica_far_behind_costs_nothing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.machine import PeerError
-from holdfast.core.provenance import TIMED, Choice, Claim, Trail
+from holdfast.core.provenance import ALONE, TIMED, Choice, Claim, Trail
 
 
 def test_routes_follow_on_each_other() -> None:
@@ -41,9 +41,31 @@ def test_behind_a_memory_tuples_are_known_by_their_times() -> None:
     assert not choice.takes(0b100, 40)
 
 
+def test_a_pair_is_claimed_alone_by_its_seq_and_its_time() -> None:
+    hashed = -(5 << 40) - 9
+    trail = TIMED.singly
+    assert trail == Trail(alone=True)
+    claim = Claim(trail, hashed & ALONE, (hashed & ALONE) + 1, 40)
+    assert claim.names(hashed, 40)
+    assert not claim.names(hashed, 41)
+    assert not claim.names(hashed + 1, 40)
+    # Behind a union it is what it is there; the highest bits go.
+    branch = Trail(2, 3)
+    behind = claim.then(branch)
+    assert behind.trail == TIMED.then(branch).singly
+    assert behind.names(hashed << 2 | 3, 40)
+    assert not behind.names(hashed << 2 | 1, 40)
+    # A claim of times holds what was claimed alone.
+    times = Choice((Claim(TIMED, 0, 100, 99),), inside=True, but=(claim,))
+    assert times.takes(hashed, 39)
+    assert not times.takes(hashed, 40)
+
+
 @pytest.mark.parametrize(
     "claim",
     [
+        Claim(Trail(alone=True), 3, 5, 0),
+        Claim(Trail(alone=True), ALONE + 1, ALONE + 2, 0),
         Claim(Trail(64, 0), 0, 1, 0),
         Claim(Trail(1, 2), 0, 1, 0),
         Claim(Trail(-1, 0), 0, 1, 0),

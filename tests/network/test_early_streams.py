@@ -96,3 +96,15 @@ def test_what_comes_from_a_fragment_that_does_not_race_is_known_by_its_times() -
 def test_what_rests_on_the_only_input_is_as_early_in_order() -> None:
     plan = replace(PLAN, fragments={"a": fragment("a", ("x", Trail()))}, outputs=("a.out",))
     assert topology(plan=replace(plan, sources={"x": PLAN.sources["x"]})).early == {"a.out"}
+
+
+def test_a_join_is_early_though_it_rests_on_all_inputs_and_asks_for_early_halves() -> None:
+    sides = frozenset(["a.out", "a.windows", "x"])
+    pairs = FragmentStream("d.pairs", NOTHING, sides, (), ((TIMED, sides),), frozenset([TIMED]))
+    join = FragmentPlan("d", dict.fromkeys(sorted(sides), NOTHING), (pairs,), False, ())
+    found = topology(plan=replace(PLAN, fragments={**PLAN.fragments, "d": join}))
+    assert "d.pairs" in found.early
+    settings = found.replica("d-1")
+    assert settings.outputs[0].pairs == {TIMED}
+    assert {one.stream for one in settings.inputs if one.early} == {"a.out", "a.windows"}
+    assert not any(one.trails for one in settings.inputs), "nothing is handed on"

@@ -75,8 +75,9 @@ def in_order(network: Network, tables: dict[str, pa.Table]) -> pa.Table:
 
 def outputs_of(network: Network, names: list[str]) -> list[Output]:
     """What a replica is told of them."""
-    made = [(name, *ways_to(network.outputs[name].operator)) for name in names]
-    return [Output(name, frozenset(), (), ways, memory) for name, ways, memory in made]
+    return [
+        Output(name, frozenset(), (), *ways_to(network.outputs[name].operator)) for name in names
+    ]
 
 
 def run(

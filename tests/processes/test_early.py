@@ -32,11 +32,24 @@ counted = left.groupBy(window("400 ms"), "k").agg(F.count("*").alias("n"))
 counted = counted.select((F.col("k") + 100).alias("k"), F.col("n").cast("double").alias("v"))
 again.union(counted.fragment("far")).output("again")
 """
+# Buckets are long: what comes before one is over came because both halves were there.
+BUCKET_US = 3_000_000
+PAIRS = """
+from pyspark.sql import functions as F
+from holdfast import Network
+
+network = Network("early", bucket="3 seconds")
+left = network.source("left", "k bigint, v double")
+right = network.source("right", "k bigint, w double")
+pairs = left.join(right.filter("w < 0.8"), on="k", within="20 ms").fragment("far")
+several = F.explode(F.array("k", F.col("k") + 10)).alias("k")
+pairs.select(several, F.expr("v - w AS v")).output("again")
+"""
 DEPLOYMENT = """
 network = "network.py"
 chaos = true
 [timing]
-delay = "2 seconds"
+delay = "{delay}"
 heartbeat = "100 ms"
 [sources.left]
 keep = true
@@ -86,8 +99,11 @@ class Reader:
 class World(Hosted):
     """Two entry points, two fragments of two replicas each, clients with and without order."""
 
-    def __init__(self, spark: SparkSession, directory: Path) -> None:
-        super().__init__(directory, NETWORK, DEPLOYMENT)
+    def __init__(self, spark: SparkSession, directory: Path, network: str = NETWORK) -> None:
+        # X is longer than the longest bucket.
+        delay = "2 seconds" if network is NETWORK else "20 seconds"
+        super().__init__(directory, network, DEPLOYMENT.format(delay=delay))
+        self.columns = {name: self.network.sources[name].schema.names for name in SOURCES}
         self.entries = [self._host(f"entry-{name}")._entry(f"entry-{name}") for name in SOURCES]
         for entry in self.entries:
             entry.start()
@@ -104,10 +120,10 @@ class World(Hosted):
     def _send(self) -> None:
         random = np.random.default_rng(5)
         while not self._stopping.wait(0.02):
-            for producer in self.producers.values():
+            for name, producer in self.producers.items():
                 if producer.pending < 30:
-                    rows = {"k": random.integers(0, 3, 5), "v": random.random(5)}
-                    producer.send(pa.table(rows))
+                    rows = [random.integers(0, 3, 5), random.random(5)]
+                    producer.send(pa.table(rows, self.columns[name]))
 
     def read(self, until: Callable[[], bool], seconds: float = 90.0) -> None:
         deadline = time.monotonic() + seconds
@@ -124,6 +140,16 @@ class World(Hosted):
         now = int(time.time() * 1e6)
         self.read(lambda: self.reader.newest() > now + 300_000)
         self.read(lambda: self.reader.newest(windows=True) > now)
+
+    def pairs_go_on(self) -> None:
+        """Pairs of tuples that are made from now on come before their bucket is over."""
+        now = int(time.time() * 1e6)
+
+        def has_come() -> bool:
+            newest = self.reader.newest()
+            return newest > now and newest - newest % BUCKET_US + BUCKET_US > time.time() * 1e6
+
+        self.read(has_come)
 
     def cut(self, source: str) -> None:
         for name in ("main-1", "main-2"):
@@ -199,3 +225,21 @@ def test_who_needs_no_order_waits_for_no_input_that_is_missing(world: World) -> 
     world.heal("right")
     world.read(lambda: stable(world))
     world.finish()
+
+
+@pytest.mark.thorough
+def test_pairs_come_when_both_halves_are_there(spark: SparkSession, tmp_path: Path) -> None:
+    world = World(spark, tmp_path, PAIRS)
+    try:
+        world.read(lambda: stable(world) and world.reader.newest() > 0)
+        world.pairs_go_on()
+        world.stop("main-1")
+        world.stop("far-2")
+        world.pairs_go_on()
+        world.start("main-1")
+        world.start("far-2")
+        world.read(lambda: stable(world))
+        world.pairs_go_on()
+        world.finish()
+    finally:
+        world.close()

@@ -17,7 +17,7 @@ def test_windows_and_joins_go_ahead_of_inputs_they_do_not_rest_on() -> None:
     world = World(scenario.spec, scenario.schedule, Random(3), scenario.server_of)
     world.run()
     unordered = {one.stream: one for one in world.clients.values() if one.unordered}
-    for stream in ("f00.0", "f00.1", "f10.0"):
+    for stream in ("f00.0", "f00.1", "f10.0", "f10.2"):
         assert unordered[stream].early_count > len(unordered[stream].stable) / 2
         assert not unordered[stream].tentative
 

@@ -16,6 +16,10 @@ forgotten. So what is remembered is the holes among the results that are newer t
 interval for each trail, however long the order stands still, if nothing is missing between. A
 replica that is far behind costs nothing: what it brings is older than the cut.
 
+Results that are claimed alone (pairs of a join) are remembered one by one, until those of their
+times have passed, or the order has passed them. A claim of times passes as a whole without what
+had passed alone.
+
 A frame of the order holds all results of its times. So an interval of which only a part is older
 than the cut may stay as a whole: its older results never come again.
 """
@@ -24,6 +28,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from holdfast.core.provenance import Choice, Claim, Trail
 
@@ -82,16 +87,36 @@ class DuplicateFilter:
 
     def __init__(self) -> None:
         self._passed: dict[Trail, Intervals] = {}
+        # Results that passed alone, none of a time of which all have passed.
+        self._alone: set[Claim] = set()
+        self._cut = 0
 
     def take(self, claims: Iterable[Claim]) -> tuple[Claim, ...]:
         """An early frame came: what of it passes. It has passed then."""
-        fresh = []
+        fresh: list[Claim] = []
         for claim in claims:
+            if claim.trail.alone:
+                fresh += self._take_alone(claim)
+                continue
             passed = self._passed.setdefault(claim.trail, Intervals())
             for first_id, next_id in passed.missing(claim.first_id, claim.next_id):
                 fresh.append(Claim(claim.trail, first_id, next_id, claim.stime_max))
             passed.add(claim.first_id, claim.next_id, claim.stime_max)
+            if claim.trail.timed and self._alone:
+                self._alone.difference_update([one for one in self._alone if self._has_times(one)])
         return tuple(fresh)
+
+    def _take_alone(self, claim: Claim) -> tuple[Claim, ...]:
+        known = claim.stime_max < self._cut or claim in self._alone or self._has_times(claim)
+        if known:
+            return ()
+        self._alone.add(claim)
+        return (claim,)
+
+    def _has_times(self, claim: Claim) -> bool:
+        """Whether all results of its time have passed."""
+        passed = self._passed.get(replace(claim.trail, timed=True, alone=False))
+        return passed is not None and not passed.missing(claim.stime_max, claim.stime_max + 1)
 
     def left(self) -> Choice | None:
         """Of a frame in order: what has not passed; None for all of it."""
@@ -99,20 +124,29 @@ class DuplicateFilter:
         return Choice(claims, inside=False) if claims else None
 
     @property
+    def alone(self) -> tuple[Claim, ...]:
+        """What has passed alone, and may come again."""
+        return tuple(self._alone)
+
+    @property
     def passed(self) -> tuple[Claim, ...]:
         """What has passed early, and may come again."""
-        return tuple(
+        times = (
             Claim(trail, first, end, newest)
             for trail, passed in self._passed.items()
             for first, end, newest in passed
         )
+        return (*times, *self._alone)
 
     def forget_before(self, cut: int) -> None:
         """The order stands for everything older."""
         for passed in self._passed.values():
             passed.forget_before(cut)
+        if cut > self._cut:
+            self._cut = cut
+            self._alone = {one for one in self._alone if one.stime_max >= cut}
 
     @property
     def size(self) -> int:
-        """How many intervals are remembered."""
-        return sum(map(len, self._passed.values()))
+        """How many intervals are remembered, and results that passed alone."""
+        return sum(map(len, self._passed.values())) + len(self._alone)

@@ -245,12 +245,10 @@ class EarlyLane(Machine[LaneState, Trigger]):
         self._drop_below(complete)
         if now < self.due:
             return []
-        # A frame claims nothing twice, and what came in order may also be in a frame that came
-        # early, older than the rest of it.
-        looked_at = not self._pending[0].claims
+        kind = _kind(self._pending[0])
         tuples, many = 0, 0
         for piece in self._pending:
-            if looked_at != (not piece.claims) or tuples >= MOST_TUPLES:
+            if kind != _kind(piece) or tuples >= MOST_TUPLES:
                 break
             tuples += piece.count
             many += 1
@@ -282,7 +280,7 @@ class EarlyLane(Machine[LaneState, Trigger]):
             if stream in blocks:
                 effects.append(PublishEarly(stream, early_frame(blocks[stream], claims)))
             else:
-                self._unsent[stream] = claims[-MOST_UNSENT:]
+                self._unsent[stream] = without_those_alone(claims)[-MOST_UNSENT:]
         return effects
 
     def _failed(self, reason: str, now: int) -> None:
@@ -297,9 +295,20 @@ class EarlyLane(Machine[LaneState, Trigger]):
         self.require(computes == bool(self._computing), "it computes what it was given")
 
 
+def _kind(piece: EarlyPiece) -> tuple[bool, bool]:
+    """A frame claims nothing twice: what came in order may also be in a frame that came early,
+    older than the rest of it, and what is claimed alone is in claims of times, too."""
+    return not piece.claims, any(one.trail.alone for one in piece.claims)
+
+
 def early_frame(block: OutputBlock, claims: tuple[Claim, ...]) -> StreamFrame:
     header = Header(Kind.EARLY, 0, block.count, block.stime_min, block.stime_max, block.tmax)
     return StreamFrame(header, block.block, None, claims)
+
+
+def without_those_alone(claims: Iterable[Claim]) -> tuple[Claim, ...]:
+    """Of a pair that was left out nobody needs to hear."""
+    return tuple(one for one in claims if not one.trail.alone)
 
 
 def together(claims: Iterable[Claim]) -> tuple[Claim, ...]:
@@ -308,7 +317,8 @@ def together(claims: Iterable[Claim]) -> tuple[Claim, ...]:
     last: dict[Trail, int] = {}
     for claim in claims:
         at = last.get(claim.trail)
-        if at is not None and found[at].next_id == claim.first_id:
+        follows = at is not None and found[at].next_id == claim.first_id
+        if follows and at is not None and not claim.trail.alone:
             newest = max(found[at].stime_max, claim.stime_max)
             found[at] = replace(found[at], next_id=claim.next_id, stime_max=newest)
         else:

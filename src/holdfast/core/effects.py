@@ -150,6 +150,27 @@ class RunAhead:
 
 
 @dataclass(frozen=True, slots=True)
+class RunPairs:
+    """Find the pairs of joins that are there, beside the other jobs, and without changing a state
+    (pairs.py); comes back as PairsDone or PairsFailed.
+
+    state   as in RunAhead.
+    slices  the stable input from ``start`` on that has come.
+    pieces  what has come early besides; a tuple may be in several of them.
+    wanted  (output, trails, claims): which of its results are wanted, and which of those are known.
+    most    so many pairs at most; the rest is left out.
+    """
+
+    job: int
+    state: object
+    start: int
+    slices: tuple[InputSlice, ...]
+    pieces: tuple[EarlyPiece, ...]
+    wanted: tuple[tuple[str, tuple[Trail, ...], tuple[Claim, ...]], ...]
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReadWindows:
     """Look at windows in a state, or read them for the log; comes back as WindowsRead.
 
@@ -333,6 +354,7 @@ Effect: TypeAlias = (
     | RunJob
     | RunEarly
     | RunAhead
+    | RunPairs
     | ReadWindows
     | CancelJob
     | DropState

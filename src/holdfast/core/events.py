@@ -180,6 +180,27 @@ class AheadFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class PairsDone:
+    """What came of RunPairs: the pairs, and (output, claims), each of them alone."""
+
+    job: int
+    outputs: tuple[OutputBlock, ...]
+    found: tuple[tuple[str, tuple[Claim, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PairsFailed:
+    """RunPairs came to nothing; the pairs still come out with their buckets."""
+
+    job: int
+    reason: str
+
+
+# How jobs end that run beside the others.
+Beside: TypeAlias = EarlyDone | EarlyFailed | AheadDone | AheadFailed | PairsDone | PairsFailed
+
+
+@dataclass(frozen=True, slots=True)
 class Appended:
     """An append, and its record if it had one, is on disk and synced."""
 
@@ -302,6 +323,8 @@ Event: TypeAlias = (
     | EarlyDone
     | EarlyFailed
     | AheadDone
+    | PairsDone
+    | PairsFailed
     | AheadFailed
     | WindowsRead
     | WindowsTimed

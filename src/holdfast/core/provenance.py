@@ -15,6 +15,11 @@ claimed. But its results are complete up to a time once the boundaries of its ow
 it. So such an operator is a source of its own for what follows, whose tuples are known by their
 *times*: its trails are ``timed``, and what is claimed of them is all results from one time up to
 another. The same holds for a stream that is only ever taken in order.
+
+A pair of a join is known earlier than that: once its second half is there (pairs.py). Its ``seq``
+is a hash of those of both halves, the same on every replica. So a pair is claimed *alone*: by
+its ``seq`` and its time. Such a claim says nothing about other results, and claims of times hold
+what was claimed alone, too: whoever reads leaves out what has passed.
 """
 
 from __future__ import annotations
@@ -29,16 +34,23 @@ class Trail:
     """Tuples whose ``seq`` ends in ``suffix``, which has ``bits``; before it is the source's id.
 
     timed  they are claimed by their times.
+    alone  each is claimed by itself. They are of a trail that is timed.
     """
 
     bits: int = 0
     suffix: int = 0
     timed: bool = False
+    alone: bool = False
 
     def then(self, branch: Trail) -> Trail:
         """The trail of tuples that came by this one, and then by a branch."""
         bits, suffix = self.bits + branch.bits, self.suffix << branch.bits | branch.suffix
-        return Trail(bits, suffix, self.timed)
+        return Trail(bits, suffix, self.timed, self.alone)
+
+    @property
+    def singly(self) -> Trail:
+        """The same tuples, each claimed alone."""
+        return Trail(self.bits, self.suffix, alone=True)
 
     def seq(self, tuple_id: int) -> int:
         """What a tuple of a source has as ``seq`` at the end of the trail."""
@@ -51,9 +63,13 @@ class Trail:
     def place_of(self, seq: int, stime: int) -> int | None:
         """By what a tuple is claimed; None if it came by another trail."""
         found = self.id_of(seq)
+        if self.alone and found is not None:
+            return seq & ALONE
         return stime if self.timed and found is not None else found
 
 
+# A tuple that is claimed alone is named by so many bits of its ``seq``, and by its time.
+ALONE = (1 << 62) - 1
 # Of an operator with a memory, and of a stream that is only ever taken in order.
 TIMED = Trail(timed=True)
 
@@ -62,7 +78,8 @@ TIMED = Trail(timed=True)
 class Claim:
     """All results, by a trail, of a source's tuples from ``first_id`` up to ``next_id``.
 
-    Of a trail that is timed these are times, and what is claimed is all results between them.
+    Of a trail that is timed these are times, and what is claimed is all results between them. Of
+    one that is alone it is a name, and what is claimed all that one pair became, at ``stime_max``.
 
     stime_max  none of those tuples, and so none of their results, is newer.
     """
@@ -76,25 +93,37 @@ class Claim:
         """PeerError if nobody can mean it."""
         trail = self.trail
         in_bits = 0 <= trail.bits < 63 and 0 <= trail.suffix < 1 << trail.bits
-        if not in_bits or not 0 <= self.first_id < self.next_id:
+        one = self.next_id == self.first_id + 1 and not trail.timed and self.first_id <= ALONE
+        if not in_bits or not 0 <= self.first_id < self.next_id or (trail.alone and not one):
             raise PeerError(f"{sender} cannot have the results of {self}")
+
+    def names(self, seq: int, stime: int) -> bool:
+        """Whether a tuple is one of the results."""
+        place = self.trail.place_of(seq, stime)
+        within = place is not None and self.first_id <= place < self.next_id
+        return within and (not self.trail.alone or stime == self.stime_max)
 
     def then(self, branch: Trail) -> Claim:
         """The same of what became of these results behind a branch."""
-        return Claim(self.trail.then(branch), self.first_id, self.next_id, self.stime_max)
+        trail, first_id, next_id = self.trail.then(branch), self.first_id, self.next_id
+        if trail.alone:
+            first_id = branch.seq(first_id) & ALONE
+            next_id = first_id + 1
+        return Claim(trail, first_id, next_id, self.stime_max)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Some tuples of a block: those that rest on what ``claims`` name, or those that do not."""
+    """Some tuples of a block: those that rest on what ``claims`` name, or those that do not.
+
+    but  also not those that these claims name.
+    """
 
     claims: tuple[Claim, ...]
     inside: bool
+    but: tuple[Claim, ...] = ()
 
     def takes(self, seq: int, stime: int) -> bool:
         """Whether a tuple is one of them; whoever has columns asks for all at once."""
-        for claim in self.claims:
-            place = claim.trail.place_of(seq, stime)
-            if place is not None and claim.first_id <= place < claim.next_id:
-                return self.inside
-        return not self.inside
+        named = any(one.names(seq, stime) for one in self.claims)
+        return named is self.inside and not any(one.names(seq, stime) for one in self.but)

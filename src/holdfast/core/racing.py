@@ -1,11 +1,12 @@
 """The driver of a replica whose results also go out before their order is known.
 
-It is a replica (replica.py) with an early lane (early_lane.py) beside it, and lines of operators
-with a memory that need not wait for all inputs (ahead.py):
+It is a replica (replica.py) with an early lane (early_lane.py) beside it, lines of operators with a
+memory that need not wait for all inputs (ahead.py), and looks at joins (pairs.py):
 
     frames ─▶ Replica ─▶ buckets, jobs, logs, in order ─▶ Provider
          ├──▶ EarlyLane ─▶ jobs of single tuples ─▶ early frames ─▶ Provider
-         └──▶ AheadLanes ─▶ buckets of some of the inputs ─▶ early frames ─▶ Provider
+         ├──▶ AheadLanes ─▶ buckets of some of the inputs ─▶ early frames ─▶ Provider
+         └──▶ PairLane ─▶ what has come so far ─▶ early frames ─▶ Provider
 
 The lanes take what the replica takes, and change nothing there. Of its producers a replica asks
 for early results while somebody asks it for such, and for X after that: readers come back."""
@@ -30,13 +31,16 @@ from holdfast.core.effects import Effect, Send
 from holdfast.core.events import (
     AheadDone,
     AheadFailed,
-    EarlyDone,
-    EarlyFailed,
+    Beside,
     Event,
+    PairsDone,
+    PairsFailed,
     RecoveryRecord,
 )
 from holdfast.core.machine import Machine
 from holdfast.core.messages import StreamFrame
+from holdfast.core.pairs import Base, LookForPairs, PairEffect, PairEvent, PairLane
+from holdfast.core.records import InLog
 from holdfast.core.replica import Replica
 from holdfast.core.settings import ReplicaSettings
 from holdfast.core.stream_copy import FAR_FUTURE
@@ -54,6 +58,7 @@ class RacingReplica(Replica):
         super().__init__(settings, record, begin)
         self.lane = EarlyLane(settings, self.copies, self.versions.stable_position)
         self.ahead = AheadLanes(settings, self.copies)
+        self.pairs = PairLane(settings, self.copies)
         self._asked = tuple(one.stream for one in settings.inputs if one.early)
         self._wanted_until = 0
         self._ask(False, 0)
@@ -62,10 +67,11 @@ class RacingReplica(Replica):
         yield from super().machines()
         yield self.lane
         yield self.ahead
+        yield self.pairs
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         effects: list[Effect] = []
-        if isinstance(event, EarlyDone | EarlyFailed | AheadDone | AheadFailed):
+        if isinstance(event, Beside):
             self._hear(event, now, effects)
         else:
             effects = super().handle(event, now)
@@ -74,7 +80,9 @@ class RacingReplica(Replica):
                 self._hear(LookAtPieces(self._complete(), self._is_wanted), now, effects)
             if self.ahead.lines:
                 self._hear(self._look_ahead(), now, effects)
-        if self._is_wanted:
+            if self.pairs.waits:
+                self._hear(self._look_for_pairs(), now, effects)
+        if self._is_wanted or self._wants_pairs:
             self._wanted_until = now + self.timing.delay_us
         effects += self._ask(now < self._wanted_until, now)
         self._set_timer(now, effects)
@@ -101,9 +109,31 @@ class RacingReplica(Replica):
         state, lacks = self.versions.stable_state, not self.versions.rebuilt
         return LookAhead(complete, self.versions.stable_position, state, lacks, wanted)
 
-    def _hear(self, event: LaneEvent | AheadEvent, now: int, effects: list[Effect]) -> None:
+    def _look_for_pairs(self) -> LookForPairs:
+        if not self._wants_pairs:
+            return LookForPairs(0, {}, False)
+        found = {one.inputs: self._base_of(one.inputs) for one in self.pairs.sides}
+        bases = {inputs: base for inputs, base in found.items() if base is not None}
+        return LookForPairs(self._complete(), bases, True)
+
+    def _base_of(self, inputs: frozenset[str]) -> Base | None:
+        """The furthest state from which joins of some inputs can be looked at."""
+        for line in self.ahead.lines:
+            if line.inputs == inputs and line.position >= self.versions.stable_position:
+                return Base(line.position, line.state)
+        state = self.versions.stable_state
+        if not self.versions.rebuilt or isinstance(state, InLog):
+            return None
+        return Base(self.versions.stable_position, state)
+
+    def _hear(
+        self, event: LaneEvent | AheadEvent | PairEvent, now: int, effects: list[Effect]
+    ) -> None:
+        found: list[LaneEffect | AheadEffect | PairEffect]
         if isinstance(event, LookAhead | AheadDone | AheadFailed):
-            found = list[LaneEffect | AheadEffect](self.ahead.handle(event, now))
+            found = list(self.ahead.handle(event, now))
+        elif isinstance(event, LookForPairs | PairsDone | PairsFailed):
+            found = list(self.pairs.handle(event, now))
         else:
             found = list(self.lane.handle(event, now))
         for effect in found:
@@ -117,22 +147,29 @@ class RacingReplica(Replica):
         """Whether somebody asks for results that tuples may have a part in by themselves."""
         return any(self.provider.streams[name].wants_early for name in self.lane.outputs)
 
+    @property
+    def _wants_pairs(self) -> bool:
+        return any(self.provider.streams[name].wants_early for name in self.pairs.outputs)
+
     def _take(self, stream: str, frames: tuple[StreamFrame, ...], now: int) -> None:
         try:
             super()._take(stream, frames, now)
         finally:
             # What came before a gap was taken.
             self.lane.handle(FramesTaken(stream, frames), now)
+            self.pairs.handle(FramesTaken(stream, frames), now)
 
     def _deadlines(self) -> tuple[int, ...]:
         begins = self.lane.due if self._is_wanted else FAR_FUTURE
         ahead = self.ahead.due(self._look_ahead()) if self.ahead.lines else FAR_FUTURE
-        return (*super()._deadlines(), begins, ahead)
+        pairs = self.pairs.due(self._look_for_pairs()) if self.pairs.waits else FAR_FUTURE
+        return (*super()._deadlines(), begins, ahead, pairs)
 
     def validate(self) -> None:
         super().validate()
         self.lane.validate()
         self.ahead.validate()
+        self.pairs.validate()
 
 
 def make_replica(settings: ReplicaSettings, record: RecoveryRecord, begin: Beginning) -> Replica:

@@ -244,6 +244,7 @@ class Output:
     memory      (trail, inputs): by which trails tuples come that do, and on which inputs they rest.
                 Where there are ways or memory, results go out early (early_lane.py, ahead.py), and
                 all come by one of these.
+    pairs       the trails of those whose tuples are pairs, there once both halves are (pairs.py).
     """
 
     stream: str
@@ -251,6 +252,7 @@ class Output:
     consumers: tuple[str, ...]
     ways: tuple[tuple[str, Trail], ...] = ()
     memory: tuple[tuple[Trail, frozenset[str]], ...] = ()
+    pairs: frozenset[Trail] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,9 +53,12 @@ class UnorderedClient(Client):
     def _take_early(self, frame: StreamFrame, effects: list[Effect]) -> None:
         if frame.header.stime_max < self.copy.cut:
             return
+        # A claim of times holds what was claimed alone, too.
+        alone = self.filter.alone
         fresh = self.filter.take(frame.claims)
         if fresh:
-            choice = None if fresh == frame.claims else Choice(fresh, inside=True)
+            whole = fresh == frame.claims and not alone
+            choice = None if whole else Choice(fresh, inside=True, but=alone)
             place = (0, self.copy.cut)
             effects.append(
                 DeliverTuples(self.stream, frame.header, frame.block, *place, choice=choice)

@@ -107,7 +107,8 @@ def encode_header(
             [
                 one.trail.bits,
                 one.trail.suffix,
-                int(one.trail.timed),
+                # How they are claimed: by ids, by times, or each alone.
+                2 if one.trail.alone else int(one.trail.timed),
                 one.first_id,
                 one.next_id,
                 one.stime_max,
@@ -122,8 +123,8 @@ def _why(found: Json) -> Why:
     return Why(tuple(missing), None if found["share"] is None else float(found["share"]))
 
 
-def _claim(bits: int, suffix: int, timed: int, first_id: int, end: int, stime_max: int) -> Claim:
-    return Claim(Trail(bits, suffix, bool(timed)), first_id, end, stime_max)
+def _claim(bits: int, suffix: int, how: int, first_id: int, end: int, stime_max: int) -> Claim:
+    return Claim(Trail(bits, suffix, how == 1, how == 2), first_id, end, stime_max)
 
 
 def encode_refusal(refusal: SubscribeRefused) -> bytes:

@@ -3,28 +3,41 @@
 An early job (``core.early_lane``) has no state: its engine is that of the part of the fragment
 which looks at one tuple at a time, and every job starts from nothing. It is made when the first one
 comes. A job that goes ahead of the order (``core.ahead``) has one, which is that of the stable
-version or came of such a job: it runs on the fragment's own engine."""
+version or came of such a job: it runs on the fragment's own engine. So does a look at the joins
+(``core.pairs``), whose state is forgotten."""
 
 from __future__ import annotations
 
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from holdfast.blocks import Block
-from holdfast.chosen import came_by, claims_of, mask_of, seqs_of, stimes_of
-from holdfast.core.effects import EarlyPiece, RunAhead, RunEarly
+from holdfast.chosen import (
+    came_by,
+    claims_of,
+    each_alone,
+    first_of_each,
+    mask_of,
+    seqs_of,
+    stimes_of,
+)
+from holdfast.core.effects import EarlyPiece, RunAhead, RunEarly, RunPairs
 from holdfast.core.events import (
     AheadDone,
     AheadFailed,
+    Beside,
     EarlyDone,
     EarlyFailed,
     Event,
     OutputBlock,
+    PairsDone,
+    PairsFailed,
 )
 from holdfast.core.provenance import Choice, Claim, Trail
 from holdfast.core.settings import Output
@@ -33,6 +46,8 @@ from holdfast.spark.chains import Workshop
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.faults import explain_job
 from holdfast.spark.state import EMPTY
+
+Order: TypeAlias = RunEarly | RunAhead | RunPairs
 
 
 class EarlyJobs:
@@ -56,14 +71,14 @@ class EarlyJobs:
         self._post = post
         self._on_block = on_block
         self._engine: Engine | None = None
-        self._queue: queue.SimpleQueue[RunEarly | RunAhead | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="holdfast-early", daemon=True)
 
     def start(self) -> None:
         if self._is_needed:
             self._thread.start()
 
-    def submit(self, order: RunEarly | RunAhead) -> None:
+    def submit(self, order: Order) -> None:
         self._queue.put(order)
 
     def close(self) -> None:
@@ -78,8 +93,7 @@ class EarlyJobs:
             try:
                 self._post(self._carry_out(order))
             except Exception as error:
-                failed = EarlyFailed if isinstance(order, RunEarly) else AheadFailed
-                self._post(failed(order.job, explain_job(error)))
+                self._post(_failed(order, explain_job(error)))
 
     def _open(self) -> Engine:
         if self._engine is None:
@@ -87,8 +101,14 @@ class EarlyJobs:
             self._engine.activate()
         return self._engine
 
-    def _carry_out(self, order: RunEarly | RunAhead) -> EarlyDone | AheadDone:
-        return self._go_ahead(order) if isinstance(order, RunAhead) else self._look_at(order)
+    def _carry_out(self, order: Order) -> Beside:
+        match order:
+            case RunEarly():
+                return self._look_at(order)
+            case RunAhead():
+                return self._go_ahead(order)
+            case RunPairs():
+                return self._find_pairs(order)
 
     def _look_at(self, order: RunEarly) -> EarlyDone:
         engine = self._open()
@@ -113,12 +133,71 @@ class EarlyJobs:
         }
         return AheadDone(order.job, advance.state, self._blocks(made))
 
+    def _find_pairs(self, order: RunPairs) -> PairsDone:
+        engine = self._workshop.engine()
+        engine.activate()
+        state = self._workshop.state(order.state)  # type: ignore[arg-type]
+        tables = pair_tables(order, engine.input_schemas)
+        newest = max((int(micros(table["stime"]).max()) for table in tables.values()), default=-1)
+        start = max(order.start, state.boundary)
+        if newest < start:
+            return PairsDone(order.job, (), ())
+        advance = engine.advance(state, [Bucket(start, newest + 1, tables)], newest + 1)
+        made: dict[str, pa.Table] = {}
+        found = []
+        left = order.most
+        for stream, trails, known in order.wanted:
+            table, claims = _new_pairs(advance.outputs[stream], trails, known, left)
+            left -= len(claims)
+            if claims:
+                made[stream] = table
+                found.append((stream, claims))
+        return PairsDone(order.job, self._blocks(made), tuple(found))
+
     def _blocks(self, tables: Mapping[str, pa.Table]) -> tuple[OutputBlock, ...]:
         blocks = [output_block(name, table, 0) for name, table in tables.items() if table.num_rows]
         for block in blocks:
             if isinstance(block.block, Block):
                 self._on_block(block.block)
         return tuple(blocks)
+
+
+def _failed(order: Order, reason: str) -> Beside:
+    match order:
+        case RunEarly():
+            return EarlyFailed(order.job, reason)
+        case RunAhead():
+            return AheadFailed(order.job, reason)
+        case RunPairs():
+            return PairsFailed(order.job, reason)
+
+
+def _new_pairs(
+    table: pa.Table, trails: Sequence[Trail], known: tuple[Claim, ...], most: int
+) -> tuple[pa.Table, tuple[Claim, ...]]:
+    """The tuples that came by some trails and are not known, of so many pairs, each claimed."""
+    seqs, stimes = table["seq"].to_numpy(), micros(table["stime"])
+    mask = came_by(seqs, trails) & mask_of(seqs, stimes, Choice(known, inside=False))
+    claims = each_alone(seqs[mask], stimes[mask], trails)
+    if len(claims) > most:
+        claims = claims[:most]
+        mask &= mask_of(seqs, stimes, Choice(claims, inside=True))
+    return table.filter(pa.array(mask)), claims
+
+
+def pair_tables(order: RunPairs, schemas: Mapping[str, pa.Schema]) -> dict[str, pa.Table]:
+    """All tuples that have come of each input: in order, and early."""
+    found = {stream: [table] for stream, table in input_tables(order.slices, schemas).items()}
+    early: dict[str, list[pa.Table]] = {}
+    for piece in order.pieces:
+        for stream, table in early_tables([piece], schemas)[0].items():
+            early.setdefault(stream, []).append(table)
+    for stream, tables in early.items():
+        numbers = np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
+        table = pa.concat_tables(tables)
+        mask = first_of_each(table["seq"].to_numpy(), micros(table["stime"]), numbers)
+        found.setdefault(stream, []).append(table.filter(pa.array(mask)))
+    return {stream: pa.concat_tables(tables) for stream, tables in found.items()}
 
 
 def _without(table: pa.Table, trails: Sequence[Trail]) -> pa.Table:

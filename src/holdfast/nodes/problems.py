@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from holdfast.core.events import AheadDone, AheadFailed, EarlyDone, EarlyFailed
+from holdfast.core.events import AheadFailed, Beside, EarlyFailed, PairsFailed
 from holdfast.core.progress import Trouble, Work
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.metrics import NodeMetrics
@@ -74,12 +74,10 @@ def tell_work(problems: Problems, metrics: NodeMetrics, work: Work, fragment: st
     problems.set("stalled", late)
 
 
-def tell_early(
-    problems: Problems, event: EarlyDone | EarlyFailed | AheadDone | AheadFailed
-) -> None:
+def tell_early(problems: Problems, event: Beside) -> None:
     """Whether results can be computed before their order is known."""
     text = None
-    if isinstance(event, EarlyFailed | AheadFailed):
+    if isinstance(event, EarlyFailed | AheadFailed | PairsFailed):
         text = (
             f"results cannot be computed before their order is known: {event.reason}. They come in "
             f"order, to whoever needs none, too; it is tried again"

@@ -43,6 +43,7 @@ from holdfast.core.effects import (
     RunAhead,
     RunEarly,
     RunJob,
+    RunPairs,
     Send,
     SetTimer,
     StartOver,
@@ -51,11 +52,8 @@ from holdfast.core.effects import (
     TrimLog,
 )
 from holdfast.core.events import (
-    AheadDone,
-    AheadFailed,
+    Beside,
     CheckpointFailed,
-    EarlyDone,
-    EarlyFailed,
     Event,
     JobDone,
     JobFailed,
@@ -410,7 +408,7 @@ class ReplicaNode(Node):
         match event:
             case JobFailed(_, reason):
                 self.journal.write("job failed", level="error", reason=reason)
-            case EarlyDone() | EarlyFailed() | AheadDone() | AheadFailed():
+            case _ if isinstance(event, Beside):
                 tell_early(self.problems, event)
             case CheckpointFailed(_, reason):
                 self.journal.write("checkpoint not held", level="error", reason=reason)
@@ -443,7 +441,7 @@ class ReplicaNode(Node):
         match effect:
             case RunJob():
                 self.jobs.submit(effect)
-            case RunEarly() | RunAhead():
+            case RunEarly() | RunAhead() | RunPairs():
                 self.early.submit(effect)
             case ReadWindows():
                 self.jobs.read_windows(effect)

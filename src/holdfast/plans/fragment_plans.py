@@ -27,6 +27,7 @@ class FragmentStream:
     ways    (input, trail): how tuples get here that pass only operators that look at one tuple at
             a time (``core.provenance``).
     memory  (trail, inputs): by which trails the others come, and on which inputs they rest.
+    pairs   the trails of those that are pairs of a join, each there once both halves are.
     """
 
     stream: str
@@ -34,6 +35,7 @@ class FragmentStream:
     reached_by: frozenset[str]
     ways: Ways = ()
     memory: Memory = ()
+    pairs: frozenset[Trail] = frozenset()
 
 
 @dataclass(frozen=True)

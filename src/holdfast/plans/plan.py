@@ -141,6 +141,7 @@ def write_plan(deployment: Deployment, plan: Plan) -> None:
                         "memory": [
                             [way.bits, way.suffix, sorted(inputs)] for way, inputs in output.memory
                         ],
+                        "pairs": sorted([way.bits, way.suffix] for way in output.pairs),
                     }
                     for output in each.outputs
                 ],
@@ -192,6 +193,10 @@ def read_plan(deployment: Deployment) -> Plan:
                         tuple(
                             (Trail(bits, suffix, timed=True), frozenset(inputs))
                             for bits, suffix, inputs in output.get("memory", ())
+                        ),
+                        frozenset(
+                            Trail(bits, suffix, timed=True)
+                            for bits, suffix in output.get("pairs", ())
                         ),
                     )
                     for output in each["outputs"]

@@ -92,7 +92,7 @@ def _shard(
     )
     # A shard has not all results of any tuples, and can claim none.
     outputs = tuple(
-        replace(output, stream=shard.serves(output.stream), ways=(), memory=())
+        replace(output, stream=shard.serves(output.stream), ways=(), memory=(), pairs=frozenset())
         for output in fragment.outputs
     )
     described = (*fragment.description, *_described(shard))

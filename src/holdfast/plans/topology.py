@@ -106,6 +106,7 @@ class Topology:
                 rest_on = [frozenset((stream,)) for stream, _ in output.ways]
                 rest_on += [inputs for _, inputs in output.memory]
                 ahead = any(inputs != fragment.inputs.keys() for inputs in rest_on)
+                ahead |= bool(output.pairs)
                 early = ahead or any(stream in found for stream, _ in output.ways)
                 lossy = any(inputs & self.lossy for inputs in rest_on)
                 if early and not lossy and len(trails) <= MOST_WAYS:
@@ -170,13 +171,18 @@ class Topology:
         )
         timing = self.fragment_timing(fragment)
         # What is handed on before its order is known.
-        handed_on = {
+        early = [output for output in plan.outputs if output.stream in self.early]
+        handed_on = {name for output in early for name, _ in output.ways}
+        # Or joined before.
+        joined = {
             name
-            for output in plan.outputs
-            if output.stream in self.early
-            for name, _ in output.ways
-            if name not in self._deployment.sources
+            for output in early
+            for trail, inputs in output.memory
+            if trail in output.pairs
+            for name in inputs
         }
+        handed_on -= self._deployment.sources.keys()
+        asked = (handed_on | joined) & self.early
         if spec.standby is not None:
             # The other copy sleeps, and cannot be asked to go on while this one reconciles.
             partners = ()
@@ -192,7 +198,7 @@ class Topology:
                     _rotated(self.producers[name], index),
                     name in self.standing,
                     None if plan.shard is None else plan.shard.share.parts[name],
-                    name in handed_on & self.early,
+                    name in asked,
                     self._trails.get(name, (TIMED,)) if name in handed_on else (),
                     lossy=name in self.lossy,
                 )
@@ -205,6 +211,7 @@ class Topology:
                     self.consumers[output.stream],
                     output.ways if output.stream in self.early else (),
                     output.memory if output.stream in self.early else (),
+                    output.pairs if output.stream in self.early else frozenset(),
                 )
                 for output in plan.outputs
             ),

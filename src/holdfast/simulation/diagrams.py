@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
-from holdfast.core import ahead, continuous, election, register, source_time
+from holdfast.core import ahead, continuous, election, pairs, register, source_time
 from holdfast.core.succession import Succession
 from holdfast.simulation.coverage import TABLES
 
@@ -31,6 +31,7 @@ WHAT = {
     "Succession": "How a new shard takes over from those before it. (`core/succession.py`)",
     "EarlyLane": "Are results computed before their order is known? (`core/early_lane.py`)",
     "AheadLanes": "Do windows and joins go ahead of inputs they do not need? (`core/ahead.py`)",
+    "PairLane": "Are pairs looked for before their order is known? (`core/pairs.py`)",
     "Client": "Does a client hold tentative tuples? (`core/client.py`)",
     "Lane": "Does a producer, or a source, hold the others up? (`core/source_time.py`)",
     "Checkpointer": "Which window states are written, and when? (`core/continuous.py`)",
@@ -40,6 +41,7 @@ WHAT = {
 # Machines that not every simulated network runs.
 MORE = {
     "AheadLanes": ahead.TABLE,
+    "PairLane": pairs.TABLE,
     "Checkpointer": continuous.TABLE,
     "Succession": Succession.TABLE,
     "Lane": source_time.TABLE,

@@ -4,10 +4,10 @@ advance(state, rows, start, stop) -> (state', results): states are immutable, an
 exactly the results with start <= stime < stop in a total order, and advancing over several
 buckets at once gives the same results as one at a time. It lives here and nowhere else.
 
-A row is (stime, key, value), and behind operators also its seq (``core.provenance``), which only
-unions hand on. Rows come in the order of stime, stream and id. Every operator mixes what it reads
-into the values it writes in an order-sensitive way, so that a lost, doubled, late or misplaced
-input row changes some output row.
+A row is (stime, key, value), and behind operators also its seq (``core.provenance``), which unions
+hand on and joins make of those of both halves. Rows come in the order of stime, stream and id.
+Every operator mixes what it reads into the values it writes in an order-sensitive way, so that a
+lost, doubled, late or misplaced input row changes some output row.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeAlias
 
-from holdfast.core.effects import GiveUp, InputSlice, Line, RunAhead, RunEarly, RunJob
-from holdfast.core.events import AheadDone, EarlyDone, JobDone, Left, OutputBlock
+from holdfast.core.effects import GiveUp, InputSlice, Line, RunAhead, RunEarly, RunJob, RunPairs
+from holdfast.core.events import AheadDone, EarlyDone, JobDone, Left, OutputBlock, PairsDone
 from holdfast.core.provenance import Choice, Claim, Trail
 from holdfast.core.stream_copy import FAR_FUTURE
 
@@ -163,11 +163,18 @@ class Join:
                 kept.popleft()
             for other in kept:
                 if other[3] == key and other[1] != stream:
-                    results.append((stime, key, mix(other[4], value), 0))
+                    results.append((stime, key, mix(other[4], value), self._seq(other, row)))
             kept.append(row)
         while kept and kept[0][0] <= stop - self.within_us:
             kept.popleft()
         return tuple(kept), results, kept[0][0] if kept else stop
+
+    def _seq(self, *halves: Tagged) -> int:
+        """Of both halves, whichever of them came first."""
+        found = 0
+        for side, seq in sorted((self.inputs.index(one[1]), one[5]) for one in halves):
+            found = mix(mix(found, side), seq)
+        return found
 
 
 @dataclass(frozen=True)
@@ -333,6 +340,41 @@ def run_ahead(plan: Plan, order: RunAhead) -> AheadDone:
         choice = Choice(claims, inside=True)
         wanted[stream] = [row for row in results[stream] if choice.takes(row[3], row[0])]
     return AheadDone(order.job, state, _blocks(wanted))
+
+
+def run_pairs(plan: Plan, order: RunPairs) -> PairsDone:
+    """Carry out a look at the joins at once."""
+    rows = plan.read(order.slices)
+    seen: set[tuple[str, int, int]] = set()
+    for piece in order.pieces:
+        choice = piece.choice
+        read = [row for one in piece.slices for row in read_slice(one)]
+        read = [row for row in read if choice is None or choice.takes(row[5], row[0])]
+        rows += [row for row in read if (row[1], row[0], row[5]) not in seen]
+        seen |= {(row[1], row[0], row[5]) for row in read}
+    joins = tuple(
+        (name, one) for name, one in plan.outputs if name in {each[0] for each in order.wanted}
+    )
+    states: tuple[object, ...] = order.state or (None,) * len(plan.outputs)  # type: ignore[assignment]
+    own = tuple(
+        state for (name, _), state in zip(plan.outputs, states, strict=True) if name in dict(joins)
+    )
+    _, results, _ = Plan(joins).advance(own, rows, order.start, FAR_FUTURE)
+    wanted, found, left = {}, [], order.most
+    for stream, trails, known in order.wanted:
+        choice = Choice(known, inside=False)
+        fresh = [row for row in results[stream] if choice.takes(row[3], row[0])]
+        claims = tuple(
+            Claim(trail, name, name + 1, row[0])
+            for trail in trails
+            for row in fresh
+            if (name := trail.place_of(row[3], row[0])) is not None
+        )[:left]
+        left -= len(claims)
+        chosen = Choice(claims, inside=True)
+        wanted[stream] = [row for row in fresh if chosen.takes(row[3], row[0])]
+        found.append((stream, claims))
+    return PairsDone(order.job, _blocks(wanted), tuple(found))
 
 
 def points(seqs: list[int], trails: tuple[Trail, ...], stime_max: int) -> tuple[Claim, ...]:

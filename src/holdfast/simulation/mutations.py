@@ -2,9 +2,9 @@
 
 Those of standby are in ``standby_mutations``, those of what is kept in ``keeping_mutations``,
 those of what is read in ``stream_mutations``, those of early results in ``early_mutations`` and,
-of windows and joins, ``ahead_mutations``, those of joining in ``joining_mutations``, those of who
-takes part in ``membership_mutations``, those of shards in ``shard_mutations``, those of bounds in
-``bound_mutations``; ``MUTATIONS`` has them all.
+of windows and joins, ``ahead_mutations`` and ``pair_mutations``, those of joining in
+``joining_mutations``, those of who takes part in ``membership_mutations``, those of shards in
+``shard_mutations``, those of bounds in ``bound_mutations``; ``MUTATIONS`` has them all.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from holdfast.simulation import early_mutations as early_mutations
 from holdfast.simulation import joining_mutations as joining_mutations
 from holdfast.simulation import keeping_mutations as keeping_mutations
 from holdfast.simulation import membership_mutations as membership_mutations
+from holdfast.simulation import pair_mutations as pair_mutations
 from holdfast.simulation import shard_mutations as shard_mutations
 from holdfast.simulation import standby_mutations as standby_mutations
 from holdfast.simulation import stream_mutations as stream_mutations

@@ -120,7 +120,7 @@ class NetworkSpec:
         if isinstance(operator, Merge) or self.lossy & set(operator.inputs):
             return ()
         if not isinstance(operator, Union):
-            return (TIMED,) if ahead else ()
+            return (TIMED,) if ahead or isinstance(operator, Join) else ()
         early = len(fragment.inputs) > 1 or any(name in found for name in operator.inputs)
         return tuple(
             trail.then(branch)
@@ -175,6 +175,15 @@ class NetworkSpec:
                 if stream in trails and not isinstance(operator, Union)
             }
             hands_on = {name for listed in ways.values() for name, _ in listed} - sources
+            pairs = {
+                stream: frozenset([TIMED])
+                for stream, operator in fragment.plan.outputs
+                if stream in memory and isinstance(operator, Join)
+            }
+            joined = {
+                name for stream in pairs for name in dict(fragment.plan.outputs)[stream].inputs
+            }
+            asked = (hands_on | joined - sources) & trails.keys()
             for index, address in enumerate(fragment.addresses):
                 turned = fragment.addresses[index:] + fragment.addresses[:index]
                 settings[address] = ReplicaSettings(
@@ -185,7 +194,7 @@ class NetworkSpec:
                             name,
                             rotate(producers[name], index),
                             name in standing,
-                            early=name in hands_on and name in trails,
+                            early=name in asked,
                             trails=trails.get(name, (TIMED,)) if name in hands_on else (),
                             lossy=name in lossy,
                         )
@@ -198,6 +207,7 @@ class NetworkSpec:
                             consumers[stream],
                             ways.get(stream, ()),
                             memory.get(stream, ()),
+                            pairs.get(stream, frozenset()),
                         )
                         for stream, operator in fragment.plan.outputs
                     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from holdfast.core.consumer import Consumer
 from holdfast.core.continuous import Checked, LookAtWindows, Looked, RoundFailed
@@ -20,16 +20,17 @@ from holdfast.core.effects import (
     RunAhead,
     RunEarly,
     RunJob,
+    RunPairs,
     StopRunning,
     TrimLog,
 )
 from holdfast.core.events import (
-    AheadDone,
     AheadFailed,
-    EarlyDone,
+    Beside,
     EarlyFailed,
     JobDone,
     JobFailed,
+    PairsFailed,
     WindowBlock,
     WindowsRead,
     WindowsTimed,
@@ -39,14 +40,11 @@ from holdfast.core.replica import Replica
 from holdfast.core.settings import Keeping, ReplicaSettings
 from holdfast.simulation import continuous as windows
 from holdfast.simulation.checkers.jobs import JobChecks
-from holdfast.simulation.executor import Plan, run_ahead, run_early, run_job
+from holdfast.simulation.executor import Plan, run_ahead, run_early, run_job, run_pairs
 from holdfast.simulation.process import Process
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
-
-# What ends beside the other jobs.
-Beside: TypeAlias = EarlyDone | EarlyFailed | AheadDone | AheadFailed
 
 
 class ReplicaProcess(Process):
@@ -68,6 +66,7 @@ class ReplicaProcess(Process):
             RunJob: self._run,
             RunEarly: self._run_early,
             RunAhead: self._run_ahead,
+            RunPairs: self._run_pairs,
             ReadWindows: self._read_windows,
             # Its result will come, and be dropped.
             CancelJob: lambda order: self._job_checks.cancelled(order.job),
@@ -141,6 +140,9 @@ class ReplicaProcess(Process):
 
     def _run_ahead(self, order: RunAhead) -> None:
         self._beside(run_ahead(self.plan, order), AheadFailed(order.job, "executor lost"))
+
+    def _run_pairs(self, order: RunPairs) -> None:
+        self._beside(run_pairs(self.plan, order), PairsFailed(order.job, "executor lost"))
 
     def _beside(self, ended: Beside, failed: Beside) -> None:
         """Beside the other jobs, and as quick as they are."""

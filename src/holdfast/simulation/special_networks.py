@@ -196,8 +196,10 @@ def racing_memories(random: Random) -> NetworkSpec:
     )
     behind = Union(random.choice([("f00.0", "s2"), ("f00.1", "f00.0"), ("f00.0", "f00.2")]), -1)
     again = Window(("f00.1",), timing.bucket_us * random.choice([1, 3]))
-    second = racing("f10", True, ("f10.0", behind), ("f10.1", again))
-    unordered = ["f10.0", "f10.1"] + ["f00.0", "f00.1"] * first.race
+    # Of what comes early where the first one races.
+    far = Join(("f00.2", "s0"), timing.bucket_us)
+    second = racing("f10", True, ("f10.0", behind), ("f10.1", again), ("f10.2", far))
+    unordered = ["f10.0", "f10.1", "f10.2"] + ["f00.0", "f00.1"] * first.race
     job_us = int(timing.bucket_us * random.choice([0.1, 0.35]))
     sources = ("s0", "s1", "s2")
     return build(

@@ -6,7 +6,8 @@
 - *None waits*: if processes and links have stood for a while between a source and the client, on
   any one of the ways, the client has what the source published a moment ago, whatever became of
   the other inputs of the unions in between. Of a window or a join, which is a source for what is
-  behind it, that is what its own inputs' boundaries have passed, whatever else its fragment reads.
+  behind it, that is what its own inputs' boundaries have passed, whatever else its fragment reads;
+  of a join every pair both of whose halves are published.
 - *Memory*: a duplicate filter remembers nothing that the order stands for already.
 """
 
@@ -22,9 +23,10 @@ from holdfast.core.frame import Header
 from holdfast.core.provenance import Trail
 from holdfast.core.racing import RacingReplica
 from holdfast.core.settings import SECOND_US
+from holdfast.core.stream_copy import FAR_FUTURE
 from holdfast.core.unordered import UnorderedClient
 from holdfast.simulation.checkers import Violation
-from holdfast.simulation.executor import Operator, Row, Tagged, Union, mix, tagged
+from holdfast.simulation.executor import Join, Operator, Row, Tagged, Union, mix, tagged
 
 if TYPE_CHECKING:
     from holdfast.simulation.client_process import ClientProcess
@@ -61,10 +63,14 @@ class Origin:
         self._waiting: list[Tagged] = []
         self._position = 0
         self._state: object = None
+        # Of a join: its pairs.
+        self._found: set[Row] = set()
 
     def learn(self) -> None:
         """Take what the sources have published since."""
         world, bucket_us = self._world, self._world.spec.timing.bucket_us
+        if isinstance(self._operator, Join):
+            return self._pair(self._operator)
         for address in self._entries:
             process = world.entries[address]
             if process.running:
@@ -74,15 +80,33 @@ class Origin:
         stop -= stop % bucket_us
         if stop <= self._position:
             return
-        for name, taken in self._taken.items():
-            rows = world.truth.rows.get(name, [])
-            self._waiting += [tagged(name, at, rows[at]) for at in range(taken, len(rows))]
-            self._taken[name] = len(rows)
+        self._waiting += self._fresh()
         mine = sorted(row for row in self._waiting if row[0] < stop)
         self._waiting = [row for row in self._waiting if row[0] >= stop]
         start, self._position = self._position, stop
         self._state, made, _ = self._operator.advance(self._state, mine, start, stop)
         self.rows += made
+
+    def _fresh(self) -> list[Tagged]:
+        """What was published since this was last asked."""
+        found = []
+        for name, taken in self._taken.items():
+            rows = self._world.truth.rows.get(name, [])
+            found += [tagged(name, at, rows[at]) for at in range(taken, len(rows))]
+            self._taken[name] = len(rows)
+        return found
+
+    def _pair(self, join: Join) -> None:
+        """Every pair is owed once both halves are there."""
+        fresh = self._fresh()
+        if not fresh:
+            return
+        self._waiting = sorted([*self._waiting, *fresh])
+        since = min(row[0] for row in fresh) - join.within_us
+        near = [row for row in self._waiting if row[0] >= since]
+        _, made, _ = join.advance(None, near, 0, FAR_FUTURE)
+        self.rows += [row for row in made if row not in self._found]
+        self._found.update(made)
 
 
 class Early:
@@ -173,6 +197,8 @@ class Early:
                 for stream, each in replica.lane.filters.items():
                     copy = replica.copies[stream]
                     self._check_memory(address, each, stream, min(copy.cut, copy.boundary))
+                for stream, each in replica.pairs.filters.items():
+                    self._check_memory(address, each, stream, replica.copies[stream].cut)
         for client in self._clients:
             if client.address in self._world.authority.gone:
                 continue
