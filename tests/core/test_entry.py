@@ -99,17 +99,6 @@ def test_boundaries_go_out_even_when_the_source_is_silent() -> None:
     assert SetTimer(200) in effects
 
 
-def test_the_end_of_a_bucket_is_told_when_it_is_there() -> None:
-    """Whatever else was written, and when: a bucket that is over waits for no interval."""
-    entry = started(settings=replace(SETTINGS, bucket_us=250))
-    for now, due in ((0, 100), (110, 210), (220, 250), (250, 350), (430, 500)):
-        effects = entry.handle(batch(entry.served.next_id, now), now) if now else []
-        for append in appends(effects):
-            assert append.frames[0][1][-1].header.stime_min == now
-            entry.handle(Appended(append.append), now)
-        assert entry._timer_at == due
-
-
 def test_ids_of_a_failed_append_are_offered_again() -> None:
     entry = started()
     (append,) = appends(entry.handle(batch(0, 10, 11), 10))

@@ -85,7 +85,6 @@ TABLE: Mapping[tuple[Enum, Enum], Enum] = {
 class EntrySettings:
     """One entry point: its stream, who must acknowledge it, and its times.
 
-    bucket_us     at the end of each of these it says how far it is; 0 if it need not.
     own_time      tuples bring their time; the source says how far it is.
     lane_idle_us  how long one of several producers may be quiet while others are not.
     bound         how much is kept for somebody who is away; None for all of it.
@@ -95,7 +94,6 @@ class EntrySettings:
     stream: str
     consumers: tuple[str, ...]
     boundary_interval_us: int = 100_000
-    bucket_us: int = 0
     own_time: bool = False
     retry_us: int = 100_000
     lane_idle_us: int | None = None
@@ -220,7 +218,7 @@ class EntryPoint(Machine[EntryState, Trigger]):
         if self.state is not EntryState.IDLE or not due:
             return []
         self.move(Trigger.WRITE, now, f"{len(self._waiting)} batches")
-        self._boundary_at = self._next_boundary(now)
+        self._boundary_at = now + self.settings.boundary_interval_us
         frames = []
         for batch in self._waiting:
             self._reached = max(self._reached, batch.reached)
@@ -243,11 +241,6 @@ class EntryPoint(Machine[EntryState, Trigger]):
         self._writing = Append(self._next_append, ((self.settings.stream, tuple(frames)),))
         self._next_append += 1
         return [self._writing]
-
-    def _next_boundary(self, now: int) -> int:
-        """A bucket that is over waits for nothing but to hear of it: so it does at its end."""
-        at, bucket_us = now + self.settings.boundary_interval_us, self.settings.bucket_us
-        return min(at, now - now % bucket_us + bucket_us) if bucket_us else at
 
     def _appended(self, append: int, now: int) -> list[Effect]:
         if self._writing is None or append != self._writing.append:

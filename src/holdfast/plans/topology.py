@@ -151,7 +151,6 @@ class Topology:
             source,
             self.consumers[source],
             boundary_interval_us=boundary_interval_us(bucket_us),
-            bucket_us=bucket_us,
             lane_idle_us=lane_idle_us(
                 timing_at(self._deployment, self._plan, source),
                 source_of(spec).time_settings(bucket_us),
