@@ -322,6 +322,7 @@ def worlds(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., World]
             each.close()
 
 
+@pytest.mark.thorough
 def test_a_shard_that_is_lost_is_missing_by_name_until_it_is_back(
     worlds: Callable[..., World],
 ) -> None:
@@ -351,6 +352,7 @@ def delivered(kind: str) -> str:
     return f"{COMMON}[fragments.main]\nshards = 2\n{delivery}\n[fragments.best]\n{delivery}\n"
 
 
+@pytest.mark.thorough
 def test_at_least_once_loses_nothing_without_a_log_of_results(
     worlds: Callable[..., World],
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -126,6 +127,7 @@ def test_any_network_goes_on_as_if_it_had_not_crashed(
     run_and_crash(network, case, chosen, 0 if case.seed % 3 == 0 else engines._SHARDING.rows)
 
 
+@pytest.mark.thorough
 @settings(SPARK, max_examples=max(2, SPARK.max_examples // 2))
 @given(case=cases(), chosen=knobs())
 def test_sums_that_depend_on_order_and_sessions(
