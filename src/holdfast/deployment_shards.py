@@ -4,16 +4,18 @@
     shards = 3                        # or a place for each: ["east", "west", "10.0.0.1"]
     routing = "key"                   # random, primary; without it what fits the operators
     protection = "hybrid"             # of each shard
-    heirs = "next"                    # who does a lost shard's work; spread: several survivors
+    heirs = "next"                    # who does a lost shard's work; spread, least-loaded
+    copies = 1                        # how many others hold its state
 
     shards = "auto"                   # as many as there is to do, and no fewer or more than
     shards_between = [1, 4]
 
 ``counts.1`` to ``counts.3`` are the shards, ``counts`` merges what they compute. Shards form a
-ring: the second copy of each is where the next shard is, so that a lost one's work goes on there.
-Passive and hybrid copies share that shard's process, too: three shards are three drivers, and when
-one is lost its neighbour does both. With ``heirs = "spread"`` each shard is in parts, like
-``counts.1.1``, whose second copies are at different shards (``core/heirs.py``).
+ring: the second copy of each is where the next shard is, so that a lost one's work goes on there,
+and with ``copies = 2`` a third one is where the shard after that is. Passive and hybrid copies
+share that shard's process, too: three shards are three drivers, and when one is lost its neighbour
+does both. With ``heirs = "spread"`` each shard is in parts, like ``counts.1.1``, whose second
+copies are at different shards (``core/heirs.py``).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from holdfast.core.settings import Delivery, Protection, Reconcile
 from holdfast.deployment import LOOPBACK, RESCALED, Endpoint, FragmentSpec, ShardSpec
 from holdfast.slots import SLOTS, Routing, shard_name
 
-SHARD_KNOBS = ("shards", "routing", "shards_between", "heirs")
+SHARD_KNOBS = ("shards", "routing", "shards_between", "heirs", "copies")
 # The number of shards follows the load, within bounds.
 AUTO = "auto"
 BETWEEN = (1, 4)
@@ -60,7 +62,11 @@ def read_shards(
     if wanted is not None and wanted not in known:
         raise KnobError("routing", f"it is one of {', '.join(known)}; got {wanted!r}")
     routing = None if wanted is None else Routing(wanted)
+    spec = _with_copies(table, spec, len(places))
     heirs = _heirs(table, spec, len(places))
+    if spec.standby is not None:
+        by_load = heirs is Heirs.LEAST_LOADED
+        spec = replace(spec, standby=replace(spec.standby, by_load=by_load, returns=True))
     generations = _generations(table.get(RESCALED), None if between else len(places), len(places))
     found: dict[str, FragmentSpec] = {}
     for number, shards in generations:
@@ -84,6 +90,12 @@ def _heirs(table: dict[str, Any], spec: FragmentSpec, shards: int) -> Heirs:
             f"hybrid, not {spec.protection.value}; leave it out",
         )
     heirs = Heirs(given)
+    if heirs is Heirs.LEAST_LOADED and len(spec.replicas) < 3:
+        raise KnobError(
+            "heirs",
+            "the least loaded is one of several that hold a shard's state: write copies = 2 or "
+            "more, or heirs = next",
+        )
     whole = shards * parts_of(heirs, shards)
     if whole > SLOTS:
         raise KnobError(
@@ -91,6 +103,27 @@ def _heirs(table: dict[str, Any], spec: FragmentSpec, shards: int) -> Heirs:
             f"the parts of all shards are no more than the {SLOTS} slots; got {whole}: write next",
         )
     return heirs
+
+
+def _with_copies(table: dict[str, Any], spec: FragmentSpec, shards: int) -> FragmentSpec:
+    """The same with as many copies of each shard as are asked for, and its own."""
+    given = table.get("copies", 1)
+    if "copies" in table and spec.standby is None:
+        raise KnobError(
+            "copies",
+            f"they hold a shard's checkpoints and stand by: with protection passive or hybrid, not "
+            f"{spec.protection.value}; leave it out",
+        )
+    if spec.standby is None:
+        return spec
+    most = max(1, shards - 1)
+    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= most:
+        raise KnobError(
+            "copies",
+            f"how many other shards hold a shard's checkpoints: from 1 to {most}, as there are "
+            f"{shards} shards; got {given!r}",
+        )
+    return replace(spec, replicas=tuple(Endpoint() for _ in range(1 + given)))
 
 
 def _between(table: dict[str, Any], spec: FragmentSpec) -> tuple[int, int] | None:
@@ -179,6 +212,7 @@ def _in_shards(
         name = shard_name(spec.name, generation, number, part if parts > 1 else None)
         ring = places_of(number, part, shards, len(spec.replicas))
         standby = spec.standby
+        names = tuple(f"{name}-{copy}" for copy in range(1, len(ring) + 1))
         shared = standby is not None and shards > 1
         found[name] = replace(
             spec,
@@ -187,7 +221,7 @@ def _in_shards(
             colocate=tuple(shard_name(spec.name, generation, at) for at in ring)
             if shared
             else None,
-            standby=standby and replace(standby, copies=(f"{name}-1", f"{name}-2")),
+            standby=standby and replace(standby, copies=names),
             shard=ShardSpec(spec.name, number, shards, routing, generation, part, parts),
         )
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 
 import pytest
 
@@ -15,7 +16,7 @@ RINGS = [*range(2, 9), 50, 341]
 @pytest.mark.parametrize("heirs", Heirs)
 def test_a_lost_shards_work_goes_on_at_others_in_equal_parts(heirs: Heirs, shards: int) -> None:
     parts = parts_of(heirs, shards)
-    assert parts == (1 if heirs is Heirs.NEXT else min(shards - 1, SPREAD_OVER))
+    assert parts == (min(shards - 1, SPREAD_OVER) if heirs is Heirs.SPREAD else 1)
     holds: Counter[int] = Counter()
     for shard in range(1, shards + 1):
         ring = [places_of(shard, part, shards, 2) for part in range(1, parts + 1)]
@@ -34,3 +35,11 @@ def test_one_shard_is_its_own_heir_and_further_copies_follow_the_second() -> Non
     assert parts_of(Heirs.SPREAD, 1) == 1
     assert places_of(1, 1, 1, 2) == (1, 1)
     assert places_of(3, 1, 4, 3) == (3, 4, 1)
+
+
+@pytest.mark.parametrize("shards", [3, 4, 7])
+@pytest.mark.parametrize("heirs", Heirs)
+def test_no_two_copies_of_a_shard_or_part_are_at_one_place(heirs: Heirs, shards: int) -> None:
+    for copies, shard in product(range(2, shards + 1), range(1, shards + 1)):
+        for part in range(1, parts_of(heirs, shards) + 1):
+            assert len(set(places_of(shard, part, shards, copies))) == copies

@@ -136,7 +136,7 @@ def test_the_other_copy_wakes_when_the_primary_gets_nothing_done() -> None:
         copy.give(TimerFired(), 100_000)
         copy.hear("a", CopyReply(stalled), 1_000)
     assert copy.driver.report().state is CopyState.AWAKE
-    assert copy.driver.detector.state is PeerState.DOWN
+    assert copy.driver.others["a"].detector.state is PeerState.DOWN
     # Answers that say so do not keep it from taking over for good, either.
     for _ in range(60):
         copy.give(TimerFired(), 100_000)

@@ -64,7 +64,7 @@ class Copy:
 
     def __init__(self, address: str, continuous: Continuous | None = None) -> None:
         self.driver = make(address, continuous)
-        self.other = PAIR.partner_of(address)
+        (self.other,) = PAIR.others_than(address)
         self.now = 1_000_000
         self.give(Started())
 

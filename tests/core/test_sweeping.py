@@ -10,6 +10,7 @@ from holdfast.core.sweeping import (
     CheckpointerState,
     Grown,
     Look,
+    Numbers,
     PartnerAnew,
     Refused,
     Ship,
@@ -23,7 +24,7 @@ INTERVAL_US = 1_000
 
 def make(how: Checkpointing = Checkpointing.SWEEPING) -> tuple[SweepingCheckpointer, Ship]:
     """One whose first checkpoint is under way since time 0."""
-    made = SweepingCheckpointer("a", how, INTERVAL_US)
+    made = SweepingCheckpointer("a", how, INTERVAL_US, Numbers(0, 1))
     (first,) = made.handle(Look(10), 0)
     assert first.base is None
     return made, first
@@ -105,3 +106,11 @@ def test_a_synchronous_checkpoint_stops_processing_until_it_is_held() -> None:
     assert made.state is CheckpointerState.SHIPPING
     assert made.pauses(INTERVAL_US + PAUSE_US - 1)
     assert not made.pauses(INTERVAL_US + PAUSE_US)
+
+
+def test_numbers_of_checkpoints_are_nobody_elses() -> None:
+    copies = [Numbers(at, 3) for at in range(3)]
+    found = [one.next(now) for now in (5, 5, 6, 100, 3) for one in copies]
+    assert len(set(found)) == len(found)
+    for one in copies:
+        assert one.next(1_000) >= 1_000

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -29,6 +30,7 @@ from holdfast.flight.security import Security
 from holdfast.nodes.http_server import serve_http
 from holdfast.nodes.journal import Journal, adopt_logging
 from holdfast.nodes.node import Place
+from holdfast.nodes.pace import Busy
 from holdfast.nodes.thread_watch import watch_threads
 from holdfast.plans.addresses import Addresses, Book
 from holdfast.plans.membership_file import MembershipFile
@@ -78,6 +80,7 @@ class ProcessHost:
         deployment.security.make()
         self._security: Security = deployment.security.read()
         self._addresses = Addresses.read(deployment)
+        self._at_work = Busy(time.monotonic())
         self._book = Book(deployment, self._security)
         self._membership = MembershipFile(deployment.data)
         self.stopping = threading.Event()
@@ -134,6 +137,7 @@ class ProcessHost:
             self._deployment.chaos,
             self._deployment.distances.of(node),
             self._membership,
+            self._at_work,
         )
 
     def _directory(self, node: str) -> Path:

@@ -1,8 +1,8 @@
 """Who may say what to a process, decided before its driver hears of it.
 
-Anyone may read, except the other copy, which has nothing to read here: ask for heartbeats,
+Anyone may read, except the other copies, which have nothing to read here: ask for heartbeats,
 subscribe, unsubscribe. Replicas of a fragment make out among themselves who reconciles first, and
-lend their state to one that joins; the two copies of a fragment speak to each other about terms and
+lend their state to one that joins; the copies of a fragment speak to each other about terms and
 checkpoints. Answers and feeds come on calls that this process made, never by a call to it. What
 does not fit is an error to the sender and nothing to the driver.
 """
@@ -38,22 +38,22 @@ class Admission:
     """Whom one process listens to.
 
     partners  the other replicas of its fragment, if it has any.
-    copy      the other copy of its fragment, if it stands by.
+    copies    the other copies of its fragment, if they stand by for one another.
     """
 
     owner: str
     partners: tuple[str, ...] = ()
-    copy: str | None = None
+    copies: tuple[str, ...] = ()
 
     def refusal(self, sender: str, message: Message) -> str | None:
         """Why a message is not for the driver; None if it is."""
         what = type(message).__name__
         if isinstance(message, FROM_ANYONE):
-            if sender != self.copy:
+            if sender not in self.copies:
                 return None
-            return f"{self.owner} is read by others; its other copy, {sender}, sent {what}"
+            return f"{self.owner} is read by others; another copy of it, {sender}, sent {what}"
         if isinstance(message, OF_CHECKPOINTS):
-            others = self.partners if self.copy is None else (*self.partners, self.copy)
+            others = (*self.partners, *self.copies)
             if sender in others:
                 return None
             return f"{self.owner} takes {what} from {_listed(others)}; got one of {sender!r}"
@@ -62,10 +62,9 @@ class Admission:
                 return None
             return f"{self.owner} takes {what} from {_listed(self.partners)}; got one of {sender!r}"
         if isinstance(message, BETWEEN_COPIES):
-            if sender == self.copy:
+            if sender in self.copies:
                 return None
-            takes = _listed(() if self.copy is None else (self.copy,))
-            return f"{self.owner} takes {what} from {takes}; got one of {sender!r}"
+            return f"{self.owner} takes {what} from {_listed(self.copies)}; got one of {sender!r}"
         return f"{what} is an answer; {self.owner} has asked {sender!r} nothing on this call"
 
 

@@ -306,6 +306,13 @@ class LoadMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class BusyMeasured:
+    """The share of the last seconds in which this process was at work."""
+
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class StandardSetTimed:
     """The standard set of tuples took so long; the first time on an idle machine."""
 
@@ -339,6 +346,7 @@ Event: TypeAlias = (
     | CheckpointFailed
     | CheckpointNotSent
     | LoadMeasured
+    | BusyMeasured
     | StandardSetTimed
     | SourceReached
 )

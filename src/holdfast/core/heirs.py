@@ -1,7 +1,10 @@
 """Heirs: at which shards of a ring the work of a lost one goes on.
 
-A shard's state is held where its work is to go on, so that it can go on at once. With ``next`` that
-is the shard that follows it: one neighbour then does two shards' work. With ``spread`` a shard's
+A shard's state is held where its work is to go on, so that it can go on at once: at the next shard
+of the ring, or at the next few (``copies``), so that as many may be lost together. With ``next``
+the first of them that is there does its work: one neighbour then does two shards'. With
+``least-loaded`` the one of them that has the least to do does it, by what they tell each other with
+their heartbeats (``core/standby.py``). With ``spread`` a shard's
 slots are in several parts, each a fragment of its own with its own copies, and each part's second
 copy is at another shard: the survivors share what the lost one did. A part costs jobs of its own,
 so there are a few of them, however many shards there are.
@@ -19,6 +22,7 @@ class Heirs(Enum):
     """Who does a lost shard's work."""
 
     NEXT = "next"
+    LEAST_LOADED = "least-loaded"
     SPREAD = "spread"
 
 
@@ -31,7 +35,8 @@ def places_of(shard: int, part: int, shards: int, copies: int) -> tuple[int, ...
     """The shards at which the copies of a part are, its own first; shards and parts from 1.
 
     The first part's second copy is at the next shard of the ring, the second part's at the one
-    after that, and so on; a third copy follows the second.
+    after that, and so on; a third copy follows the second, around the others.
     """
-    others = [(shard - 1 + part + copy) % shards + 1 for copy in range(copies - 1)]
-    return (shard, *others)
+    others = max(1, shards - 1)
+    steps = [(part - 1 + copy) % others + 1 for copy in range(copies - 1)]
+    return (shard, *((shard - 1 + step) % shards + 1 for step in steps))

@@ -215,9 +215,9 @@ class CopyState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """One copy to the other: how am I.
+    """One copy to another: how am I.
 
-    term           who is the primary: the copy of the term's parity.
+    term           who is the primary: the copies take turns, a term each.
     boundary       the stable state I run on or hold has taken every bucket below it; -1 if
                    I have none.
     live_boundary  how far my results go at all.
@@ -226,6 +226,8 @@ class CopyReport:
     stalled        I have work and do not get it done in time: count me as missing.
     holds          the number of your checkpoint that I hold: says again what CheckpointTaken
                    said, which may have been lost.
+    hears          I hear the primary: nobody who comes after me has to stand in for it.
+    load           how much of its time my process is at work, in thousandths.
     """
 
     term: int
@@ -236,6 +238,8 @@ class CopyReport:
     overloaded: bool = False
     holds: int = 0
     stalled: bool = False
+    hears: bool = False
+    load: int = 0
 
 
 @dataclass(frozen=True, slots=True)

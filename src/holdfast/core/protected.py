@@ -1,8 +1,8 @@
 """The driver of one copy of a passive or hybrid fragment: a replica that sleeps and wakes.
 
-    heartbeats of the other copy ─▶ StandbySwitch ─wake, sleep─▶ Replica, or none
-    the other copy's checkpoints ─▶ what is held: record, state, output queue
-    trims of the output queue    ─▶ SweepingCheckpointer ─▶ checkpoints to the other copy
+    heartbeats of the other copies ─▶ StandbySwitch ─wake, sleep─▶ Replica, or none
+    the primary's checkpoints      ─▶ what is held: record, state, output queue
+    trims of the output queue      ─▶ SweepingCheckpointer ─▶ checkpoints to each other copy
 
 While the copy sleeps it holds a record, a state and its output queues; it answers heartbeats,
 grants feeds that carry nothing, and acknowledges to its producers what the held record has
@@ -10,7 +10,7 @@ processed, and no more: that is what lets them trim. Waking is what a copy does 
 (``core.copy``), and nobody else needs to know.
 
 Each copy acknowledges only what it could itself go on from, so a producer, which keeps what
-the slower of the two needs, can serve either.
+the slowest of them needs, can serve any.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from holdfast.core.benchmark_detector import (
 from holdfast.core.consistency import NodeState
 from holdfast.core.copy import Copy
 from holdfast.core.copy_view import Glance
-from holdfast.core.detector import AskPeer, FailureDetector, PeerLost
+from holdfast.core.detector import AskPeer, PeerLost
 from holdfast.core.effects import (
     ApplyCheckpoint,
     Effect,
@@ -38,6 +38,7 @@ from holdfast.core.effects import (
     TrimLog,
 )
 from holdfast.core.events import (
+    BusyMeasured,
     CheckpointApplied,
     CheckpointFailed,
     CheckpointNotSent,
@@ -65,12 +66,13 @@ from holdfast.core.messages import (
     StateRequest,
     StreamState,
 )
+from holdfast.core.other_copy import OtherCopy
 from holdfast.core.records import Checkpoint, Found, RecoveryRecord
 from holdfast.core.replica import Replica
 from holdfast.core.settings import ReplicaSettings, StandbySettings
 from holdfast.core.standby import ReadState, Sleep, StandbySwitch, Wake
 from holdfast.core.stream_copy import FAR_FUTURE
-from holdfast.core.sweeping import SweepingCheckpointer
+from holdfast.core.sweeping import Numbers
 
 # How long a state that was asked for may take to come.
 READ_PATIENCE_US = 3_000_000
@@ -80,19 +82,23 @@ LOOK_US = 50_000
 
 @dataclass(frozen=True, slots=True)
 class PairView:
-    """A copy as one of two, for status and tests."""
+    """A copy among the others, for status and tests.
+
+    confirmed  how far each other copy holds this one's checkpoints.
+    """
 
     state: CopyState
     term: int
     reason: str
     overloaded: bool
-    confirmed: int
+    load: int
+    confirmed: tuple[tuple[str, int], ...]
     changes: tuple[tuple[tuple[str, str], int], ...]
     benchmark: tuple[tuple[tuple[str, str], int], ...]
 
 
 class ProtectedReplica(Copy):
-    """One of the two copies of a fragment."""
+    """One of the copies of a fragment."""
 
     OPEN_AT_ONCE = True
 
@@ -101,29 +107,23 @@ class ProtectedReplica(Copy):
     ) -> None:
         super().__init__(settings, found)
         self.pair = pair
-        self.partner = pair.partner_of(settings.address)
+        at, copies = pair.copies.index(settings.address), len(pair.copies)
+        self._checkpoint_numbers = Numbers(at, copies)
+        self.others = {
+            name: OtherCopy(name, settings.address, pair, self._checkpoint_numbers)
+            for name in pair.others_than(settings.address)
+        }
         self.overloaded = False
+        self.load = 0
         self.base: int | None = None
         for stream in self.served.values():
             stream.suspended = True
-        timing = settings.timing
-        self.switch = StandbySwitch(settings.address, pair, 2 * timing.bucket_us)
-        self.checkpointer = SweepingCheckpointer(
-            settings.address, pair.checkpointing, pair.checkpoint_interval_us
-        )
-        self.detector = FailureDetector(
-            self.partner,
-            pair.heartbeat_interval_us,
-            pair.misses_until_awake,
-            settings.address,
-            patient=True,
-        )
+        self.switch = StandbySwitch(settings.address, pair, 2 * settings.timing.bucket_us)
         self.benchmark = BenchmarkDetector(
             settings.address, LOOK_US, pair.load_threshold, pair.slowdown, settings.address
         )
-        # What was sent last, whose pieces the runtime may still be reading.
-        self._sent: RecoveryRecord | None = None
-        self._next_ids: dict[int, dict[str, int]] = {}
+        # Whose checkpoint is being applied.
+        self._sender = ""
         self._read_at = -FAR_FUTURE
         self._replies: dict[str, tuple[int, HeartbeatReply]] = {}
         self._keep_at = 0
@@ -134,8 +134,8 @@ class ProtectedReplica(Copy):
 
     def machines(self) -> Iterator[Machine[Any, Any]]:
         yield self.switch
-        yield self.checkpointer
-        yield self.detector
+        for other in self.others.values():
+            yield from other.machines()
         yield self.benchmark
         yield from super().machines()
 
@@ -151,13 +151,14 @@ class ProtectedReplica(Copy):
             self.switch.term,
             self.switch.reason,
             self.overloaded,
-            self.checkpointer.confirmed,
+            self.load,
+            tuple((name, one.checkpointer.confirmed) for name, one in self.others.items()),
             tuple(self.switch.visits.items()),
             tuple(self.benchmark.visits.items()),
         )
 
     def report(self) -> CopyReport:
-        """What the other copy is told."""
+        """What the other copies are told."""
         boundary, live, ready = -1, -1, False
         if self.replica is not None:
             boundary = self.replica.versions.stable_position
@@ -175,28 +176,33 @@ class ProtectedReplica(Copy):
             self.overloaded,
             self.base or 0,
             stalled,
+            self.switch.hears,
+            self.load,
         )
 
     def _take(self, event: Event, now: int, effects: list[Effect]) -> None:
         match event:
             case Started():
                 self._switch(standby.Begun(self.report()), now, effects)
-            case MessageArrived(sender, message) if sender == self.partner:
-                self._partner_says(message, now, effects)
-            case PeerUnreachable(peer) if peer == self.partner:
-                self._detect(detector.Unreachable(), now, effects)
+            case MessageArrived(sender, message) if sender in self.others:
+                self._other_says(self.others[sender], message, now, effects)
+            case PeerUnreachable(peer) if peer in self.others:
+                self._detect(self.others[peer], detector.Unreachable(), now, effects)
             case CheckpointApplied(number, state):
                 self._applied(number, state, now, effects)
             case CheckpointFailed(number, _):
                 if self._applying is not None and self._applying.number == number:
                     self._applying = None
-                    self._tell(CheckpointRefused(number, Refusal.FAILED), effects)
+                    refused = CheckpointRefused(number, Refusal.FAILED)
+                    effects.append(Send(self._sender, refused))
+            case BusyMeasured(share):
+                self.load = round(1000 * share)
             case LoadMeasured(load):
                 self._benchmark(LoadSeen(load), now, effects)
             case StandardSetTimed(took_us):
                 self._benchmark(SetTimed(took_us), now, effects)
             case CheckpointNotSent(number, _):
-                self.checkpointer.handle(sweeping.Refused(number, Refusal.FAILED), now)
+                self._all_checkpointers(sweeping.Refused(number, Refusal.FAILED), now)
                 self._resume(now, effects)
             case MessageArrived(sender, message) if self.replica is None:
                 self._at_rest(sender, message, now, effects)
@@ -209,9 +215,9 @@ class ProtectedReplica(Copy):
         before = len(effects)
         super()._drive(event, now, effects)
         if any(isinstance(effect, TrimLog) for effect in effects[before:]):
-            self.checkpointer.handle(sweeping.Trimmed(), now)
+            self._all_checkpointers(sweeping.Trimmed(), now)
         if [one.next_id for one in self.served.values()] != next_ids:
-            self.checkpointer.handle(sweeping.Grown(), now)
+            self._all_checkpointers(sweeping.Grown(), now)
 
     def _at_rest(self, sender: str, message: Message, now: int, effects: list[Effect]) -> None:
         if isinstance(message, HeartbeatReply):
@@ -222,36 +228,43 @@ class ProtectedReplica(Copy):
     def _state_at_rest(self, stream: str) -> StreamState:
         return StreamState.SUSPENDED
 
-    # -- the other copy -----------------------------------------------------------------
+    # -- the other copies ---------------------------------------------------------------
 
-    def _tell(self, message: Message, effects: list[Effect]) -> None:
-        effects.append(Send(self.partner, message))
+    def _all_checkpointers(self, event: sweeping.CheckpointerEvent, now: int) -> None:
+        for other in self.others.values():
+            other.checkpointer.handle(event, now)
 
-    def _partner_says(self, message: Message, now: int, effects: list[Effect]) -> None:
+    def _other_says(
+        self, other: OtherCopy, message: Message, now: int, effects: list[Effect]
+    ) -> None:
         # Whatever it says, it is there, unless it says that it gets nothing done.
         if not (isinstance(message, CopyRequest | CopyReply) and message.report.stalled):
-            self.detector.handle(detector.Replied(), now)
+            other.detector.handle(detector.Replied(), now)
         match message:
             case CopyRequest(report):
-                self._reported(report, now, effects)
-                self._tell(CopyReply(self.report()), effects)
+                self._reported(other, report, now, effects)
+                effects.append(Send(other.address, CopyReply(self.report())))
             case CopyReply(report):
-                self._reported(report, now, effects)
+                self._reported(other, report, now, effects)
             case CheckpointShipped(checkpoint):
-                self._shipped(checkpoint, now, effects)
+                self._shipped(other.address, checkpoint, effects)
             case CheckpointTaken(number):
-                self.checkpointer.handle(sweeping.Taken(number), now)
+                other.checkpointer.handle(sweeping.Taken(number), now)
                 self._resume(now, effects)
             case CheckpointRefused(number, reason):
-                self.checkpointer.handle(sweeping.Refused(number, reason), now)
+                other.checkpointer.handle(sweeping.Refused(number, reason), now)
                 self._resume(now, effects)
             case StateRequest(boundary):
                 if self.report().boundary > boundary:
-                    self._ship(self.checkpointer.next_number(now), None, True, effects)
+                    number = self._checkpoint_numbers.next(now)
+                    self._ship(other, number, None, True, effects)
 
-    def _reported(self, report: CopyReport, now: int, effects: list[Effect]) -> None:
-        self._switch(standby.PartnerSaid(report, self.report()), now, effects)
-        self.checkpointer.handle(sweeping.Taken(report.holds), now)
+    def _reported(
+        self, other: OtherCopy, report: CopyReport, now: int, effects: list[Effect]
+    ) -> None:
+        said = standby.PartnerSaid(other.address, report, self.report())
+        self._switch(said, now, effects)
+        other.checkpointer.handle(sweeping.Taken(report.holds), now)
         self._resume(now, effects)
 
     def _switch(self, event: standby.SwitchEvent, now: int, effects: list[Effect]) -> None:
@@ -262,12 +275,12 @@ class ProtectedReplica(Copy):
                     self._wake(now, effects)
                 case Sleep():
                     self._sleep(now, effects)
-                case ReadState():
+                case ReadState(peer):
                     if now - self._read_at > READ_PATIENCE_US and self._applying is None:
                         self._read_at = now
-                        self._tell(StateRequest(self.report().boundary), effects)
+                        effects.append(Send(peer, StateRequest(self.report().boundary)))
         if self.state is not before and self.state is CopyState.PRIMARY:
-            self.checkpointer.handle(sweeping.PartnerAnew(), now)
+            self._all_checkpointers(sweeping.PartnerAnew(), now)
 
     def _wake(self, now: int, effects: list[Effect]) -> None:
         super()._wake(now, effects)
@@ -282,13 +295,14 @@ class ProtectedReplica(Copy):
         for served in self.served.values():
             served.suspend()
 
-    # -- checkpoints from the other copy ------------------------------------------------
+    # -- checkpoints from another copy --------------------------------------------------
 
-    def _shipped(self, checkpoint: Checkpoint, now: int, effects: list[Effect]) -> None:
+    def _shipped(self, sender: str, checkpoint: Checkpoint, effects: list[Effect]) -> None:
         reason = self._refusal(checkpoint)
         if reason is not None:
-            self._tell(CheckpointRefused(checkpoint.number, reason), effects)
+            effects.append(Send(sender, CheckpointRefused(checkpoint.number, reason)))
             return
+        self._sender = sender
         checkpoint = replace(checkpoint, record=self._raised(checkpoint.record))
         self._applying = checkpoint
         if self.replica is None and self._continues(checkpoint):
@@ -336,7 +350,7 @@ class ProtectedReplica(Copy):
         self._applying = None
         newer = checkpoint.record.boundary > self.report().boundary
         if self.replica is not None and not (checkpoint.wanted and newer):
-            self._tell(CheckpointRefused(number, Refusal.BUSY), effects)
+            effects.append(Send(self._sender, CheckpointRefused(number, Refusal.BUSY)))
             return
         jumps = self.replica is not None
         if jumps:
@@ -348,47 +362,44 @@ class ProtectedReplica(Copy):
             for stream, first_needed in checkpoint.record.inputs:
                 self.acks[stream] = max(first_needed, self.acks.get(stream, 0))
             self._keep_at = now  # the producers may trim, and the sooner the shorter their queues
-        self._tell(CheckpointTaken(number), effects)
+        effects.append(Send(self._sender, CheckpointTaken(number)))
         self._read_at = -FAR_FUTURE
         if jumps:
             self._wake(now, effects)
         else:
             self._switch(standby.StateHeld(), now, effects)
 
-    # -- checkpoints to the other copy --------------------------------------------------
+    # -- checkpoints to the other copies ------------------------------------------------
 
-    def _ship(self, number: int, base: int | None, wanted: bool, effects: list[Effect]) -> None:
+    def _ship(
+        self, to: OtherCopy, number: int, base: int | None, wanted: bool, effects: list[Effect]
+    ) -> None:
         held = self.held if self.replica is None else self.replica.newest
         if held is None:
             return
         record, state = held
-        had = self._next_ids.get(base, {}) if base is not None else {}
-        queues = tuple(one.queue(had.get(name, 0)) for name, one in self.served.items())
-        if len(self._next_ids) > 8:
-            self._next_ids = {n: self._next_ids[n] for n in sorted(self._next_ids)[-4:]} | (
-                {} if base is None else {base: had}
-            )
-        self._next_ids[number] = {name: one.next_id for name, one in self.served.items()}
-        self._sent = record
-        checkpoint = Checkpoint(number, self.switch.term, base, record, queues, state, wanted)
-        self._tell(CheckpointShipped(checkpoint), effects)
+        checkpoint = Checkpoint(number, self.switch.term, base, record, (), state, wanted)
+        effects.append(Send(to.address, CheckpointShipped(to.packed(checkpoint, self.served))))
 
     def _usable_records(self) -> Iterable[RecoveryRecord]:
         yield from super()._usable_records()
-        if self._sent is not None:
-            yield self._sent
+        yield from (one.sent for one in self.others.values() if one.sent is not None)
 
     def _resume(self, now: int, effects: list[Effect]) -> None:
         """A synchronous checkpoint is over: go on processing."""
-        if self.replica is not None and self.replica.pauses and not self.checkpointer.pauses(now):
+        if self.replica is not None and self.replica.pauses and not self._pauses(now):
             self.replica.resume()
             self._drive(TimerFired(), now, effects)
+
+    def _pauses(self, now: int) -> bool:
+        return any(one.checkpointer.pauses(now) for one in self.others.values())
 
     # -- time ---------------------------------------------------------------------------
 
     def _tick(self, now: int, effects: list[Effect]) -> None:
-        if now >= self.detector.next_ask_at:
-            self._detect(detector.TimePassed(), now, effects)
+        for other in self.others.values():
+            if now >= other.detector.next_ask_at:
+                self._detect(other, detector.TimePassed(), now, effects)
         if now >= self.switch.deadline:
             self._switch(standby.TimePassed(self.report()), now, effects)
         if self.replica is None:
@@ -398,22 +409,25 @@ class ProtectedReplica(Copy):
                 self._checkpoint(self.replica, now, effects)
             self._resume(now, effects)
 
-    def _detect(self, event: detector.DetectorEvent, now: int, effects: list[Effect]) -> None:
-        """Let the failure detector take a fact about the other copy."""
-        for effect in self.detector.handle(event, now):
+    def _detect(
+        self, other: OtherCopy, event: detector.DetectorEvent, now: int, effects: list[Effect]
+    ) -> None:
+        """Let the failure detector take a fact about another copy."""
+        for effect in other.detector.handle(event, now):
             if isinstance(effect, AskPeer):
-                self._tell(CopyRequest(self.report()), effects)
+                effects.append(Send(other.address, CopyRequest(self.report())))
             elif isinstance(effect, PeerLost):
-                self._switch(standby.PartnerMissed(self.report()), now, effects)
+                self._switch(standby.PartnerMissed(other.address, self.report()), now, effects)
 
     def _checkpoint(self, replica: Replica, now: int, effects: list[Effect]) -> None:
-        heard_at = self.switch.heard_at
-        if heard_at is None or now - heard_at > self.pair.promote_after_us:
-            return  # there is nobody to hold it
         boundary = replica.newest[0].boundary
-        for order in self.checkpointer.handle(sweeping.Look(boundary), now):
-            self._ship(order.number, order.base, False, effects)
-        if self.checkpointer.pauses(now):
+        for other in self.others.values():
+            heard_at = self.switch.heard.get(other.address)
+            if heard_at is None or now - heard_at > self.pair.promote_after_us:
+                continue  # there is nobody to hold it
+            for order in other.checkpointer.handle(sweeping.Look(boundary), now):
+                self._ship(other, order.number, order.base, False, effects)
+        if self._pauses(now):
             replica.pause()
 
     def _keep_connections(self, now: int, effects: list[Effect]) -> None:
@@ -431,24 +445,27 @@ class ProtectedReplica(Copy):
             effects.append(Send(producer, request))
 
     def _benchmark(self, event: BenchmarkEvent, now: int, effects: list[Effect]) -> None:
-        """This copy's own judgement of its machine; the other copy hears of it."""
+        """This copy's own judgement of its machine; the other copies hear of it."""
         for effect in self.benchmark.handle(event, now):
             if isinstance(effect, AskPeer):
                 effects.append(TimeStandardSet())
             else:
                 self.overloaded = isinstance(effect, PeerLost)
-                self._tell(CopyRequest(self.report()), effects)
+                effects += [Send(name, CopyRequest(self.report())) for name in self.others]
 
     def _deadlines(self, now: int) -> list[int]:
-        times = [self.detector.next_ask_at, self.switch.deadline, *super()._deadlines(now)]
-        times.append(self._keep_at if self.replica is None else self.checkpointer.deadline)
-        return times
+        times = [self.switch.deadline, *super()._deadlines(now)]
+        times += [one.detector.next_ask_at for one in self.others.values()]
+        if self.replica is None:
+            return [*times, self._keep_at]
+        return [*times, *(one.checkpointer.deadline for one in self.others.values())]
 
     def validate(self) -> None:
         """Every invariant of every machine; the simulator and the tests call it."""
         self.switch.validate()
-        self.checkpointer.validate()
-        self.detector.validate()
+        for other in self.others.values():
+            other.checkpointer.validate()
+            other.detector.validate()
         self.benchmark.validate()
         self.switch.require(self.switch.running == (self.replica is not None), "runs or sleeps")
         super().validate()

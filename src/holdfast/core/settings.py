@@ -333,22 +333,26 @@ class ReplicaSettings:
 
 @dataclass(frozen=True, slots=True)
 class StandbySettings:
-    """How the two copies of a passive or hybrid fragment stand in for each other.
+    """How the copies of a passive or hybrid fragment stand in for each other.
 
-    copies                  both addresses; the first is the primary of term 0.
+    copies                  their addresses, two or more; the first is the primary of term 0.
     persist                 checkpoints are on disk before they count.
-    heartbeat_interval_us   how often each copy asks the other.
-    misses_until_awake      unanswered heartbeats after which the other copy stands in.
+    heartbeat_interval_us   how often each copy asks every other.
+    misses_until_awake      unanswered heartbeats after which another copy stands in.
     promote_after_us        the primary's silence after which it is replaced for good.
     checkpoint_interval_us  checkpoints are at least this far apart.
-    read_state_after_us     a primary that is further behind takes the other copy's state.
+    read_state_after_us     a primary that is further behind takes another copy's state.
+    by_load                 of several that could stand in, the one with the least to do does,
+                            not the first of the ring.
+    returns                 the first copy is at home: it is the primary again once it was back
+                            for as long as a primary may be silent.
     benchmarks              the benchmarking detector watches a primary, beside the heartbeats:
     load_threshold          from this CPU load on it times the standard set;
     slowdown                so many times slower than at its quickest is a failure; with three
                             times, the fragment's own jobs on one core looked like one.
     """
 
-    copies: tuple[str, str]
+    copies: tuple[str, ...]
     protection: Protection = Protection.HYBRID
     checkpointing: Checkpointing = Checkpointing.SWEEPING
     persist: bool = True
@@ -357,6 +361,8 @@ class StandbySettings:
     promote_after_us: int = 5 * SECOND_US
     checkpoint_interval_us: int = 500_000
     read_state_after_us: int = 2 * SECOND_US
+    by_load: bool = False
+    returns: bool = False
     benchmarks: bool = False
     load_threshold: float = 0.9
     slowdown: float = 8.0
@@ -364,14 +370,22 @@ class StandbySettings:
     def __post_init__(self) -> None:
         if self.protection not in (Protection.PASSIVE, Protection.HYBRID):
             raise ValueError(f"copies stand by for {self.protection.value} fragments only")
-        if len(set(self.copies)) != 2:
-            raise ValueError(f"two copies are needed; got {self.copies}")
+        if len(self.copies) < 2 or len(set(self.copies)) < len(self.copies):
+            raise ValueError(f"two copies are needed, or more, each once; got {self.copies}")
 
-    def partner_of(self, address: str) -> str:
-        """The other copy."""
-        one, other = self.copies
-        return other if address == one else one
+    def others_than(self, address: str) -> tuple[str, ...]:
+        """The other copies."""
+        return tuple(name for name in self.copies if name != address)
 
     def primary_of(self, term: int) -> str:
         """Who is the primary in a term."""
-        return self.copies[term % 2]
+        return self.copies[term % len(self.copies)]
+
+    def order_of(self, term: int) -> tuple[str, ...]:
+        """The primary of a term, and who comes after it, around the ring."""
+        first = term % len(self.copies)
+        return self.copies[first:] + self.copies[:first]
+
+    def term_after(self, term: int, address: str) -> int:
+        """The first later term that is this copy's."""
+        return term + (self.order_of(term).index(address) or len(self.copies))

@@ -1,29 +1,39 @@
-"""The standby switch: which of a fragment's two copies runs.
+"""The standby switch: which of a fragment's copies runs.
 
 Theory of operation. Copies are deterministic: whatever two of them compute from the same
 position is the same, ids and all, and consumers take each tuple once. So it never matters for
 correctness how many copies run; the switch decides only how soon one does, and at what price.
 
-A *term* says who is the primary: the copy of the term's parity. Each copy asks the other at a
+A *term* says who is the primary: copies take turns, a term each. Each copy asks every other at a
 fixed interval and tells its own term and position; the greater term counts. There is thus
 exactly one primary for each term, and whoever was away learns its place from the first word.
 
-- *Hybrid*: at the first missed heartbeat the secondary wakes and runs from the checkpoint it
+- *Hybrid*: at the first missed heartbeat a secondary wakes and runs from the checkpoint it
   holds (AWAKE). When the primary answers and has caught up with it, it goes back to sleep. A
   primary that finds itself far behind takes the other's newer state first. If the primary's
-  silence lasts too long, the secondary begins the next term as its primary.
-- *Passive*: after some missed heartbeats the secondary begins the next term at once.
+  silence lasts too long, the secondary begins the next term that is its own, as its primary.
+- *Passive*: after some missed heartbeats the secondary begins such a term at once.
+
+With more than two copies the secondaries have an order: around the ring from the primary on, or by
+how much their processes have to do. One stands in when it misses the primary and everyone before
+it; while somebody before it says that it hears the primary, or anybody runs, it sleeps on. Orders
+by load may differ for a moment, as each goes by what it heard last: so one that waits for those
+before it waits for a few heartbeats each and no longer. If several have woken, all but the first
+around the ring go back to sleep when it has caught up with them.
 
 A primary that says that it is *stalled*, with work that does not get done (progress.py), counts as
 missing: its answers are none.
 
-A primary that learns of a later term is the secondary of that term, and goes on running until
+A primary that learns of a later term is a secondary of that term, and goes on running until
 the new primary has caught up with it. A secondary that has never heard of its primary waits as
-long as it would before it replaces it.
+long as it would before it replaces it. Where the first copy is at home, as that of a shard is, it
+begins a term again once it has held what the primary has for as long.
 
 Where checkpoints are only in memory, a copy that starts has nothing, and must not begin with
-an empty state while the other has a real one: it is JOINING until the other has told what it
-has. If that is the primary's, the copy reads its state; if neither has any, they begin empty.
+an empty state while another has a real one: it is JOINING until the others have told what they
+have. If one of them has the primary's, the copy reads its state; if none has any, they begin empty.
+Of several, each must have said so twice, the second time after all had said it once: a state that
+one sends to another while they are asked is missed otherwise.
 Where checkpoints are persisted, what is on disk (nothing, at the very beginning) is always a
 position the producers still serve.
 
@@ -53,10 +63,16 @@ class Trigger(Enum):
     PRIMARY_BACK = "primary has caught up"
     SILENT_TOO_LONG = "primary silent for too long"
     LATER_TERM = "other copy has a later term"
+    OTHER_RUNS = "a copy before it runs"
+    AT_HOME = "is back where it belongs"
     NOTHING_HELD = "is the primary and holds nothing"
 
 
 _J, _S, _A, _P = CopyState.JOINING, CopyState.SUSPENDED, CopyState.AWAKE, CopyState.PRIMARY
+
+RUNNING = (CopyState.AWAKE, CopyState.PRIMARY)
+# Loads, in thousandths, that differ by less count as the same: then the ring decides.
+LOAD_STEP = 100
 
 TABLE: Mapping[tuple[Enum, Enum], Enum] = {
     (_J, Trigger.IS_PRIMARY): _P,
@@ -66,7 +82,9 @@ TABLE: Mapping[tuple[Enum, Enum], Enum] = {
     (_S, Trigger.SILENT_TOO_LONG): _P,
     (_S, Trigger.IS_PRIMARY): _P,
     (_S, Trigger.NOTHING_HELD): _J,
+    (_S, Trigger.AT_HOME): _P,
     (_A, Trigger.PRIMARY_BACK): _S,
+    (_A, Trigger.OTHER_RUNS): _S,
     (_A, Trigger.SILENT_TOO_LONG): _P,
     (_A, Trigger.IS_PRIMARY): _P,
     (_P, Trigger.LATER_TERM): _A,  # until the new primary has caught up
@@ -82,22 +100,24 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class PartnerSaid:
-    """The other copy's word, and this copy's own position."""
+    """Another copy's word, and this copy's own position."""
 
+    peer: str
     report: CopyReport
     mine: CopyReport
 
 
 @dataclass(frozen=True, slots=True)
 class PartnerMissed:
-    """The failure detector gave the other copy up."""
+    """The failure detector gave another copy up."""
 
+    peer: str
     mine: CopyReport
 
 
 @dataclass(frozen=True, slots=True)
 class StateHeld:
-    """The other copy's state has come."""
+    """Another copy's state has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +140,9 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class ReadState:
-    """Ask the other copy for its state."""
+    """Ask another copy for its state."""
+
+    peer: str
 
 
 SwitchEffect: TypeAlias = Wake | Sleep | ReadState
@@ -136,16 +158,40 @@ class StandbySwitch(Machine[CopyState, Trigger]):
         super().__init__(f"{address} standby switch", CopyState.JOINING)
         self.term = 0
         self.reason = "starting"
-        self.heard_at: int | None = None
-        self._address = address
+        # When each of the others was last heard, but for what a stalled one says.
+        self.heard: dict[str, int] = {}
+        self.address = address
         self._settings = settings
         self._slack_us = slack_us
         self._begun_at = 0
+        self._term_at = 0
+        self._others = settings.others_than(address)
+        # What each has said last, and since when it is missed.
+        self._reports: dict[str, CopyReport] = {}
+        self._missed: dict[str, int] = {}
+        # Who has said that it has nothing, in this round; several others are asked twice.
+        self._empty: set[str] = set()
+        self._rounds = 1 if len(self._others) == 1 else 2
+        self._load = 0
+        self._home_since: int | None = None
 
     @property
     def is_primary(self) -> bool:
         """Whether this copy is the primary of its term."""
-        return self._settings.primary_of(self.term) == self._address
+        return self._settings.primary_of(self.term) == self.address
+
+    @property
+    def heard_at(self) -> int | None:
+        """When the primary was last heard; of the primary itself, any other."""
+        if self.is_primary:
+            return max(self.heard.values(), default=None)
+        return self.heard.get(self._settings.primary_of(self.term))
+
+    @property
+    def hears(self) -> bool:
+        """Whether the primary, another copy, is there."""
+        primary = self._settings.primary_of(self.term)
+        return primary in self.heard and primary not in self._missed
 
     @property
     def running(self) -> bool:
@@ -154,29 +200,44 @@ class StandbySwitch(Machine[CopyState, Trigger]):
     @property
     def deadline(self) -> int:
         """When silence will have lasted too long."""
-        waiting = self.state in (CopyState.SUSPENDED, CopyState.AWAKE)
-        if not waiting or (self.state is CopyState.SUSPENDED and self.heard_at is not None):
-            return FAR_FUTURE
-        return self._heard_or_begun() + self._settings.promote_after_us
+        match self.state:
+            case CopyState.AWAKE:
+                return self._heard_or_begun() + self._settings.promote_after_us
+            case CopyState.SUSPENDED:
+                return self._stands_in_at()
+            case _:
+                return FAR_FUTURE
 
     def handle(self, event: SwitchEvent, now: int) -> list[SwitchEffect]:
         match event:
             case Begun(mine):
                 self._begun_at = now
                 return self._take_place(now) if self._usable(mine) else []
-            case PartnerSaid(report, mine):
-                if not report.stalled or self.heard_at is None:
-                    self.heard_at = now
-                return self._later_term(report, mine, now) + self._said(report, mine, now)
-            case PartnerMissed(mine):
-                return self._missed(mine, now)
+            case PartnerSaid(peer, report, mine):
+                self._hear(peer, report, mine, now)
+                effects = self._later_term(report, mine, now) + self._said(peer, report, mine, now)
+                return effects or self._look(mine, now)
+            case PartnerMissed(peer, mine):
+                self._missed.setdefault(peer, now)
+                self._reports.pop(peer, None)
+                self._empty.discard(peer)
+                return self._look(mine, now)
             case StateHeld():
                 if self.state is CopyState.JOINING and self.is_primary:
                     self._go(Trigger.IS_PRIMARY, now, "has read the other copy's state")
                     return [Wake()]
                 return []
             case TimePassed(mine):
-                return self._time_passed(mine, now)
+                self._load = mine.load
+                return self._look(mine, now)
+
+    def _hear(self, peer: str, report: CopyReport, mine: CopyReport, now: int) -> None:
+        self._load = mine.load
+        self._reports[peer] = report
+        if not report.stalled or peer not in self.heard:
+            self.heard[peer] = now
+        if not report.stalled:
+            self._missed.pop(peer, None)
 
     def _usable(self, mine: CopyReport) -> bool:
         return mine.boundary >= 0 or self._settings.persist
@@ -184,56 +245,81 @@ class StandbySwitch(Machine[CopyState, Trigger]):
     def _go(self, trigger: Trigger, now: int, reason: str) -> None:
         self.move(trigger, now, f"term {self.term}")
         self.reason = reason
+        self._home_since = None
 
     def _take_place(self, now: int) -> list[SwitchEffect]:
         if self.is_primary:
             self._go(Trigger.IS_PRIMARY, now, f"primary of term {self.term}")
             return [Wake()]
-        self._go(Trigger.IS_SECONDARY, now, "the other copy is the primary")
+        self._go(Trigger.IS_SECONDARY, now, "another copy is the primary")
         return []
 
-    # -- what the other copy says -------------------------------------------------------
+    # -- what another copy says ---------------------------------------------------------
 
     def _later_term(self, report: CopyReport, mine: CopyReport, now: int) -> list[SwitchEffect]:
         if report.term <= self.term:
             return []
-        self.term = report.term
+        self.term, self._term_at = report.term, now
         if self.is_primary:
             if self.state is CopyState.AWAKE:
                 self._go(Trigger.IS_PRIMARY, now, f"primary of term {self.term}")
             elif self.state is CopyState.SUSPENDED:
                 if self._usable(mine):
                     return self._take_place(now)
-                self._go(Trigger.NOTHING_HELD, now, "waits for the other copy's state")
+                self._go(Trigger.NOTHING_HELD, now, "waits for another copy's state")
         elif self.state is CopyState.PRIMARY:
-            self._go(Trigger.LATER_TERM, now, f"the other copy is primary of term {self.term}")
+            self._go(Trigger.LATER_TERM, now, f"another copy is primary of term {self.term}")
         return []
 
-    def _said(self, report: CopyReport, mine: CopyReport, now: int) -> list[SwitchEffect]:
+    def _said(
+        self, peer: str, report: CopyReport, mine: CopyReport, now: int
+    ) -> list[SwitchEffect]:
         match self.state:
             case CopyState.JOINING:
                 if self.is_primary and report.boundary >= 0:
-                    return [ReadState()]
-                return self._take_place(now)
+                    return [ReadState(peer)]
+                return [] if self.is_primary and not self._none_has(peer) else self._take_place(now)
             case CopyState.SUSPENDED:
                 hybrid = self._settings.protection is Protection.HYBRID
-                if hybrid and report.overloaded and self._usable(mine):
+                overloaded = self._is_primarys(peer, report) and report.overloaded
+                if hybrid and overloaded and self._usable(mine) and self._is_first(mine):
                     self._go(Trigger.OVERLOADED, now, "the primary is overloaded")
                     return [Wake()]
+                if peer == self._settings.primary_of(self.term):
+                    return self._go_home(report, mine, now)
             case CopyState.AWAKE:
                 if self._caught_up(report, mine):
                     self._go(Trigger.PRIMARY_BACK, now, "the primary is back")
                     return [Sleep()]
+                if self._runs_before(peer, report, mine):
+                    self._go(Trigger.OTHER_RUNS, now, f"{peer} stands in for the primary")
+                    return [Sleep()]
             case CopyState.PRIMARY:
                 behind = report.boundary - mine.boundary
                 if behind > self._settings.read_state_after_us:
-                    return [ReadState()]
+                    return [ReadState(peer)]
         return []
 
+    def _none_has(self, peer: str) -> bool:
+        """Whether nobody has a state, now that one more says that it has none."""
+        self._empty.add(peer)
+        if len(self._empty) < len(self._others):
+            return False
+        self._empty.clear()
+        self._rounds -= 1
+        return self._rounds <= 0
+
+    def _is_primarys(self, peer: str, report: CopyReport) -> bool:
+        return len(self._others) == 1 or (
+            peer == self._settings.primary_of(self.term) and report.term == self.term
+        )
+
     def _caught_up(self, report: CopyReport, mine: CopyReport) -> bool:
+        return report.state is CopyState.PRIMARY and self._is_as_far(report, mine)
+
+    def _is_as_far(self, report: CopyReport, mine: CopyReport) -> bool:
         return (
-            report.state is CopyState.PRIMARY
-            and report.term == self.term
+            report.term == self.term
             and report.ready
             and not report.overloaded
             and not report.stalled
@@ -241,37 +327,96 @@ class StandbySwitch(Machine[CopyState, Trigger]):
             and report.live_boundary + self._slack_us >= mine.live_boundary
         )
 
-    # -- silence ------------------------------------------------------------------------
+    def _runs_before(self, peer: str, report: CopyReport, mine: CopyReport) -> bool:
+        """Whether another secondary runs and is the one to do so, whatever the loads are."""
+        order = self._settings.order_of(self.term)
+        first = order.index(peer) < order.index(self.address)
+        return first and report.state is CopyState.AWAKE and self._is_as_far(report, mine)
 
-    def _missed(self, mine: CopyReport, now: int) -> list[SwitchEffect]:
-        if self.state is not CopyState.SUSPENDED or self.heard_at is None:
+    def _go_home(self, report: CopyReport, mine: CopyReport, now: int) -> list[SwitchEffect]:
+        """Take the work back that was this copy's, without a gap: the other runs until then."""
+        fresh_us = self._slack_us + 3 * self._settings.checkpoint_interval_us
+        settled = (
+            self._settings.returns
+            and self._settings.copies[0] == self.address
+            and report.state is CopyState.PRIMARY
+            and self._usable(mine)
+            and mine.boundary + fresh_us >= report.boundary >= 0
+        )
+        if not settled:
+            self._home_since = None
             return []
-        if not self._usable(mine):
+        if self._home_since is None:
+            self._home_since = now
+        if now - self._home_since < self._settings.promote_after_us:
             return []
-        if self._settings.protection is Protection.PASSIVE:
-            return self._promote(now)
-        self._go(Trigger.MISSED, now, "the primary missed a heartbeat")
+        self.term = self._settings.term_after(self.term, self.address)
+        self._go(Trigger.AT_HOME, now, "it is back, and takes its work again")
         return [Wake()]
 
-    def _time_passed(self, mine: CopyReport, now: int) -> list[SwitchEffect]:
+    # -- silence ------------------------------------------------------------------------
+
+    def _before(self) -> list[str]:
+        """Those who are to stand in before this copy, the primary not counted."""
+        ring = self._settings.order_of(self.term)[1:]
+        if self._settings.by_load:
+            loads = {peer: report.load for peer, report in self._reports.items()}
+            loads[self.address] = self._load
+            ring = tuple(sorted(ring, key=lambda name: loads.get(name, 0) // LOAD_STEP))
+        at = ring.index(self.address)
+        return [peer for peer in ring[:at] if peer not in self._missed]
+
+    def _is_first(self, mine: CopyReport) -> bool:
+        self._load = mine.load
+        return not self._before()
+
+    def _stands_in_at(self) -> int:
+        """When this copy, which sleeps, is to run, if nothing is heard until then."""
+        settings = self._settings
+        primary = settings.primary_of(self.term)
+        if primary not in self.heard:
+            lost_at = self._heard_or_begun() + settings.promote_after_us
+        elif primary in self._missed:
+            lost_at = self._missed[primary]
+        else:
+            return FAR_FUTURE
+        there = [(peer, one) for peer, one in self._reports.items() if peer not in self._missed]
+        if any(one.state in RUNNING for peer, one in there if peer != primary):
+            return FAR_FUTURE
+        before = self._before()
+        if any(one.hears for peer, one in there if peer in before):
+            return FAR_FUTURE
+        patience_us = (settings.misses_until_awake + 2) * settings.heartbeat_interval_us
+        return lost_at + len(before) * patience_us
+
+    def _look(self, mine: CopyReport, now: int) -> list[SwitchEffect]:
+        """Whether it is time to stand in, or to be the primary."""
+        self._load = mine.load
         if now < self.deadline or not self._usable(mine):
             return []
+        suspended = self.state is CopyState.SUSPENDED
+        known = self._settings.primary_of(self.term) in self.heard
+        if suspended and known and self._settings.protection is Protection.HYBRID:
+            self._go(Trigger.MISSED, now, "the primary missed a heartbeat")
+            return [Wake()]
         return self._promote(now)
 
     def _promote(self, now: int) -> list[SwitchEffect]:
         ran = self.running
-        self.term += 1
         silence_us = now - self._heard_or_begun()
+        self.term = self._settings.term_after(self.term, self.address)
         self._go(
             Trigger.SILENT_TOO_LONG, now, f"the primary was silent for {silence_us / 1e6:.1f} s"
         )
         return [] if ran else [Wake()]
 
     def _heard_or_begun(self) -> int:
-        return self._begun_at if self.heard_at is None else self.heard_at
+        """Since when the primary of this term may be silent."""
+        heard_at = self.heard_at
+        return max(self._term_at, self._begun_at if heard_at is None else heard_at)
 
     def validate(self) -> None:
         if self.state is CopyState.PRIMARY:
-            self.require(self.is_primary, f"PRIMARY in term {self.term} of the other copy")
+            self.require(self.is_primary, f"PRIMARY in term {self.term} of another copy")
         elif self.state is not CopyState.JOINING:
             self.require(not self.is_primary, f"primary of term {self.term}, but not running as it")

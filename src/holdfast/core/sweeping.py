@@ -1,4 +1,4 @@
-"""The sweeping checkpointer: when a primary sends a checkpoint to the other copy.
+"""The sweeping checkpointer: when a primary sends a checkpoint to another copy.
 
 Theory of operation. A checkpoint is the stable state and the output queue, never the input
 queue: what is not yet processed is still in the output queues of the producers, because the
@@ -17,6 +17,9 @@ out all the same: the state has moved, and the producers wait.
 For comparison: INDIVIDUAL checkpoints go by the clock alone; SYNCHRONOUS ones too, and nothing
 is processed from when one is taken until it is held by the other copy, or until it is clear
 that this takes longer than tuples can wait.
+
+Where there are several other copies, each has a checkpointer of its own: one that is slow or away
+holds up nobody else's.
 
 One checkpoint is under way at a time. Once one is taken, the next says only what has changed
 since (its *base*); one that is refused because its base is missing is followed by a whole one.
@@ -106,12 +109,30 @@ class Ship:
     base: int | None
 
 
+class Numbers:
+    """Numbers of checkpoints, of which none was another one's, of any copy in any of its lives."""
+
+    def __init__(self, copy: int, copies: int) -> None:
+        """The numbers of one of so many copies, counted from 0."""
+        self._copy = copy
+        self._copies = copies
+        self._last = 0
+
+    def next(self, now: int) -> int:
+        """One more."""
+        above = max(self._last + 1, now)
+        self._last = above + (self._copy - above) % self._copies
+        return self._last
+
+
 class SweepingCheckpointer(Machine[CheckpointerState, Trigger]):
-    """The checkpoints of one primary."""
+    """The checkpoints that one primary sends to one other copy."""
 
     TABLE: ClassVar[Mapping[tuple[Enum, Enum], Enum]] = TABLE
 
-    def __init__(self, owner: str, checkpointing: Checkpointing, interval_us: int) -> None:
+    def __init__(
+        self, owner: str, checkpointing: Checkpointing, interval_us: int, numbers: Numbers
+    ) -> None:
         super().__init__(f"{owner} checkpointer", CheckpointerState.RESTING)
         self.base: int | None = None
         self.confirmed = -1
@@ -119,7 +140,7 @@ class SweepingCheckpointer(Machine[CheckpointerState, Trigger]):
         self._interval_us = interval_us
         self._trimmed = False
         self._shipped_at = -FAR_FUTURE
-        self._number = 0
+        self._numbers = numbers
         self._awaited = -1
         self._pauses_until = 0
         self._boundary = -1
@@ -156,11 +177,6 @@ class SweepingCheckpointer(Machine[CheckpointerState, Trigger]):
                 self.base, self.confirmed, self._awaited = None, -1, -1
         return []
 
-    def next_number(self, now: int) -> int:
-        """A number no checkpoint of this copy has had, in this life or an earlier one."""
-        self._number = max(self._number + 1, now)
-        return self._number
-
     def _awaits(self, number: int) -> bool:
         return self.state is CheckpointerState.SHIPPING and number == self._awaited
 
@@ -191,7 +207,7 @@ class SweepingCheckpointer(Machine[CheckpointerState, Trigger]):
             self._pauses_until = now + PAUSE_US
         self._boundary = boundary
         self.move(Trigger.SHIP, now, f"up to {boundary}")
-        self._awaited = self.next_number(now)
+        self._awaited = self._numbers.next(now)
         return [Ship(self._awaited, self.base)]
 
     def validate(self) -> None:

@@ -1,4 +1,4 @@
-"""Sends the checkpoints of one copy to the other, on a connection and a thread of their own.
+"""Sends the checkpoints of one copy to another, on a connection and a thread of their own.
 
 Packing and sending take time that neither the driver nor the heartbeats may wait for. What
 cannot be sent comes back as CheckpointNotSent; the driver then tries again when it likes.
@@ -214,28 +214,38 @@ class SentPieces:
 
 
 class Shippers:
-    """One for each who is sent checkpoints: the other copy, or whoever joins."""
+    """One for each who is sent checkpoints: the other copies, or whoever joins."""
 
-    def __init__(self, make: Callable[[str], Shipper], partner: str | None) -> None:
-        """``partner``: the other of two copies, the only one that is sent any then."""
+    def __init__(self, make: Callable[[str], Shipper], copies: tuple[str, ...]) -> None:
+        """``copies``: the other copies, if there are any; nobody else is sent any then."""
         self._make = make
-        self.own = None if partner is None else make(partner)
+        self.own = {name: make(name) for name in copies}
         # To those that join; one is made when it is asked for.
         self.lent: dict[str, Shipper] = {}
 
     def start(self) -> None:
-        if self.own is not None:
-            self.own.start()
+        for one in self.own.values():
+            one.start()
+
+    @property
+    def total(self) -> Shipped:
+        """What the other copies were sent, all together."""
+        found = Shipped()
+        for one in (each.total for each in self.own.values()):
+            found.checkpoints += one.checkpoints
+            found.whole += one.whole
+            found.elements += one.elements
+            found.bytes += one.bytes
+            found.seconds += one.seconds
+        return found
 
     def ship(self, partner: str, checkpoint: Checkpoint) -> None:
         """Send a checkpoint to whoever is to have it."""
-        if self.own is None and partner not in self.lent:
+        if not self.own and partner not in self.lent:
             self.lent[partner] = self._make(partner)
             self.lent[partner].start()
-        (self.own or self.lent[partner]).ship(checkpoint)
+        (self.own.get(partner) or self.lent[partner]).ship(checkpoint)
 
     def close(self) -> None:
-        if self.own is not None:
-            self.own.close()
-        for one in self.lent.values():
+        for one in (*self.own.values(), *self.lent.values()):
             one.close()

@@ -55,6 +55,7 @@ from holdfast.nodes.journal import Journal
 from holdfast.nodes.links import if_allowed, kept_links, links_control, told_distances
 from holdfast.nodes.listening import Listener
 from holdfast.nodes.metrics import NodeMetrics
+from holdfast.nodes.pace import Busy
 from holdfast.nodes.problems import Problems
 from holdfast.nodes.standstill import Standstill, Watched
 
@@ -69,6 +70,7 @@ class Place:
     chaos  whether it may be made to fail on purpose: links cut, its clock set.
     distances  how far it is to other nodes, where that is not the machine's own business.
     membership  who takes part now, as far as this machine knows.
+    at_work  how much of its time the process runs jobs, of all its nodes.
     """
 
     host: str
@@ -79,6 +81,7 @@ class Place:
     chaos: bool = False
     distances: Mapping[str, Distance] = field(default_factory=dict)
     membership: Callable[[], Membership] = Membership
+    at_work: Busy = field(default_factory=lambda: Busy(time.monotonic()))
 
 
 class GaveUp(HoldfastError):
@@ -170,9 +173,9 @@ class Node:
     def _disk_turn(self) -> int | None:
         return self.store.turn
 
-    def listen_to(self, partners: tuple[str, ...], copy: str | None = None) -> None:
-        """Who speaks to this node as another replica, or the other copy, of its fragment."""
-        self._admission = Admission(self.name, partners, copy)
+    def listen_to(self, partners: tuple[str, ...], copies: tuple[str, ...] = ()) -> None:
+        """Who speaks to this node as another replica, or another copy, of its fragment."""
+        self._admission = Admission(self.name, partners, copies)
 
     @property
     def schemas(self) -> Mapping[str, pa.Schema]:

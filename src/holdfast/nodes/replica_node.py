@@ -53,6 +53,7 @@ from holdfast.core.effects import (
 )
 from holdfast.core.events import (
     Beside,
+    BusyMeasured,
     CheckpointFailed,
     Event,
     JobDone,
@@ -119,7 +120,7 @@ LOG_OPTIONS = LogOptions(
 
 
 class ReplicaNode(Node):
-    """One replica of a fragment, alone or one of two copies."""
+    """One replica of a fragment, alone or one of several copies."""
 
     kind = "replica"
     store: StreamStore
@@ -143,9 +144,9 @@ class ReplicaNode(Node):
         schemas = {output.stream: output.schema for output in plan.outputs}
         consumers = {one.stream: one.consumers for one in settings.outputs}
         super().__init__(settings.address, place, schemas, consumers, directory, on_fatal)
-        partner = None if pair is None else pair.partner_of(settings.address)
+        others = () if pair is None else pair.others_than(settings.address)
         self._listens_to = peers_of(settings, Membership())
-        self.listen_to(self._listens_to, partner)
+        self.listen_to(self._listens_to, others)
         self._settings = settings
         self._fragment = plan.name
         self._shard = plan.shard
@@ -156,14 +157,15 @@ class ReplicaNode(Node):
         if pair is not None:
             self.warm.set()
         self._pair = pair
-        self._partner = partner
+        # The other copies, if they stand by for one another.
+        self._others = others
         self.spill = Spill(
             directory / "received", on_problem=lambda text: self.problems.set("received", text)
         )
         self._queued = Spill(
             directory / "queued", on_problem=lambda text: self.problems.set("queued", text)
         )
-        # Of two copies, everything that waits for the other one is in ``queued`` already.
+        # Of several copies, everything that waits for another one is in ``queued`` already.
         self._tentative = Spill(
             directory / "tentative",
             on_problem=lambda text: self.problems.set("tentative", text),
@@ -188,10 +190,10 @@ class ReplicaNode(Node):
             windows,
             self.left_out.take,
             None if plan.shard is None else plan.shard.share,
-            self._tentative.take if partner is None else lambda block: None,
+            lambda block: None if others else self._tentative.take(block),
         )
         self.early = EarlyJobs(self.workshop, settings.outputs, self._post, self._queued.take)
-        self._shippers = Shippers(self._make_shipper, partner)
+        self._shippers = Shippers(self._make_shipper, others)
         self._watch = (
             LoadWatch(LOOK_US / 1e6, lambda load: self.loop.post(LoadMeasured(load)))
             if pair is not None and pair.benchmarks
@@ -299,6 +301,9 @@ class ReplicaNode(Node):
         self.say_beyond(view.beyond)
         tell_pace(self._pace, self.metrics, self.problems, self.loop.now(), reach, recovering)
         self.metrics.alpha.set(view.alpha)
+        if self._pair is not None and self._pair.by_load:
+            share = self.place.at_work.share(time.monotonic())
+            self.loop.post(BusyMeasured(share or 0.0))
         whys = dict(view.tentative)
         for stream in self.schemas:
             self.metrics.rests_on(stream, whys.get(stream))
@@ -371,22 +376,22 @@ class ReplicaNode(Node):
             **({} if windows is None else {"checkpoint": windows.status()}),
             **({"why": seen.why} if seen.joining else {}),
             **lent_status(self._shippers.lent.values()),
-            **shard_status(self._shard, self._settings, self._pair is not None),
+            **shard_status(self._shard, self._settings, len(self._others)),
             **self._copy_status(),
         }
 
     def _copy_status(self) -> dict[str, Any]:
-        copy, pair, shipper = self.copy, self._pair, self._shippers.own
-        if pair is None or shipper is None or not isinstance(copy, ProtectedReplica):
+        copy, pair = self.copy, self._pair
+        if pair is None or not isinstance(copy, ProtectedReplica):
             return {}
-        return copy_status(copy, pair, shipper.total, self._runs, self._taken)
+        return copy_status(copy, pair, self._shippers.total, self._runs, self._taken)
 
     # -- what comes in ----------------------------------------------------------------------
 
     def put(
         self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
     ) -> None:
-        others = self._listens_to if self._partner is None else (self._partner,)
+        others = self._others or self._listens_to
         if not others:
             super().put(sender, stream, options, batches)
             return
@@ -412,7 +417,7 @@ class ReplicaNode(Node):
                 tell_early(self.problems, event)
             case CheckpointFailed(_, reason):
                 self.journal.write("checkpoint not held", level="error", reason=reason)
-            case JobDone(_, _, _, outputs) if self._partner is not None:
+            case JobDone(_, _, _, outputs) if self._others:
                 for output in outputs:
                     if isinstance(output.block, Block):
                         self._queued.take(output.block)
@@ -424,7 +429,7 @@ class ReplicaNode(Node):
         seen = self.copy.glance()
         if seen.partners != self._listens_to:
             self._listens_to = seen.partners
-            self.listen_to(self._listens_to, self._partner)
+            self.listen_to(self._listens_to, self._others)
         self.in_state(seen.state)
         if seen.why != self._said:
             self._said = seen.why
@@ -489,11 +494,12 @@ class ReplicaNode(Node):
     def _job_begins(self) -> None:
         if self._awaits_job:
             self._awaits_job = False
-            if self._partner is not None:
+            if self._others:
                 self.journal.write("first job")
 
     def _report(self, report: JobReport) -> None:
         self.metrics.job_seconds.observe(report.seconds)
         self._busy.note(time.monotonic(), report.seconds)
+        self.place.at_work.note(time.monotonic(), report.seconds)
         self.metrics.tuples_in.inc(report.tuples_in)
         self.metrics.tuples_out.inc(report.tuples_out)

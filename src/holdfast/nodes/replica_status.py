@@ -54,12 +54,10 @@ def inputs_status(inputs: Iterable[InputView]) -> dict[str, Any]:
     }
 
 
-def shard_status(
-    shard: ShardPlan | None, settings: ReplicaSettings, stands_by: bool
-) -> dict[str, Any]:
+def shard_status(shard: ShardPlan | None, settings: ReplicaSettings, copies: int) -> dict[str, Any]:
     """What a shard takes, and whom it knows: above, beside and below it.
 
-    stands_by  its second copy waits to do its work, where its heir is.
+    copies  how many others hold its state and wait to do its work.
     """
     if shard is None:
         return {}
@@ -76,7 +74,7 @@ def shard_status(
             "beside": [
                 shard_name(shard.fragment, shard.generation, each + 1) for each in (before, after)
             ],
-            **({} if not stands_by else {"heirs": list(shard.heirs)}),
+            **({"heirs": list(shard.heirs(copies))} if copies else {}),
             **({} if shard.parts == 1 else {"part": shard.part, "parts": shard.parts}),
             "below": {one.stream: list(one.consumers) for one in settings.outputs},
         }
@@ -98,7 +96,7 @@ def lent_status(shippers: Iterable[Shipper]) -> dict[str, Any]:
 def copy_status(
     copy: ProtectedReplica, settings: StandbySettings, shipped: Shipped, awake: bool, taken: int
 ) -> dict[str, Any]:
-    """What there is to say of one of two copies."""
+    """What there is to say of one of several copies."""
     pair = copy.pair_view()
     return {
         "protection": settings.protection.value,
@@ -107,6 +105,7 @@ def copy_status(
         "term": pair.term,
         "why": pair.reason,
         "overloaded": pair.overloaded,
+        **({"load": pair.load / 1000} if settings.by_load else {}),
         "changes": {f"{state}: {why}": n for (state, why), n in pair.changes},
         "benchmark": dict(Counter({why: n for (_, why), n in pair.benchmark})),
         "queued": {stream: tuples for stream, _, _, tuples in copy.view().outputs},
@@ -117,6 +116,7 @@ def copy_status(
             "bytes": shipped.bytes,
             "seconds": round(shipped.seconds, 3),
             "taken": taken,
-            "confirmed": pair.confirmed,
+            "confirmed": min(reached for _, reached in pair.confirmed),
+            "held": dict(pair.confirmed),
         },
     }

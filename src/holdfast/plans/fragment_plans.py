@@ -91,10 +91,9 @@ class ShardPlan:
         part = self.part if self.parts > 1 else None
         return shard_name(stream, self.generation, self.number, part)
 
-    @property
-    def heirs(self) -> tuple[str, ...]:
-        """The shards at which its work goes on when its own is lost, where copies stand by."""
-        _, *others = places_of(self.number, self.part, self.shards, 2)
+    def heirs(self, copies: int) -> tuple[str, ...]:
+        """The shards that hold its state, so many of them, where its work goes on."""
+        _, *others = places_of(self.number, self.part, self.shards, 1 + copies)
         return tuple(shard_name(self.fragment, self.generation, each) for each in others)
 
     def overlaps(self, other: ShardPlan) -> bool:

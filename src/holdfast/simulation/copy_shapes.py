@@ -13,7 +13,7 @@ def _overtaken(random: Random, layout: Layout) -> list[Fault]:
 
     It comes back and has forgotten, and what it hears first was said before that word.
     """
-    first, second = pair = random.choice(layout.pairs)
+    first, second = pair = random.choice(layout.pairs)[:2]
     apart = 5 * SECOND_US
     together = apart + int(random.choice([5, 10]) * random.uniform(0.8, 1.2) * SECOND_US)
     crash = together + int(random.uniform(0.72, 1.0) * SECOND_US)
@@ -31,7 +31,7 @@ def _overtaken(random: Random, layout: Layout) -> list[Fault]:
 
 def _relay(random: Random, layout: Layout) -> list[Fault]:
     """Two copies are lost in turn, each soon after the other is back, some in a full disk."""
-    first, second = random.choice(layout.pairs)
+    first, second = random.choice(layout.pairs)[:2]
     time = 5 * SECOND_US
     faults = []
     for _ in range(random.randint(2, 4)):
@@ -62,6 +62,32 @@ def _around(random: Random, layout: Layout) -> list[Fault]:
         kinds = [FaultKind.CRASH, FaultKind.CRASH, FaultKind.PAUSE, FaultKind.PARTITION]
         faults.append(Fault(random.choice(kinds), time, end, (server,)))
         time = end + int(random.uniform(-2, 5) * SECOND_US)
+    return faults
+
+
+def _losses(random: Random, layout: Layout) -> list[Fault]:
+    """Several neighbours of a ring of shards are lost at once, or nearly so, again and again.
+
+    Now and then more than there are copies, so that something waits for a disk.
+    """
+    time = 5 * SECOND_US
+    faults = []
+    ring = list(dict.fromkeys(server for group in layout.pairs for server in group))
+    copies = len(random.choice(layout.pairs))
+    for _ in range(random.randint(2, 5)):
+        lost = min(len(ring), random.choice([1, copies - 1, copies - 1, copies]))
+        first = random.randrange(len(ring))
+        longest = time
+        for server in (ring * 2)[first : first + lost]:
+            begins = time + int(random.choice([0, 0, 0.02, 0.3]) * random.random() * SECOND_US)
+            end = begins + int(random.choice([0.5, 3, 10]) * random.uniform(0.5, 1.5) * SECOND_US)
+            kinds = [FaultKind.CRASH, FaultKind.CRASH, FaultKind.CRASH, FaultKind.PAUSE]
+            faults.append(Fault(random.choice(kinds), begins, end, (server,)))
+            longest = max(longest, end)
+        if random.random() < 0.3:
+            end = time + int(random.uniform(0.5, 8) * SECOND_US)
+            faults.append(Fault(FaultKind.CUT, time, end, random.choice(layout.links)))
+        time = longest + int(random.choice([1, 12]) * random.uniform(0.2, 1) * SECOND_US)
     return faults
 
 
@@ -103,7 +129,7 @@ def _cut_short(random: Random, layout: Layout) -> list[Fault]:
 
     Then the other is lost too, so that somebody must go on from what the first has by now.
     """
-    first, second = random.choice(layout.pairs)
+    first, second = random.choice(layout.pairs)[:2]
     time = 5 * SECOND_US
     faults = []
     for _ in range(random.randint(2, 4)):

@@ -60,7 +60,9 @@ def count_a_failed_send_as_an_answer(original: Any) -> Any:
     def broken(self: ProtectedReplica, event: Any, now: int, effects: list[Any]) -> None:
         if isinstance(event, CheckpointNotSent):
             refused = CheckpointRefused(event.number, Refusal.FAILED)
-            event = MessageArrived(self.partner, refused)
+            for other in self.others:
+                original(self, MessageArrived(other, refused), now, effects)
+            return
         original(self, event, now, effects)
 
     return broken

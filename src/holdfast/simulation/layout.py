@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from random import Random
 
 from holdfast.core.heirs import places_of
@@ -53,7 +54,7 @@ def layout_of(spec: NetworkSpec, server_of: dict[str, str]) -> Layout:
         found = reads.setdefault(server_of[address], {})
         found |= dict.fromkeys(server_of[name] for name in names)
     copies = [(one.standby, servers_of(one)) for one in spec.fragments if one.standby is not None]
-    pairs |= {(servers[0], servers[1]) for _, servers in copies}
+    pairs |= {pair for _, servers in copies for pair in combinations(servers, 2)}
     for client in spec.clients:
         names = list(client.input.producers)
         pairs |= {(server_of[name], server_of[client.address]) for name in names}

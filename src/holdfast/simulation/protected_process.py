@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.effects import Append, ApplyCheckpoint, RunJob, TimeStandardSet, TrimLog
-from holdfast.core.events import CheckpointApplied, Event, LoadMeasured, StandardSetTimed
+from holdfast.core.events import (
+    BusyMeasured,
+    CheckpointApplied,
+    Event,
+    LoadMeasured,
+    StandardSetTimed,
+)
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.settings import SECOND_US, Protection, ReplicaSettings, StandbySettings
 from holdfast.simulation.checkpointing import CheckpointingProcess
@@ -17,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ProtectedProcess(CheckpointingProcess):
-    """One of two copies."""
+    """One of the copies of a fragment."""
 
     def __init__(
         self,
@@ -81,6 +87,8 @@ class ProtectedProcess(CheckpointingProcess):
 
     def start(self) -> None:
         super().start()
+        if self.pair.by_load:
+            self._look_at_work(self.life)
         if self.pair.benchmarks:
             self._time_set(self.life)
             self._look_at_load(self.life)
@@ -100,6 +108,12 @@ class ProtectedProcess(CheckpointingProcess):
             backlog = self.world.clock.now - self.disturbed_at < 300_000
             self.receive(LoadMeasured(0.99 if self.slow or burst or backlog else 0.4))
             self.world.clock.after(100_000, self._look_at_load, life)
+
+    def _look_at_work(self, life: int) -> None:
+        """Loads that come and go, so that those who compare them seldom agree for long."""
+        if life == self.life:
+            self.receive(BusyMeasured(self.world.random.random() ** 2))
+            self.world.clock.after(SECOND_US, self._look_at_work, life)
 
     # -- jobs ---------------------------------------------------------------------------
 

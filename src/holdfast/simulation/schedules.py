@@ -20,6 +20,7 @@ from holdfast.simulation.copy_shapes import (
     _around,
     _cut_short,
     _deliveries,
+    _losses,
     _overload,
     _overtaken,
     _relay,
@@ -464,6 +465,7 @@ SHAPES: dict[Shape, float] = {
     _steady: 0.015,
     # Only by their names: with a weight, every seed would stand for something else.
     _around: 0.0,
+    _losses: 0.0,
     _deliveries: 0.0,
     _departures: 0.0,
     _arrivals: 0.0,
@@ -476,6 +478,7 @@ SHAPES: dict[Shape, float] = {
 # Shapes that bring their network.
 NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _around: special_networks.ring,
+    _losses: special_networks.ring_of_copies,
     _deliveries: deliveries,
     _deserted: special_networks.slow_redo,
     _cut_short: special_networks.two_copies,

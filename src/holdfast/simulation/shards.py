@@ -27,11 +27,16 @@ def in_shards(spec: NetworkSpec, shards: dict[int, int], heirs: Heirs = Heirs.NE
     fragments: list[Fragment] = []
     for number, fragment in enumerate(spec.fragments):
         fragments += _parts(fragment, shards[number], heirs) if number in shards else [fragment]
-    early = replace(spec, fragments=tuple(fragments)).trails
+    return built_of(spec, tuple(fragments))
+
+
+def built_of(spec: NetworkSpec, fragments: tuple[Fragment, ...]) -> NetworkSpec:
+    """The same network of other fragments."""
+    early = replace(spec, fragments=fragments).trails
     return build(
         spec.timing,
         tuple(one.stream for one in spec.entries),
-        tuple(fragments),
+        fragments,
         tuple(one.input.stream for one in spec.clients if not one.input.early),
         spec.job_us,
         frozenset(one.stream for one in spec.entries if one.own_time),
@@ -59,7 +64,7 @@ def _parts(fragment: Fragment, shards: int, heirs: Heirs) -> list[Fragment]:
                 name=name,
                 plan=Plan(outputs, (number, shards)),
                 addresses=addresses,
-                standby=standby and replace(standby, copies=(addresses[0], addresses[1])),
+                standby=standby and replace(standby, copies=addresses),
                 parts=of_each,
             )
         )

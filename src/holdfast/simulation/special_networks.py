@@ -27,7 +27,7 @@ from holdfast.simulation.networks import (
     generate_timing,
     long_operators,
 )
-from holdfast.simulation.shards import in_shards
+from holdfast.simulation.shards import built_of, in_shards
 
 _STANDING_BY = (Protection.PASSIVE, Protection.HYBRID)
 
@@ -81,6 +81,26 @@ def ring(random: Random) -> NetworkSpec:
     return _ring(random, [Protection.NONE, Protection.ACTIVE, *_STANDING_BY])
 
 
+def ring_of_copies(random: Random) -> NetworkSpec:
+    """A ring each of whose shards has its checkpoints at several others, if it has so many."""
+    spec = _ring(random, [*_STANDING_BY], shards=(3, 4), spread=False)
+    others = random.choice([1, 2, 2, 3])
+    shards = sum(one.plan.shard is not None for one in spec.fragments)
+    names = "abcd"[: min(others, shards - 1) + 1]
+    persist, by_load = random.random() < 0.7, random.random() < 0.4
+
+    def copied(one: Fragment) -> Fragment:
+        if one.standby is None:
+            return one
+        addresses = tuple(f"{one.name}{letter}" for letter in names)
+        standby = replace(
+            one.standby, copies=addresses, persist=persist, by_load=by_load, returns=True
+        )
+        return replace(one, addresses=addresses, standby=standby)
+
+    return built_of(spec, tuple(copied(one) for one in spec.fragments))
+
+
 def rescaled_ring(random: Random) -> NetworkSpec:
     """The same, of protections whose number of shards can change, with much to hand over.
 
@@ -95,7 +115,11 @@ def rescaled_ring(random: Random) -> NetworkSpec:
 
 
 def _ring(
-    random: Random, protections: list[Protection], windows: tuple[int, ...] = (1, 3, 10)
+    random: Random,
+    protections: list[Protection],
+    windows: tuple[int, ...] = (1, 3, 10),
+    shards: tuple[int, ...] = (2, 3, 4),
+    spread: bool = True,
 ) -> NetworkSpec:
     timing = generate_timing(random)
     inputs = ("s0", "s1")
@@ -116,9 +140,10 @@ def _ring(
     copies = ("f00a",) if protection is Protection.NONE else ("f00a", "f00b")
     job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35]))
     spec = _one_fragment(timing, job_us, tuple(operators), copies, pair, None)
-    shards = random.choice([2, 3, 4])
-    heirs = random.choice([*Heirs]) if pair is not None and shards < 4 else Heirs.NEXT
-    return in_shards(spec, {0: shards}, heirs)
+    number = random.choice(shards)
+    parted = pair is not None and spread and number < 4
+    heirs = random.choice([Heirs.NEXT, Heirs.SPREAD]) if parted else Heirs.NEXT
+    return in_shards(spec, {0: number}, heirs)
 
 
 def long_windows(random: Random) -> NetworkSpec:

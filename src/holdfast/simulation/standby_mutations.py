@@ -5,20 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from holdfast.core.effects import Send
 from holdfast.core.messages import CheckpointTaken, CopyState, Refusal
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.serving import ServedStream
 from holdfast.core.standby import StandbySwitch
+from holdfast.core.stream_copy import FAR_FUTURE
 from holdfast.simulation.planting import mutation
 
 
 @mutation(ProtectedReplica, "_shipped")
 def acknowledge_a_checkpoint_before_it_is_held(original: Any) -> Any:
-    def broken(self: ProtectedReplica, checkpoint: Any, now: int, effects: list[Any]) -> None:
-        original(self, checkpoint, now, effects)
+    def broken(self: ProtectedReplica, sender: str, checkpoint: Any, effects: list[Any]) -> None:
+        original(self, sender, checkpoint, effects)
         applying: Any = self._applying
         if applying is not None and applying.number == checkpoint.number:
-            self._tell(CheckpointTaken(checkpoint.number), effects)
+            effects.append(Send(sender, CheckpointTaken(checkpoint.number)))
             self.acks |= dict(checkpoint.record.inputs)
 
     return broken
@@ -61,10 +63,10 @@ def promote_twice(original: Any) -> Any:
     return broken
 
 
-@mutation(StandbySwitch, "_missed")
+@mutation(StandbySwitch, "_stands_in_at")
 def sleep_through_the_missed_heartbeat(original: Any) -> Any:
-    def broken(self: StandbySwitch, mine: Any, now: int) -> list[Any]:
-        return []
+    def broken(self: StandbySwitch) -> int:
+        return FAR_FUTURE if self.hears or self.heard_at is not None else int(original(self))
 
     return broken
 

@@ -1,8 +1,8 @@
-"""Standby: one of two copies runs, soon; what was confirmed is never lost.
+"""Standby: one of the copies runs, soon; what was confirmed is never lost.
 
 Per protection, beyond what holds for everyone (no loss, no duplicate, the oracle's stream):
 
-- hybrid: when a primary is gone, the other copy runs after a few heartbeats, and then owes
+- hybrid: when a primary is gone, another copy runs after a few heartbeats, and then owes
   what any running replica owes, the bound X included.
 - passive: the same after more heartbeats, and once its engine is up; the bound X does not
   hold in between.
@@ -11,7 +11,9 @@ Per protection, beyond what holds for everyone (no loss, no duplicate, the oracl
 - A secondary goes to sleep only next to a primary that is as far as it is.
 - Nobody is primary of a term that is not its own.
 
-Where checkpoints are only in memory, losing both copies loses their state. The fragment must
+- Where the first copy is at home, it is the primary once all has been well for a while.
+
+Where checkpoints are only in memory, losing all copies loses their state. The fragment must
 then say nothing wrong; that it says anything is no longer promised (``void``). The same holds
 where disks are lost for good: whoever finds nothing on its disk, and is told that what it needs
 is trimmed, stands still.
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class StandbyChecks:
-    """The pairs of a world."""
+    """The copies of a world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -42,22 +44,22 @@ class StandbyChecks:
         self._confirmed: dict[str, int] = {}
         self._state: dict[str, CopyState] = {}
         self._alone_since: dict[str, int] = {}
-        self._gone_since: dict[str, int] = {}
+        self._gone_since: dict[tuple[str, str], int] = {}
 
     def crashed(self, process: ProtectedProcess) -> None:
         """A copy is gone; was it the last that knew?"""
         self._state.pop(process.address, None)  # a start is no going to sleep
         if process.pair.persist:
             return
-        other = self._other(process)
-        if not other.up or other.copy.report().boundary < 0:
+        if not any(one.up and one.copy.report().boundary >= 0 for one in self._others(process)):
             self.void = True
 
     def forgot(self, process: ProtectedProcess) -> None:
         """A copy that is down has lost its disk; is there another that knows?"""
         self._confirmed.pop(process.address, None)
-        other = self._other(process)
-        if other.disk.record is None and not (other.up and other.copy.report().boundary >= 0):
+        others = self._others(process)
+        held = any(one.up and one.copy.report().boundary >= 0 for one in others)
+        if not held and all(one.disk.record is None for one in others):
             self.void = True
 
     def confirmed(self, process: ProtectedProcess) -> None:
@@ -84,10 +86,12 @@ class StandbyChecks:
     def sample(self) -> None:
         for process in self._world.copies.values():
             self._check_awake(process)
-            self._check_notices(process)
+            for other in self._others(process):
+                self._check_notices(process, other)
 
-    def _other(self, process: ProtectedProcess) -> ProtectedProcess:
-        return self._world.copies[process.pair.partner_of(process.address)]
+    def _others(self, process: ProtectedProcess) -> list[ProtectedProcess]:
+        copies = self._world.copies
+        return [copies[name] for name in process.pair.others_than(process.address)]
 
     def _check_held(self, process: ProtectedProcess) -> None:
         held = process.copy.held
@@ -107,79 +111,99 @@ class StandbyChecks:
         self._held[process.address] = (process.life, held[0].boundary)
 
     def _check_sleep(self, process: ProtectedProcess) -> None:
-        other = self._other(process)
+        others, now = self._others(process), self._world.clock.now
         # What the primary said was true a moment ago; one that was hit since may be elsewhere.
-        if not other.up or self._world.clock.now - other.disturbed_at < SECOND_US:
+        if any(not one.up or now - one.disturbed_at < SECOND_US for one in others):
             return
         slack_us = 2 * self._world.spec.timing.bucket_us + SECOND_US
-        mine, theirs = process.copy.report().boundary, other.copy.report().boundary
+        mine = process.copy.report().boundary
+        theirs = max(one.copy.report().boundary for one in others if one.replica is not None)
         if theirs + slack_us < mine:
             raise Violation(
                 "standby",
-                f"{process.address} sleeps at {mine / 1e6:.3f} s, the primary is at "
+                f"{process.address} sleeps at {mine / 1e6:.3f} s, whoever runs is at "
                 f"{theirs / 1e6:.3f} s",
             )
 
     def _check_awake(self, process: ProtectedProcess) -> None:
-        """Somebody runs, a few heartbeats after the other is gone."""
-        now = self._world.clock.now
-        other = self._other(process)
+        """Somebody runs, a few heartbeats after the primary is gone, whoever else is."""
+        now, pair = self._world.clock.now, process.pair
+        others = self._others(process)
         usable = process.running and not process.slow and not self.void
-        usable = usable and (process.pair.persist or process.copy.report().boundary >= 0)
-        if not usable or other.running or process.replica is not None:
+        usable = usable and (pair.persist or process.copy.report().boundary >= 0)
+        if not usable or process.replica is not None or self._is_stood_in_for(process):
             self._alone_since[process.address] = now
             return
-        pair = process.pair
         allowed = (pair.misses_until_awake + 2) * pair.heartbeat_interval_us + SECOND_US
         if process.copy.switch.heard_at is None:
             allowed += pair.promote_after_us
-        since = max(
-            self._alone_since.get(process.address, now), process.disturbed_at, other.disturbed_at
-        )
+        allowed += (len(others) - 1) * (pair.misses_until_awake + 2) * pair.heartbeat_interval_us
+        disturbed_at = max(one.disturbed_at for one in (process, *others))
+        since = max(self._alone_since.get(process.address, now), disturbed_at)
         if now - since > allowed:
             raise Violation(
                 "standby",
-                f"{process.address} still sleeps {(now - since) / 1e6:.3f} s after "
-                f"{other.address} was lost\n{process.copy.switch.story()}",
+                f"{process.address} still sleeps {(now - since) / 1e6:.3f} s after the primary "
+                f"was lost\n{process.copy.switch.story()}",
             )
 
-    def _check_notices(self, process: ProtectedProcess) -> None:
-        """A copy whose other is gone knows it, whatever it tries to send there."""
-        now, other = self._world.clock.now, self._other(process)
+    def _is_stood_in_for(self, process: ProtectedProcess) -> bool:
+        """Whether this copy may sleep on: the primary is there, or another one runs."""
+        primary = process.pair.primary_of(process.copy.switch.term)
+        return any(
+            one.running and (one.address == primary or one.replica is not None or one.slow)
+            for one in self._others(process)
+        )
+
+    def _check_notices(self, process: ProtectedProcess, other: ProtectedProcess) -> None:
+        """A copy knows that another is gone, whatever it tries to send there."""
+        now, both = self._world.clock.now, (process.address, other.address)
         if not process.running or process.slow or other.up:
-            self._gone_since[process.address] = now
+            self._gone_since[both] = now
             return
         pair = process.pair
         disturbed_at = max(process.disturbed_at, other.disturbed_at)
-        since = max(self._gone_since.get(process.address, now), disturbed_at)
+        since = max(self._gone_since.get(both, now), disturbed_at)
         allowed = (pair.misses_until_awake + 4) * pair.heartbeat_interval_us + SECOND_US
-        if now - since > allowed and process.copy.detector.state is PeerState.UP:
+        watch = process.copy.others[other.address].detector
+        if now - since > allowed and watch.state is PeerState.UP:
             raise Violation(
                 "standby",
                 f"{process.address} takes {other.address} for alive {(now - since) / 1e6:.3f} s "
-                f"after it was lost\n{process.copy.detector.story()}",
+                f"after it was lost\n{watch.story()}",
             )
 
     def check_end(self) -> None:
-        """Once all is well: one primary, and the other not far behind."""
+        """Once all is well: one primary, and the others not far behind."""
+        for pair in {one.pair.copies: one.pair for one in self._world.copies.values()}.values():
+            copies = [self._world.copies[name] for name in pair.copies]
+            primaries = [one for one in copies if one.copy.state is CopyState.PRIMARY]
+            asleep = [one for one in copies if one.copy.state is CopyState.SUSPENDED]
+            if len(primaries) != 1 or len(asleep) != len(copies) - 1:
+                states = ", ".join(f"{one.address} {one.copy.state.value}" for one in copies)
+                stories = "\n".join(one.copy.switch.story() for one in copies)
+                raise Stall("standby", f"the copies end as {states}\n{stories}")
+            self._check_primary(primaries[0])
+            for one in asleep:
+                self._check_fresh(one, primaries[0])
+
+    def _check_primary(self, process: ProtectedProcess) -> None:
+        assert process.replica is not None
+        if process.replica.state is not NodeState.STABLE:
+            raise Stall("standby", f"{process.address} ends {process.replica.state.name}")
+        if process.pair.returns and process.pair.copies[0] != process.address:
+            raise Stall(
+                "standby",
+                f"{process.address} ends as the primary, and not {process.pair.copies[0]}, which "
+                f"is at home\n{process.copy.switch.story()}",
+            )
+
+    def _check_fresh(self, process: ProtectedProcess, primary: ProtectedProcess) -> None:
         world = self._world
-        for process in world.copies.values():
-            other = self._other(process)
-            states = (process.copy.state, other.copy.state)
-            if set(states) != {CopyState.PRIMARY, CopyState.SUSPENDED}:
-                raise Stall(
-                    "standby",
-                    f"{process.address} and {other.address} end as {states}\n"
-                    f"{process.copy.switch.story()}\n{other.copy.switch.story()}",
-                )
-            replica = process.replica
-            if replica is None:
-                behind = world.clock.now - process.copy.report().boundary
-                if behind > world.spec.timing.delay_us * (2 + len(world.spec.fragments)):
-                    raise Stall(
-                        "standby",
-                        f"{process.address} holds a checkpoint {behind / 1e6:.3f} s old\n"
-                        f"{other.copy.checkpointer.story()}",
-                    )
-            elif replica.state is not NodeState.STABLE:
-                raise Stall("standby", f"{process.address} ends {replica.state.name}")
+        behind = world.clock.now - process.copy.report().boundary
+        if behind > world.spec.timing.delay_us * (2 + len(world.spec.fragments)):
+            raise Stall(
+                "standby",
+                f"{process.address} holds a checkpoint {behind / 1e6:.3f} s old\n"
+                f"{primary.copy.others[process.address].checkpointer.story()}",
+            )
