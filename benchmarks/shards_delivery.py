@@ -9,6 +9,7 @@ the numbers tell what was lost and what came twice.
 
 from __future__ import annotations
 
+import json
 import statistics
 import threading
 import time
@@ -21,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.client import Client
+from holdfast.cluster.status import node_status
 from holdfast.cluster.supervisor import Supervisor
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.producer import Producer
@@ -31,7 +33,7 @@ EXACTLY, LEAST, MOST = "exactly-once", "at-least-once", "at-most-once"
 NAMES = {EXACTLY: "exactly", LEAST: "least", MOST: "most"}
 SIZES = {"small": 16, "ten times": 160}
 RATE = 1_000
-WAIT_SECONDS = 180.0
+WAIT_SECONDS = 60.0
 
 _ONE = """
 {name} = network.source("{name}_in", "number bigint, payload string")
@@ -57,23 +59,28 @@ class Reader:
 
     def __init__(self, deployment: Deployment, kind: str) -> None:
         self.kind = kind
+        self._deployment = deployment
         self.source = f"{NAMES[kind]}_in"
         self.next_number = 0
         self.until = 0
         self._came: list[np.ndarray[Any, Any]] = []
         self._stopping = threading.Event()
+        self._failure: BaseException | None = None
         name = NAMES[kind]
         self._client = Client.of(deployment.path, f"{name}_out", name=f"{name}_reader")
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
     def _read(self) -> None:
-        while not self._stopping.is_set():
-            event = self._client.read(0.05)
-            if isinstance(event, Tuples) and event.stable:
-                self._came.append(event.table["number"].to_numpy())
-            elif isinstance(event, Boundary):
-                self.until = event.stime
+        try:
+            while not self._stopping.is_set():
+                event = self._client.read(0.05)
+                if isinstance(event, Tuples) and event.stable:
+                    self._came.append(event.table["number"].to_numpy())
+                elif isinstance(event, Boundary):
+                    self.until = event.stime
+        except BaseException as error:
+            self._failure = error
 
     def numbers(self) -> np.ndarray[Any, Any]:
         return np.concatenate([np.empty(0, dtype=np.int64), *self._came])
@@ -82,9 +89,23 @@ class Reader:
         """Wait until everything is stable up to a time."""
         deadline = time.monotonic() + WAIT_SECONDS
         while self.until <= stime:
+            if self._failure is not None:
+                raise self._failure
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{self.kind}: stable up to {self.until}, not {stime}")
+                behind = (stime - self.until) / 1e6
+                raise TimeoutError(
+                    f"{self.kind}: the client is {behind:.1f} s behind after {WAIT_SECONDS:g} s; "
+                    f"the processes say: {self._told()}"
+                )
             time.sleep(0.005)
+
+    def _told(self) -> str:
+        """How everybody on the way is."""
+        name = NAMES[self.kind]
+        nodes = [
+            one for one in self._deployment.endpoints if one.startswith((name, f"entry-{name}"))
+        ]
+        return json.dumps(node_status(self._deployment, nodes), indent=1)
 
     def close(self) -> None:
         self._stopping.set()

@@ -9,7 +9,7 @@ from holdfast.core.settings import Delivery, Protection
 
 # What each kind can be combined with: copies that run would lose, or repeat, different tuples.
 _WITH = {
-    Delivery.AT_MOST_ONCE: (Protection.NONE,),
+    Delivery.AT_MOST_ONCE: (Protection.NONE, Protection.PASSIVE),
     Delivery.AT_LEAST_ONCE: (Protection.NONE, Protection.PASSIVE),
     Delivery.EXACTLY_ONCE: tuple(Protection),
 }

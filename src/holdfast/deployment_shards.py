@@ -235,9 +235,11 @@ def _merging(
 ) -> FragmentSpec:
     """Merging has no state to keep or to send: as many replicas as a shard has, all of them run.
 
-    Each generation has its own; those of generations that are gone keep their names.
+    One of what is delivered at most once: of several, each would lose something else. Each
+    generation has its own; those of generations that are gone keep their names.
     """
-    merging = 1 if spec.protection is Protection.NONE else len(spec.replicas)
+    alone = spec.protection is Protection.NONE or spec.delivery is Delivery.AT_MOST_ONCE
+    merging = 1 if alone else len(spec.replicas)
     of: dict[int, list[str]] = {number: [] for number, _ in generations}
     for name, each in shards.items():
         assert each.shard is not None

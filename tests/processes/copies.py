@@ -157,7 +157,7 @@ class World(Hosted):
         def protected() -> bool:
             for name in names:
                 status = self.copies[name].status()
-                recent = status["boundary"] / 1e6 > time.time() - 3.0
+                recent = status["boundary"] / 1e6 > time.time() - 6.0
                 if status["copy"] != "suspended" or not recent:
                     return False
             return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,6 +17,7 @@ from holdfast.cluster.changed import going_on
 from holdfast.cluster.members import MembershipError
 from holdfast.cluster.networks import load_network
 from holdfast.cluster.rescaling import Rescaled, rescale
+from holdfast.cluster.status import node_status
 from holdfast.core.messages import Part
 from holdfast.core.settings import Delivery, Protection, Reconcile
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
@@ -85,6 +87,29 @@ def test_copies_form_a_ring_of_processes(tmp_path: Path) -> None:
     assert deployment.fragments["main"].protection is Protection.ACTIVE
 
 
+def test_more_copies_are_at_the_shards_that_follow(tmp_path: Path) -> None:
+    ring = 'shards = 4\nprotection = "hybrid"\ncopies = 2\nheirs = "least-loaded"'
+    deployment = written(tmp_path, ring)
+    assert deployment.processes == {
+        "entry-load": ("entry-load",),
+        "main.1": ("main.1-1", "main.3-3", "main.4-2"),
+        "main.2": ("main.1-2", "main.2-1", "main.4-3"),
+        "main.3": ("main.1-3", "main.2-2", "main.3-1"),
+        "main.4": ("main.2-3", "main.3-2", "main.4-1"),
+        # As many may be lost of what merges them.
+        **{f"main-{number}": (f"main-{number}",) for number in (1, 2, 3)},
+    }
+    standby = deployment.fragments["main.4"].standby
+    assert standby is not None
+    assert standby.copies == ("main.4-1", "main.4-2", "main.4-3")
+    assert (standby.by_load, standby.returns) == (True, True)
+    write_plan(deployment, plan_with(Routes({"load": ("k",)})))
+    plan = read_plan(deployment)
+    shard = plan.fragments["main.4"].shard
+    settings = Topology(deployment, plan).replica("main.4-1")
+    assert shard_status(shard, settings, 2)["shard"]["heirs"] == ["main.1", "main.2"]
+
+
 def test_parts_of_a_shard_are_inherited_by_different_survivors(tmp_path: Path) -> None:
     ring = 'shards = ["10.0.0.1", "east", "west"]\nprotection = "hybrid"\nheirs = "spread"'
     deployment = written(tmp_path, ring, SERVERS)
@@ -107,9 +132,9 @@ def test_parts_of_a_shard_are_inherited_by_different_survivors(tmp_path: Path) -
     assert [end for _, end in ends[:-1]] == [first for first, _ in ends[1:]]
     second = slots[1]
     assert second is not None
-    assert (second.serves("out"), second.heirs) == ("out.1.2", ("main.3",))
+    assert (second.serves("out"), second.heirs(1)) == ("out.1.2", ("main.3",))
     settings = Topology(deployment, plan).replica("main.1.2-1")
-    told = shard_status(second, settings, True)["shard"]
+    told = shard_status(second, settings, 1)["shard"]
     assert (told["part"], told["parts"], told["heirs"]) == (2, 2, ["main.3"])
     assert told["beside"] == ["main.3", "main.2"]
     # Another way to divide it is another plan.
@@ -125,7 +150,14 @@ def test_one_shard_that_does_everything_has_no_parts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fragment", "message"),
     [
-        ('shards = 3\nprotection = "hybrid"\nheirs = "any"', "is one of next, spread; got 'any'"),
+        (
+            'shards = 3\nprotection = "hybrid"\nheirs = "any"',
+            "is one of next, least-loaded, spread; got 'any'",
+        ),
+        ('shards = 3\nprotection = "hybrid"\nheirs = "least-loaded"', "write copies = 2 or more"),
+        ('shards = 3\nprotection = "hybrid"\ncopies = 3', "from 1 to 2, as there are 3 shards"),
+        ('shards = 3\nprotection = "active"\ncopies = 1', "passive or hybrid, not active"),
+        ("copies = 2", "give shards, too"),
         ('shards = 2\nheirs = "next"', "with protection passive or hybrid, not none; leave it out"),
         ('heirs = "next"', "main.heirs: it divides tuples among shards; give shards, too"),
         ('shards = 342\nprotection = "passive"\nheirs = "spread"', "1024 slots; got 1026"),
@@ -382,6 +414,20 @@ def test_at_most_once_keeps_nothing_and_doubles_nothing(worlds: Callable[..., Wo
     assert stimes == sorted(set(stimes))
 
 
+def test_at_most_once_another_copy_goes_on_from_now(worlds: Callable[..., World]) -> None:
+    passive = delivered("at-most-once").replace("shards = 2", 'protection = "passive"')
+    world = worlds(passive, "main-1", "main-2", "best-1")
+    world.read(world.is_in("main-2", "suspended"))
+    world.stop("main-1")
+    world.read(world.is_in("main-2", "primary"))
+    world.go_on()
+    assert world.copies["main-2"].status()["checkpoints"]["taken"] == 0
+    found = world.view.stable
+    assert found is not None
+    stimes = found["stime"].cast(pa.int64()).to_pylist()
+    assert stimes == sorted(set(stimes))
+
+
 def rescaling(world: World, shards: int) -> Rescaled:
     """Another number of shards, with the test in the place of the supervisor."""
     with ThreadPoolExecutor(1) as pool:
@@ -430,13 +476,21 @@ def test_another_number_of_shards_takes_over_and_nobody_notices(
 @pytest.mark.thorough
 def test_a_ring_of_shards_loses_each_and_shows_no_trace(worlds: Callable[..., World]) -> None:
     ring = worlds(RING, *NODES)
-    ring.read(ring.is_protected("main.1-2", "main.2-2"))
+
+    def settle() -> None:
+        """Every shard does its own work; on a busy machine its neighbour may have done it."""
+        for shard in ("main.1", "main.2"):
+            ring.read(ring.is_in(f"{shard}-1", "primary"))
+            ring.read(ring.is_protected(f"{shard}-2"))
+
+    settle()
     # The process of the first shard, with the copy of the second: its neighbour does both.
     ring.stop("main.1-1", "main.2-2")
     ring.read(ring.is_in("main.1-2", "primary"))
     ring.go_on()
     ring.start("main.1-1", "main.2-2")
-    ring.read(ring.is_protected("main.1-1", "main.2-2"))
+    # It takes its work back.
+    settle()
     # One of those that merge, then the neighbour that did the work of two.
     ring.stop("main-1")
     ring.go_on()
@@ -449,6 +503,67 @@ def test_a_ring_of_shards_loses_each_and_shows_no_trace(worlds: Callable[..., Wo
     ring.start("main.1-1", "main.1-2", "main.2-1", "main.2-2", "main-1", "main-2")
     ring.go_on()
     ring.finish()
+
+
+def _running(deployment: Deployment) -> set[str]:
+    """The copies of shards that run, as they say themselves."""
+    names = [name for name in deployment.endpoints if name.startswith("main.")]
+    told = node_status(deployment, names)
+    return {name for name, status in told.items() if status.get("awake")}
+
+
+def _await(holds: Callable[[], bool], seconds: float, story: Callable[[], object]) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, story()
+        time.sleep(0.05)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("ring", "lost", "heirs"),
+    [
+        # Each part of a lost shard goes on at another survivor.
+        ('heirs = "spread"', ["main.1"], [{"main.1.1-2", "main.1.2-2"}]),
+        # Of three shards two are lost at once, and the third does the work of all.
+        ("copies = 2", ["main.1", "main.2"], [{"main.1-3", "main.2-2"}]),
+        # Either of those that hold its state, by what they had to do.
+        ('copies = 2\nheirs = "least-loaded"', ["main.1"], [{"main.1-2"}, {"main.1-3"}]),
+    ],
+)
+def test_processes_of_a_ring_are_killed_and_their_heirs_do_the_work(
+    tmp_path: Path, spark: SparkSession, ring: str, lost: list[str], heirs: list[set[str]]
+) -> None:
+    (tmp_path / "network.py").write_text(NETWORK.partition("best = ")[0] + 'sums.output("sums")')
+    shards = f'shards = 3\nprotection = "hybrid"\n{ring}'
+    (tmp_path / "deployment.toml").write_text(KILLED.replace("shards = 2", shards))
+    deployment = load_deployment(tmp_path / "deployment.toml")
+    found = deployment.data / "sums.jsonl"
+    homes = {name for name in deployment.endpoints if name.startswith("main.") and name[-1] == "1"}
+    with supervised(deployment) as supervisor:
+        load = Load(deployment, "load", _readings)
+
+        def story() -> object:
+            return node_status(deployment, list(deployment.endpoints))
+
+        def settled() -> bool:
+            return _running(deployment) == homes
+
+        wait_for_lines(supervisor, found, 100, 120.0)
+        _await(settled, 120.0, story)
+        for name in lost:
+            assert supervisor.kill(name)
+        # Before whoever was lost is back.
+        _await(lambda: any(some <= _running(deployment) for some in heirs), 30.0, story)
+        _await(settled, 120.0, story)
+        kills = {"main.1": 1, "main.2": 1, "main.3": 1, "main-1": 2}
+        Killer(supervisor, seed=5).kill(kills, (0.2, 1.5))
+        load.stop()
+        network = load_network(deployment.network, "local[2]", {})
+        expected = expected_file(network, deployment, "sums")
+        wait_for_lines(supervisor, found, expected.count("\n"), 240.0)
+    assert found.read_text() == expected
 
 
 KILLED = """

@@ -18,6 +18,9 @@ from dataclasses import dataclass
 
 from holdfast.core.machine import ProtocolError
 
+# In place of an id: nothing that there is now is needed, however much that may be.
+NOTHING_NEEDED = 1 << 62
+
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:

@@ -11,6 +11,9 @@ processed, and no more: that is what lets them trim. Waking is what a copy does 
 
 Each copy acknowledges only what it could itself go on from, so a producer, which keeps what
 the slowest of them needs, can serve any.
+
+At most once (``core.delivery``) no checkpoints are sent and none is held: a copy that wakes goes on
+from now, as one that starts does, and a copy that sleeps needs nothing that was sent before.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.core import detector, standby, sweeping
+from holdfast.core.acknowledgements import NOTHING_NEEDED
 from holdfast.core.benchmark_detector import (
     BenchmarkDetector,
     BenchmarkEvent,
@@ -69,7 +73,7 @@ from holdfast.core.messages import (
 from holdfast.core.other_copy import OtherCopy
 from holdfast.core.records import Checkpoint, Found, RecoveryRecord
 from holdfast.core.replica import Replica
-from holdfast.core.settings import ReplicaSettings, StandbySettings
+from holdfast.core.settings import Delivery, ReplicaSettings, StandbySettings
 from holdfast.core.standby import ReadState, Sleep, StandbySwitch, Wake
 from holdfast.core.stream_copy import FAR_FUTURE
 from holdfast.core.sweeping import Numbers
@@ -113,6 +117,7 @@ class ProtectedReplica(Copy):
             name: OtherCopy(name, settings.address, pair, self._checkpoint_numbers)
             for name in pair.others_than(settings.address)
         }
+        self.lossy = settings.delivery is Delivery.AT_MOST_ONCE
         self.overloaded = False
         self.load = 0
         self.base: int | None = None
@@ -275,7 +280,7 @@ class ProtectedReplica(Copy):
                     self._wake(now, effects)
                 case Sleep():
                     self._sleep(now, effects)
-                case ReadState(peer):
+                case ReadState(peer) if not self.lossy:
                     if now - self._read_at > READ_PATIENCE_US and self._applying is None:
                         self._read_at = now
                         effects.append(Send(peer, StateRequest(self.report().boundary)))
@@ -292,6 +297,8 @@ class ProtectedReplica(Copy):
 
     def _sleep(self, now: int, effects: list[Effect]) -> None:
         self._put_down(effects)
+        if self.lossy:
+            self.held, self.acks = None, {}
         for served in self.served.values():
             served.suspend()
 
@@ -420,6 +427,8 @@ class ProtectedReplica(Copy):
                 self._switch(standby.PartnerMissed(other.address, self.report()), now, effects)
 
     def _checkpoint(self, replica: Replica, now: int, effects: list[Effect]) -> None:
+        if self.lossy:
+            return
         boundary = replica.newest[0].boundary
         for other in self.others.values():
             heard_at = self.switch.heard.get(other.address)
@@ -441,6 +450,8 @@ class ProtectedReplica(Copy):
                 streams_at.setdefault(producer, []).append(one.stream)
         for producer, streams in streams_at.items():
             acks = tuple((name, self.acks[name]) for name in streams if name in self.acks)
+            if self.lossy:
+                acks = tuple((name, NOTHING_NEEDED) for name in streams)
             request = HeartbeatRequest(tuple(streams), acks, (), now)
             effects.append(Send(producer, request))
 

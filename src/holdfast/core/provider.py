@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from holdfast.core.acknowledgements import NOTHING_NEEDED
 from holdfast.core.bounds import BoundWatch
 from holdfast.core.effects import Effect, Send
 from holdfast.core.events import KeptMeasured
@@ -62,16 +63,18 @@ class Provider:
         self.watch.heard(sender, now)
         for stream, first_needed in request.acks:
             if stream in self.streams and self.consumers.counts(sender, request.incarnation):
-                effects += self.streams[stream].acknowledge(sender, first_needed, now)
+                served = self.streams[stream]
+                needed = served.next_id if first_needed == NOTHING_NEEDED else first_needed
+                effects += served.acknowledge(sender, needed, now)
         reports = []
         feeds: list[int] = []
         for stream in request.streams:
-            served = self.streams.get(stream)
-            if served is not None:
-                feeds += served.hear(sender, request)
-                live = max(served.boundary, served.tentative_boundary)
+            asked = self.streams.get(stream)
+            if asked is not None:
+                feeds += asked.hear(sender, request)
+                live = max(asked.boundary, asked.tentative_boundary)
                 state = self._state_of(stream)
-                reports.append(StreamReport(stream, state, served.boundary, live, served.first_id))
+                reports.append(StreamReport(stream, state, asked.boundary, live, asked.first_id))
         told, members = self.consumers.told(sender), self.consumers.membership
         newer = members if members.epoch > request.epoch else None
         reply = HeartbeatReply(tuple(reports), tuple(feeds), told, members.epoch, newer)

@@ -56,9 +56,7 @@ def deliveries(random: Random) -> NetworkSpec:
 
 
 def _fragment(random: Random, name: str, plan: Plan, delivery: Delivery) -> Fragment:
-    copies = [Protection.NONE]
-    if delivery is not _MOST:
-        copies += [Protection.PASSIVE]
+    copies = [Protection.NONE, Protection.PASSIVE]
     if delivery is _EXACTLY:
         copies += [Protection.ACTIVE, Protection.HYBRID]
     protection = random.choice(copies)
@@ -76,7 +74,7 @@ def _fragment(random: Random, name: str, plan: Plan, delivery: Delivery) -> Frag
     pair = StandbySettings(
         (f"{name}a", f"{name}b"),
         protection,
-        persist=random.random() < 0.7,
+        persist=random.random() < 0.7 or delivery is _MOST,
         misses_until_awake=1 if protection is Protection.HYBRID else 3,
         promote_after_us=random.choice([1, 3]) * SECOND_US,
     )

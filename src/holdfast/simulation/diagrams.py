@@ -24,7 +24,7 @@ WHAT = {
     "ConsistencyManager": "The state of a replica. (`core/consistency.py`)",
     "Versions": "Which versions of the fragment's state exist. (`core/versions.py`)",
     "SOutput": "What one output carries. (`core/soutput.py`)",
-    "StandbySwitch": "Which of two copies runs. (`core/standby.py`)",
+    "StandbySwitch": "Which of the copies runs. (`core/standby.py`)",
     "SweepingCheckpointer": "When a primary sends a checkpoint. (`core/sweeping.py`)",
     "EntryPoint": "What the entry point's log is doing. (`core/entry.py`)",
     "Joining": "How a replica that has nothing takes its place. (`core/joining.py`)",

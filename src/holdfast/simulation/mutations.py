@@ -4,7 +4,8 @@ Those of standby are in ``standby_mutations``, those of what is kept in ``keepin
 those of what is read in ``stream_mutations``, those of early results in ``early_mutations`` and,
 of windows and joins, ``ahead_mutations`` and ``pair_mutations``, those of joining in
 ``joining_mutations``, those of who takes part in ``membership_mutations``, those of shards in
-``shard_mutations``, those of bounds in ``bound_mutations``; ``MUTATIONS`` has them all.
+``shard_mutations`` and ``ring_mutations``, those of bounds in ``bound_mutations``; ``MUTATIONS``
+has them all.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from holdfast.simulation import joining_mutations as joining_mutations
 from holdfast.simulation import keeping_mutations as keeping_mutations
 from holdfast.simulation import membership_mutations as membership_mutations
 from holdfast.simulation import pair_mutations as pair_mutations
+from holdfast.simulation import ring_mutations as ring_mutations
 from holdfast.simulation import shard_mutations as shard_mutations
 from holdfast.simulation import standby_mutations as standby_mutations
 from holdfast.simulation import stream_mutations as stream_mutations

@@ -113,7 +113,7 @@ class ProtectedProcess(CheckpointingProcess):
         """Loads that come and go, so that those who compare them seldom agree for long."""
         if life == self.life:
             self.receive(BusyMeasured(self.world.random.random() ** 2))
-            self.world.clock.after(SECOND_US, self._look_at_work, life)
+            self.world.clock.after(SECOND_US // 4, self._look_at_work, life)
 
     # -- jobs ---------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 from holdfast.core.heirs import Heirs, parts_of
-from holdfast.core.settings import Protection, Reconcile
+from holdfast.core.settings import Delivery, Protection, Reconcile
 from holdfast.simulation.executor import Merge, Plan
 from holdfast.simulation.networks import Fragment, NetworkSpec, build
 
@@ -72,7 +72,8 @@ def _parts(fragment: Fragment, shards: int, heirs: Heirs) -> list[Fragment]:
         (stream, Merge(tuple(f"{stream}.{number}" for number in range(1, shards + 1))))
         for stream, _ in fragment.plan.outputs
     )
-    alone = fragment.protection is Protection.NONE
+    lossy = fragment.delivery is Delivery.AT_MOST_ONCE
+    alone = fragment.protection is Protection.NONE or lossy
     merging = replace(
         fragment,
         plan=Plan(merged),

@@ -43,6 +43,7 @@ from holdfast.simulation.checkers.early import Early
 from holdfast.simulation.checkers.joining import JoinChecks
 from holdfast.simulation.checkers.kept import KeptChecks
 from holdfast.simulation.checkers.race import Race
+from holdfast.simulation.checkers.ring import RingChecks
 from holdfast.simulation.checkers.stable_tree import StableTree
 from holdfast.simulation.checkers.standby import StandbyChecks
 from holdfast.simulation.checkpointing import CheckpointingProcess
@@ -129,6 +130,7 @@ class World:
         self._dark: set[str] = set()
         self._build()
         self.standby = StandbyChecks(self)
+        self.rings = RingChecks(self)
         self.kept = KeptChecks(self)
         self.availability = Availability(self)
         self.stable_tree = StableTree(self)
@@ -230,6 +232,7 @@ class World:
                 process.driver.validate()
         if not self.standby.void:
             self.standby.sample()
+            self.rings.sample()
             self.joins.sample()
             self.kept.sample()
             self.availability.sample()
@@ -295,9 +298,13 @@ class World:
             return None
         return max(there.changed_at, back.changed_at)
 
+    def is_lost(self, server: str) -> bool:
+        """Whether a server is crashed now."""
+        return bool(self._down[server])
+
     def is_down(self, address: str) -> bool:
         """Whether the server of a process is crashed now."""
-        return bool(self._down[self.server_of[address]])
+        return self.is_lost(self.server_of[address])
 
     # -- faults -------------------------------------------------------------------------
 
