@@ -9,6 +9,8 @@ benchmarks, from a copy of the repository at that commit with an environment of 
     make bench BENCH=versions ARGS="--against COMMIT --only engine,cec"
     make bench BENCH=versions ARGS="--against COMMIT --record"    and docs/results/versions.*
 
+Each benchmark is recorded as soon as it is measured, beside what earlier runs recorded of others.
+
 `slower` is what this version needs over what the earlier one needs: above 1 it is slower.
 """
 
@@ -27,10 +29,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.machine import describe_machine, machine_text
-from benchmarks.record import record
+from benchmarks.record import record, recorded
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMAND = 'make bench BENCH=versions ARGS="--against {commit} --record"'
+COMMAND = 'make bench BENCH=versions ARGS="--against {commit}{more} --record"'
 # No benchmark's short form takes this long; one that hangs must not hold up the others.
 _TIMEOUT_S = 1_200
 
@@ -145,16 +147,41 @@ def page(summary: dict[str, Any]) -> str:
         f"| {row.get('slower', 'not measured')} |"
         for row in summary["rows"]
     )
+    runs = "\n".join(
+        f"- {bench}: `{run['command']}`, {run['seconds']} s, on {machine_text(run['machine'])}"
+        for bench, run in summary["runs"].items()
+    )
     return f"""# This version beside an earlier one
 
-`{summary["command"]}` on {machine_text(summary["machine"])}: commit `{summary["against"]}` and this
-version in turn, each benchmark in its short form as its own version has it. *slower* is what this
-version needs over what the earlier one needed, by the medians; above 1 it is slower.
+Commit `{summary["against"]}` and this version in turn, each benchmark in its short form as its own
+version has it. *slower* is what this version needs over what the earlier one needed, by the
+medians; above 1 it is slower.
 
 | benchmark | figure | before | now | slower |
 |---|---|---|---|---|
 {lines}
+
+As it was run:
+
+{runs}
 """
+
+
+def record_bench(bench: str, against: str, rows: list[dict[str, Any]], run: dict[str, Any]) -> None:
+    """Put what was measured of one benchmark in the place of what an earlier run found of it."""
+    earlier = recorded("versions")
+    if earlier.get("against") != against:
+        earlier = {"rows": [], "runs": {}}
+    found = [row for row in earlier["rows"] if row["bench"] != bench] + rows
+    kept = sorted(found, key=lambda row: list(MEASURES).index(row["bench"]))
+    summary = {
+        "bench": "versions",
+        "against": against,
+        "slower": {f"{row['bench']}: {row['figure']}": row.get("slower") for row in kept},
+        "rows": kept,
+        "runs": earlier["runs"] | {bench: run},
+    }
+    record(summary, run["command"], page=page(summary))
 
 
 def main() -> None:
@@ -165,25 +192,27 @@ def main() -> None:
     parser.add_argument("--copy", type=Path, help="where the earlier version is already")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
-    machine = describe_machine()
-    began = time.monotonic()
-    rows = []
+    slower: dict[str, float | None] = {}
+    started = time.monotonic()
     with TemporaryDirectory() as temporary:
         before = options.copy or earlier_version(options.against, Path(temporary) / "before")
         for bench in options.only.split(","):
-            rows += compare(bench, before, 1 if options.quick else 2)
-    summary = {
-        "bench": "versions",
-        "against": options.against,
-        "slower": {f"{row['bench']}: {row['figure']}": row.get("slower") for row in rows},
-        "rows": rows,
-        "seconds": round(time.monotonic() - began, 1),
-        "machine": machine,
-    }
-    command = COMMAND.format(commit=options.against)
-    if options.record:
-        record(summary, command, page=page({"command": command, **summary}))
-    print(json.dumps({name: value for name, value in summary.items() if name != "rows"}))
+            machine, began = describe_machine(), time.monotonic()
+            rows = compare(bench, before, 1 if options.quick else 2)
+            slower |= {f"{row['bench']}: {row['figure']}": row.get("slower") for row in rows}
+            run = {
+                "command": COMMAND.format(
+                    commit=options.against,
+                    more=f" --only {bench}{' --quick' if options.quick else ''}",
+                ),
+                "seconds": round(time.monotonic() - began, 1),
+                "machine": machine,
+            }
+            if options.record:
+                record_bench(bench, options.against, rows, run)
+    seconds = round(time.monotonic() - started, 1)
+    print(json.dumps({"bench": "versions", "against": options.against, "slower": slower,
+                      "seconds": seconds}))  # fmt: skip
 
 
 if __name__ == "__main__":
