@@ -9,7 +9,8 @@ benchmarks, from a copy of the repository at that commit with an environment of 
     make bench BENCH=versions ARGS="--against COMMIT --only engine,cec"
     make bench BENCH=versions ARGS="--against COMMIT --record"    and docs/results/versions.*
 
-Each benchmark is recorded as soon as it is measured, beside what earlier runs recorded of others.
+Each benchmark is recorded as soon as it is measured, beside what earlier runs recorded of others;
+this version's own page of that benchmark, too.
 
 `slower` is what this version needs over what the earlier one needs: above 1 it is slower.
 """
@@ -97,7 +98,7 @@ def earlier_version(commit: str, directory: Path) -> Path:
     return directory
 
 
-def run_one(root: Path, bench: str) -> dict[str, Any]:
+def run_one(root: Path, bench: str, record_page: bool) -> dict[str, Any]:
     """What a benchmark prints at its end, as its own version runs it; nothing if it fails."""
     # Neither the environment nor the path of this process is the other version's.
     environment = {
@@ -105,7 +106,8 @@ def run_one(root: Path, bench: str) -> dict[str, Any]:
         for name, value in os.environ.items()
         if name not in ("PYTHONPATH", "VIRTUAL_ENV", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
     }
-    command = ["make", "--no-print-directory", "bench", f"BENCH={bench}", "ARGS=--quick"]
+    command = ["make", "--no-print-directory", "bench", f"BENCH={bench}"]
+    command.append("ARGS=--quick --record" if record_page else "ARGS=--quick")
     began = time.monotonic()
     try:
         done = subprocess.run(
@@ -120,12 +122,12 @@ def run_one(root: Path, bench: str) -> dict[str, Any]:
     return printed
 
 
-def compare(bench: str, before: Path, rounds: int) -> list[dict[str, Any]]:
+def compare(bench: str, before: Path, rounds: int, record_page: bool) -> list[dict[str, Any]]:
     """Every figure of a benchmark: of both versions, and by how much this one is slower."""
     runs: dict[Path, list[dict[str, Any]]] = {before: [], ROOT: []}
     for round_ in range(rounds):
         for root in (before, ROOT) if round_ % 2 == 0 else (ROOT, before):
-            runs[root].append(run_one(root, bench))
+            runs[root].append(run_one(root, bench, record_page and root is ROOT))
     rows = []
     for measure in MEASURES[bench]:
         old, new = (
@@ -198,7 +200,7 @@ def main() -> None:
         before = options.copy or earlier_version(options.against, Path(temporary) / "before")
         for bench in options.only.split(","):
             machine, began = describe_machine(), time.monotonic()
-            rows = compare(bench, before, 1 if options.quick else 2)
+            rows = compare(bench, before, 1 if options.quick else 2, options.record)
             slower |= {f"{row['bench']}: {row['figure']}": row.get("slower") for row in rows}
             run = {
                 "command": COMMAND.format(
