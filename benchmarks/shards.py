@@ -22,8 +22,7 @@
 ``bytes_per_tuple_record`` is what goes from a shard to the copy that stands by, for each tuple: the
 state that it changed, twice a second, and what is not acknowledged of the results.
 ``bytes_over_mirroring`` sets it against sending each tuple there, as large as the entry point's log
-has it; for tuples ten times as large that is reckoned, as columns that no operator keeps are in no
-state.
+has it, for small tuples and for larger ones with a column that no operator keeps.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from benchmarks.shards_scale import grow
 PARTS = ("scale", "messages", "engine", "ring", "delivery", "rescale", "four")
 # Eight drivers of Spark take a minute and a half to start on two cores.
 LONG = ("four",)
-SHARED = ("lost", "doubled", "exactly_over_at_most", "burst_seconds")
+SHARED = ("lost", "doubled", "exactly_over_at_most", "burst_ratios", "burst_seconds")
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ FULL = Lengths(
     windows=100_000,
     rings=(2, 4, 50, 200),
     bursts=9,
-    burst=100_000,
+    burst=200_000,
     numbers=(2, 3, 1, 4, 2),
     counted=100_000,
 )
@@ -87,10 +86,8 @@ QUICK = replace(
     watched=2,
     kills=10,
     rings=(2, 4, 20),
-    bursts=3,
-    burst=50_000,
+    bursts=7,
     numbers=(2, 3, 2),
-    counted=20_000,
 )
 
 
@@ -110,10 +107,7 @@ def ring_figures(outcome: Outcome) -> dict[str, Any]:
         "ring_messages": outcome.messages_per_1000,
         "bytes_per_tuple_record": outcome.record_bytes,
         "bytes_over_mirroring": {
-            str(round(times * outcome.tuple_bytes)): round(
-                outcome.record_bytes / (times * outcome.tuple_bytes), 3
-            )
-            for times in (1, 10)
+            str(round(size)): round(record / size, 3) for size, record in outcome.mirrored
         },
         "open_windows": outcome.open_windows,
     }
@@ -136,6 +130,7 @@ def delivery_figures(directory: Path, lengths: Lengths) -> tuple[dict[str, Any],
 def cost_figures(cost: Cost, shards: int) -> dict[str, Any]:
     return {
         "exactly_over_at_most": {str(shards): cost.ratios},
+        "burst_ratios": {str(shards): cost.rounds},
         "burst_seconds": {str(shards): cost.seconds},
     }
 

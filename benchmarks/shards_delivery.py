@@ -3,8 +3,9 @@
 Numbered tuples go through two or more shards and what merges them, as real processes: a fragment
 for each kind, with a source and a client of its own. First bursts are handed to exactly once and to
 at most once in turn, of small tuples and of ten times larger ones, and the time until the client
-has all of them is compared. Then all kinds run at a steady rate while their shards are killed, and
-the numbers tell what was lost and what came twice.
+has all of them is compared, within each round: the machine is not the same in another one. Then all
+kinds run at a steady rate while their shards are killed, and the numbers tell what was lost and
+what came twice.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import json
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,21 +117,21 @@ class Reader:
 
 @dataclass(frozen=True)
 class Cost:
-    """Time of exactly once over that of at most once, by the size of tuples; seconds of both."""
+    """Time of exactly once over that of at most once, by the size of tuples; seconds of both.
+
+    ratios  the median of those of each round; ``rounds`` has them all.
+    """
 
     ratios: dict[str, float]
+    rounds: dict[str, list[float]]
     seconds: dict[str, dict[str, float]]
 
 
 def compare_cost(directory: Path, shards: int, rounds: int, tuples: int) -> Cost:
     """Bursts for exactly once and at most once, in turn."""
     deployment = _deployment(directory, (EXACTLY, MOST), shards)
-    with supervised(deployment):
-        readers = _readers(deployment, (EXACTLY, MOST))
-        cost = _cost(deployment, readers, rounds, tuples)
-        for reader in readers:
-            reader.close()
-    return cost
+    with supervised(deployment), _reading(deployment, (EXACTLY, MOST)) as readers:
+        return _cost(deployment, readers, rounds, tuples)
 
 
 def compare_and_kill(
@@ -138,12 +140,9 @@ def compare_and_kill(
     """The same, and then what is lost and doubled of the others while their shards are killed."""
     kinds = (EXACTLY, MOST, LEAST)
     deployment = _deployment(directory, kinds, shards)
-    with supervised(deployment) as supervisor:
-        readers = _readers(deployment, kinds)
+    with supervised(deployment) as supervisor, _reading(deployment, kinds) as readers:
         cost = _cost(deployment, readers[:2], rounds, tuples)
         found = _kill(deployment, supervisor, readers[1:], shards, kills)
-        for reader in readers:
-            reader.close()
     return cost, found
 
 
@@ -160,8 +159,13 @@ def _cost(deployment: Deployment, readers: list[Reader], rounds: int, tuples: in
         size: {kind: statistics.median(found) for kind, found in each.items()}
         for size, each in taken.items()
     }
+    ratios = {
+        size: [round(one / other, 3) for one, other in zip(each[EXACTLY], each[MOST], strict=True)]
+        for size, each in taken.items()
+    }
     return Cost(
-        {size: round(each[EXACTLY] / each[MOST], 3) for size, each in middle.items()},
+        {size: round(statistics.median(each), 3) for size, each in ratios.items()},
+        ratios,
         {
             size: {kind: round(one, 3) for kind, one in each.items()}
             for size, each in middle.items()
@@ -235,12 +239,18 @@ def _deployment(directory: Path, kinds: tuple[str, ...], shards: int) -> Deploym
     return load_deployment(directory / "deployment.toml")
 
 
-def _readers(deployment: Deployment, kinds: tuple[str, ...]) -> list[Reader]:
+@contextmanager
+def _reading(deployment: Deployment, kinds: tuple[str, ...]) -> Iterator[list[Reader]]:
+    """A reader of each kind; closed whatever happens, or the process would not end."""
     readers = [Reader(deployment, kind) for kind in kinds]
-    for reader in readers:
-        # At most once begins with what comes from now on.
-        reader.reach(_now_us())
-    return readers
+    try:
+        for reader in readers:
+            # At most once begins with what comes from now on.
+            reader.reach(_now_us())
+        yield readers
+    finally:
+        for reader in readers:
+            reader.close()
 
 
 def _now_us() -> int:

@@ -40,8 +40,9 @@ def count_messages(shards: int, tuples: int) -> dict[str, Any]:
     """Messages for each 1,000 tuples, in all and by their kinds."""
     spec = in_shards(_two_operators(), {0: shards, 1: shards})
     until = COUNT_FROM + tuples * SECOND_US // RATE
+    longest = until + until
     conditions = Conditions(longest_append_us=10_000, skew_us=0, sample_us=10 * SECOND_US)
-    schedule = Schedule((), until + 10 * SECOND_US)
+    schedule = Schedule((), longest + 10 * SECOND_US)
     world = World(spec, schedule, Random(1), ring_of(spec, shards), conditions=conditions)
     (entry,) = world.entries.values()
     entry.source = Busy(Random(2), shards, RATE * INTERVAL_US // SECOND_US)
@@ -59,14 +60,22 @@ def count_messages(shards: int, tuples: int) -> dict[str, Any]:
         world.clock.run_until(COUNT_FROM)
         counts.clear()
         before = len(entry.source.made)
-        world.clock.run_until(until)
+        while len(entry.source.made) - before < tuples and world.clock.now < longest:
+            world.clock.run_until(world.clock.now + INTERVAL_US)
         made = len(entry.source.made) - before
+        rate = made * SECOND_US / (world.clock.now - COUNT_FROM)
         told = dict(counts)
-        world.clock.run_until(schedule.end)
+        world.source_stop = world.clock.now
+        world.clock.run_until(world.clock.now + 10 * SECOND_US)
     consistency.check(world)
     progress.check(world)
     kinds = {kind: round(1_000 * number / made, 2) for kind, number in sorted(told.items())}
-    return {"all": round(1_000 * sum(told.values()) / made, 2), **kinds, "tuples": made}
+    return {
+        "all": round(1_000 * sum(told.values()) / made, 2),
+        **kinds,
+        "tuples": made,
+        "rate": round(rate),
+    }
 
 
 def _two_operators() -> NetworkSpec:

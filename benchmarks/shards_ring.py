@@ -30,7 +30,7 @@ from pyspark.sql import functions as F
 from holdfast import Network, window
 
 network = Network("ring", bucket="200 ms")
-load = network.source("load", "server bigint, reading bigint, value double")
+load = network.source("load", "server bigint, reading bigint, value double, payload string")
 load.groupBy(window("1 hour"), "server", "reading").agg(F.avg("value").alias("v")).output("hours")
 counts = load.groupBy(window("200 ms"), "server")
 counts.agg(F.count("*").alias("n"), F.sum("value").alias("v")).output("counts")
@@ -53,6 +53,8 @@ output = "counts"
 RATE = 3_000
 SERVERS = 16
 WAIT_SECONDS = 120.0
+# How many digits more each tuple has, one after the other.
+WIDTHS = (0, 400)
 
 
 @dataclass(frozen=True)
@@ -70,15 +72,24 @@ class Outcome:
     usual_ms: float
     messages_per_1000: float
     record_bytes: float
-    tuple_bytes: float
+    # By size of tuples, in bytes as they are logged: the bytes that are sent for each.
+    mirrored: list[tuple[float, float]]
     open_windows: int
 
 
-def readings(first: int, count: int) -> pa.Table:
-    """Tuples that depend on their numbers only."""
+def readings(first: int, count: int, width: int = 0) -> pa.Table:
+    """Tuples that depend on their numbers only, and as many digits as no operator looks at."""
     numbers = np.arange(first, first + count)
-    values = np.random.default_rng(first).random(count)
-    return pa.table({"server": numbers % SERVERS, "reading": numbers % 100_000, "value": values})
+    random = np.random.default_rng(first)
+    payload = [random.bytes(width // 2).hex() for _ in range(count)] if width else [""] * count
+    return pa.table(
+        {
+            "server": numbers % SERVERS,
+            "reading": numbers % 100_000,
+            "value": random.random(count),
+            "payload": pa.array(payload, pa.string()),
+        }
+    )
 
 
 class Watch:
@@ -135,22 +146,33 @@ def run_ring(directory: Path, shards: int, watched: int, kills: int, windows: in
         with Producer.of(deployment.path, "load", name="before") as producer:
             producer.send(readings(0, windows))
         watch = Watch(deployment)
-        load = Load(deployment, "load", readings, RATE)
+        widths = [0]
+        load = Load(
+            deployment, "load", lambda first, count: readings(first, count, widths[-1]), RATE
+        )
         watch.reach(now_us())
-        _wait_protected(deployment, shards)
+        _wait_at_home(deployment, shards)
         begun = time.monotonic()
         time.sleep(3.0)
         usual_ms = (
             float(np.median(np.diff([each for each in watch.arrivals if each > begun]))) * 1e3
         )
-        messages, record_bytes = _records(deployment, shards, load, 4.0)
+        mirrored = []
+        for width in WIDTHS:
+            widths.append(width)
+            time.sleep(1.0)
+            logged, tuples = _logged_bytes(deployment), load.sent
+            messages, record_bytes = _records(deployment, shards, load, 4.0)
+            size = (_logged_bytes(deployment) - logged) / max(1, load.sent - tuples)
+            mirrored.append((round(size, 1), round(record_bytes, 2)))
+        widths.append(0)
         for number in range(watched):
             killed = time.monotonic()
             assert supervisor.kill(f"main.{number % shards + 1}")
             watch.reach(now_us())
             takeovers.append(max(0.0, watch.longest_ms(killed) - usual_ms))
             back = time.monotonic()
-            _wait_protected(deployment, shards)
+            _wait_at_home(deployment, shards)
             watch.reach(now_us())
             reinstatements.append(max(0.0, watch.longest_ms(back) - usual_ms))
         _kill_anything(supervisor, shards, kills - watched)
@@ -166,8 +188,8 @@ def run_ring(directory: Path, shards: int, watched: int, kills: int, windows: in
         [round(each, 1) for each in reinstatements],
         round(usual_ms, 1),
         round(messages, 2),
-        round(record_bytes, 2),
-        round(_logged_bytes(deployment) / sent, 2),
+        mirrored[0][1],
+        mirrored,
         windows,
     )
 
@@ -185,8 +207,8 @@ def _copies(deployment: Deployment, shards: int) -> dict[str, dict[str, Any]]:
     return node_status(deployment, names)
 
 
-def _wait_protected(deployment: Deployment, shards: int) -> None:
-    """Until of each shard one copy runs and the other sleeps, with a checkpoint of late."""
+def _wait_at_home(deployment: Deployment, shards: int) -> None:
+    """Until each shard does its own work, and its other copy sleeps, with a checkpoint of late."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         found = _copies(deployment, shards)
@@ -195,10 +217,11 @@ def _wait_protected(deployment: Deployment, shards: int) -> None:
             for status in found.values()
             if status.get("copy") == "suspended" and status["boundary"] > now_us() - 5_000_000
         ]
-        if len(asleep) == shards:
+        homes = [found[f"main.{shard + 1}-1"].get("copy") for shard in range(shards)]
+        if len(asleep) == shards and set(homes) == {"primary"}:
             return
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not every shard has a copy that sleeps: {found}")
+            raise TimeoutError(f"not every shard does its own work: {found}")
         time.sleep(0.1)
 
 

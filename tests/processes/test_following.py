@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from holdfast.cluster import following
 from holdfast.cluster.following import Following, load_of
 from holdfast.cluster.members import MembershipError
+from holdfast.cluster.networks import load_network
 from holdfast.cluster.rescaling import rescale
 from holdfast.core.scaling import ScalingSettings
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.plans.membership_file import change_membership
+from holdfast.testing.deployed import Load, expected_file, supervised, wait_for_lines
 from tests.processes.test_shards import written
 
 SECONDS = 30.0
@@ -132,3 +139,85 @@ def test_more_and_fewer_shards_follow_and_what_was_begun_is_finished(
         "main: new shards have not taken over",
     ]
     assert fragment.told[2] == "main has 2 shards"
+
+
+DEAR = """
+import os
+import time
+
+from holdfast import Network
+
+network = Network("following", bucket="1 second")
+load = network.source("load", "k bigint, v double")
+
+
+def dearly(key, tuples, state):
+    # What a tuple costs is what is divided; the oracle gets them for nothing.
+    time.sleep(float(os.environ.get("HOLDFAST_TEST_TUPLE_SECONDS", "0")) * tuples.num_rows)
+    return tuples.select(["stime", "v"]), (state or 0) + tuples.num_rows
+
+
+load.groupBy("k").process(dearly, "v double", "bigint").output("out")
+"""
+FOLLOWS = """
+network = "network.py"
+[timing]
+delay = "3 seconds"
+[sources.load]
+keep = true
+[fragments.main]
+shards = "auto"
+shards_between = [1, 2]
+[clients.recorder]
+output = "out"
+sink = "jsonl:data/out.jsonl"
+"""
+
+
+def _readings(first: int, count: int) -> pa.Table:
+    numbers = np.arange(first, first + count)
+    return pa.table({"k": numbers % 16, "v": np.random.default_rng(first).random(count)})
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_shards_are_added_under_a_real_load_and_go_when_it_is_over(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One shard is busy for nine tenths of its time, two for half of it."""
+    patient = partial(ScalingSettings, grow_after_us=10_000_000, shrink_after_us=15_000_000)
+    monkeypatch.setattr(following, "ScalingSettings", patient)
+    monkeypatch.setenv("HOLDFAST_TEST_TUPLE_SECONDS", "0.0009")
+    (tmp_path / "network.py").write_text(DEAR)
+    (tmp_path / "deployment.toml").write_text(FOLLOWS)
+    deployment = load_deployment(tmp_path / "deployment.toml")
+    told: list[str] = []
+
+    def shards() -> list[int]:
+        """Of each generation that runs."""
+        found = load_deployment(deployment.path).fragments["main"].generations
+        return [len(names) for _, names in found]
+
+    def wait_for(number: int) -> None:
+        deadline = time.monotonic() + 200.0
+        while shards() != [number]:
+            assert time.monotonic() < deadline, (shards(), told)
+            time.sleep(0.2)
+
+    out = deployment.data / "out.jsonl"
+    with supervised(deployment, told.append) as supervisor:
+        assert shards() == [1]
+        load = Load(deployment, "load", _readings, 1_000)
+        wait_for(2)
+        sent = load.stop()
+        few = Load(deployment, "load", lambda first, count: _readings(sent + first, count), 100)
+        wait_for(1)
+        sent += few.stop()
+        monkeypatch.delenv("HOLDFAST_TEST_TUPLE_SECONDS")
+        network = load_network(deployment.network, "local[2]", {})
+        expected = expected_file(network, deployment, "out")
+        assert expected.count("\n") == sent
+        wait_for_lines(supervisor, out, sent, 120.0)
+    assert out.read_text() == expected
+    changes = [text for text in told if "follow" in text]
+    assert len(changes) == 2, told

@@ -3,8 +3,8 @@
 - While no more servers of a ring are lost than each shard has further copies, some copy of every
   shard, or of every part of one, is on a server that is left: nothing waits for a disk. That it
   runs, and how soon, is what ``StandbyChecks`` looks at.
-- Where a shard is spread, and every shard has a server, no survivor does more than one of a lost one's parts: each of them has
-  its second copy somewhere else.
+- Where a shard is spread, and every shard has a server, no survivor does more than one of a lost
+  one's parts: each of them has its second copy somewhere else.
 """
 
 from __future__ import annotations
