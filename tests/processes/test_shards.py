@@ -174,7 +174,10 @@ def test_one_shard_that_does_everything_has_no_parts(tmp_path: Path) -> None:
             'delivery = "twice"',
             "at-least-once, exactly-once; got 'twice'",
         ),
-        ('delivery = "at-most-once"\nreplicas = 2', "goes with protection none, because"),
+        (
+            'delivery = "at-most-once"\nreplicas = 2',
+            "goes with protection none or passive, because",
+        ),
         ('delivery = "at-least-once"\nprotection = "hybrid"', "none or passive, because"),
         ('delivery = "at-least-once"\ncheckpoint = "continuous"', "leave checkpoint away"),
         ("shards = 2\nrescaled = 3", "'rescaled' means nothing here"),

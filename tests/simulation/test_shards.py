@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from holdfast.simulation.mutations import MUTATIONS
@@ -63,6 +65,42 @@ def test_mistakes_in_dividing_and_merging_are_found_soon(name: str) -> None:
     (found,) = [one for one in MUTATIONS if one.name == name]
     with found.applied():
         assert any(run(around(seed)).verdict is not Verdict.FINE for seed in range(5))
+
+
+def losing(seed: int) -> Scenario:
+    scenario = shaped(seed, "losses")
+    assert scenario is not None
+    return scenario
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.thorough)])
+def test_as_many_neighbours_are_lost_at_once_as_there_are_copies(seed: int) -> None:
+    result = run(losing(seed))
+    assert (result.verdict, result.reason) == (Verdict.FINE, "")
+    assert result.stable > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "make", "seed"),
+    [
+        ("hold the last part of a shard where the shard is", around, 4),
+        *(
+            pytest.param(name, make, seed, marks=pytest.mark.thorough)
+            for name, make, seed in (
+                ("give all parts of a shard to the next", around, 4),
+                ("send checkpoints to the next shard only", losing, 0),
+                ("leave it to the first copy to stand in", losing, 6),
+                ("never take the work back", losing, 0),
+            )
+        ),
+    ],
+)
+def test_mistakes_of_rings_are_found(name: str, make: Callable[[int], Scenario], seed: int) -> None:
+    (found,) = [one for one in MUTATIONS if one.name == name]
+    with found.applied():
+        assert run(make(seed)).verdict is not Verdict.FINE
 
 
 def rescaled(seed: int) -> Scenario:
