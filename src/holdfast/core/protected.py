@@ -213,7 +213,15 @@ class ProtectedReplica(Copy):
                 self._at_rest(sender, message, now, effects)
             case _:
                 self._drive(event, now, effects)
+                self._take_up()
         self._tick(now, effects)
+
+    def _take_up(self) -> None:
+        """Go on anywhere with what nobody has any more; nothing was kept while this one slept."""
+        if self.lossy and self.replica is not None:
+            lacking = self.replica.consumer.out_of_reach()
+            if lacking is not None:
+                self.replica.copies[lacking[0]].forget_ids()
 
     def _drive(self, event: Event, now: int, effects: list[Effect]) -> None:
         next_ids = [one.next_id for one in self.served.values()]

@@ -230,8 +230,8 @@ class Upstream(Machine[Following, Trigger]):
     def _lacks(self, peer: str) -> bool:
         """Whether a producer begins after what is needed, and another one may not."""
         next_id = self.copy.next_id
-        if self._first_ids[peer] <= next_id:
-            return False
+        if self.copy.lossy or self._first_ids[peer] <= next_id:
+            return False  # of a lossy stream nothing is needed from before
         if any(feed.peer == peer and feed.received for feed in self.feeds()):
             return False
         return any(self._first_ids.get(one, 0) <= next_id for one in self.producers if one != peer)

@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.core.consumer import Consumer
 from holdfast.core.delivery import ConfirmedKeeper
 from holdfast.core.effects import Effect
+from holdfast.core.protected import ProtectedReplica
 from holdfast.core.stream_copy import StreamCopy
 from holdfast.simulation.planting import mutation
 
@@ -35,3 +36,23 @@ def go_on_at_most_once_by_the_ids_of_another_life(original: Any) -> Any:
 @mutation(StreamCopy, "_newer_than", shape="deliveries")
 def take_at_most_once_what_is_older_than_what_is_here(original: Any) -> Any:
     return lambda self: 0
+
+
+@mutation(ProtectedReplica, "_keep_connections", shape="deliveries")
+def keep_for_a_copy_that_sleeps_what_it_never_asks_for(original: Any) -> Any:
+    def broken(self: ProtectedReplica, now: int, effects: list[Effect]) -> None:
+        lossy, self.lossy = self.lossy, False
+        original(self, now, effects)
+        self.lossy = lossy
+
+    return broken
+
+
+@mutation(ProtectedReplica, "_sleep", shape="deliveries")
+def go_on_at_most_once_from_before_it_slept(original: Any) -> Any:
+    def broken(self: ProtectedReplica, now: int, effects: list[Effect]) -> None:
+        lossy, self.lossy = self.lossy, False
+        original(self, now, effects)
+        self.lossy = lossy
+
+    return broken

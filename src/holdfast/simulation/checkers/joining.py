@@ -91,6 +91,8 @@ class JoinChecks:
         life = 0 if reader is None else reader.incarnation
         if consumer in self.lapsed:
             return  # it was away for longer than anything is kept, and joins anew
+        if consumer in self._world.copies and self._world.copies[consumer].copy.lossy:
+            return  # nothing was kept for it while it slept, and it goes on anywhere
         if _life_on_disk(self._world.processes[producer], consumer) == life:
             raise Violation("no loss", f"{producer} cannot serve {consumer}: {reason}")
 
