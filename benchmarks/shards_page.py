@@ -118,7 +118,8 @@ def _messages(told: dict[str, Any]) -> Rows:
         kinds = told["messages_by_kind"][shards]
         counted = {kind: each for kind, each in kinds.items() if kind not in ("tuples", "rate")}
         by_kind = ", ".join(f"{kind} {each:g}" for kind, each in counted.items())
-        tuples = f"{kinds['tuples']:,} tuples at {kinds['rate']:,}/s"
+        tuples = f"{kinds['tuples']:,} tuples"
+        tuples += f" at {kinds['rate']:,}/s" if "rate" in kinds else ""
         what = f"two operators with {shards} shards each, {tuples}"
         rows.append((what, f"{all_of_them:g} ({by_kind})", ""))
     two, four = told["messages"]["2"], told["messages"]["4"]
