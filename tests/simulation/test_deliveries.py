@@ -58,6 +58,7 @@ def test_at_most_once_nothing_is_lost_while_nobody_is() -> None:
         ("record at least once what nobody has confirmed", 17),
         ("acknowledge at least once what only came", 0),
         ("go on at most once by the ids of another life", 2),
+        ("keep for a copy that sleeps what it never asks for", 5),
         ("take at most once what is older than what is here", 57),
     ],
 )

@@ -46,13 +46,3 @@ def keep_for_a_copy_that_sleeps_what_it_never_asks_for(original: Any) -> Any:
         self.lossy = lossy
 
     return broken
-
-
-@mutation(ProtectedReplica, "_sleep", shape="deliveries")
-def go_on_at_most_once_from_before_it_slept(original: Any) -> Any:
-    def broken(self: ProtectedReplica, now: int, effects: list[Effect]) -> None:
-        lossy, self.lossy = self.lossy, False
-        original(self, now, effects)
-        self.lossy = lossy
-
-    return broken
