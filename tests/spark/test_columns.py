@@ -262,7 +262,7 @@ def early_and_rows(spark: SparkSession) -> Iterator[tuple[Engine, Engine]]:
         engine.close()
 
 
-def refuse(job: column_job.ColumnJob, files: Any) -> None:
+def refuse(job: column_job.ColumnJob, *given: Any) -> None:
     raise AssertionError("a job")
 
 
@@ -302,7 +302,7 @@ def test_many_tuples_and_what_cannot_be_computed_here_take_a_job(
     rng = random.Random(3)
     drawn = [(0, *(values(rng) | {"small": 1}).values()) for _ in range(20)]
     bucket = Bucket(0, 1, {name: tuples(early, name, drawn) for name in "lr"})
-    monkeypatch.setattr(column_job.ColumnJob, "_execute", refuse)
+    monkeypatch.setattr(column_job.ColumnJob, "_run_near", refuse)
     here = early.advance(EMPTY, [bucket]).outputs
     assert here["values"].num_rows == 20
     with monkeypatch.context() as patch:

@@ -6,6 +6,7 @@ import dataclasses
 import gc
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -212,9 +213,11 @@ def test_an_empty_bucket_that_closes_nothing_runs_no_job(
     jobs: list[int] = []
     run = ColumnJob.run
 
-    def counted(job: ColumnJob, streams: Mapping[str, pa.Table], at: str) -> dict[str, pa.Table]:
+    def counted(
+        job: ColumnJob, streams: Mapping[str, pa.Table], at: str, told: Mapping[str, Any]
+    ) -> dict[str, pa.Table]:
         jobs.append(version.boundary)
-        return run(job, streams, at)
+        return run(job, streams, at, told)
 
     monkeypatch.setattr(ColumnJob, "run", counted)
     version.advance([Bucket(0, 100, {})])

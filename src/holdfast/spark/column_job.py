@@ -4,22 +4,25 @@ Few tuples that no step takes need no job: where results are early, expressions 
 computed in the process itself, once a first job has warmed Spark up for when there are more.
 Whatever goes wrong there goes to Spark, which says what it is as it says everything.
 
-The job is made once. What differs between buckets reaches the tasks as job properties, so that an
-execution is three calls of the JVM, whatever the network. Where executors do not run on this
-machine, Spark carries both files: the input as a broadcast, the results as what the job returns.
+Where executors run on this machine, tasks stay for many buckets (``resident``), and a bucket is an
+order to as many of them as it has tasks. If too few are free, it is a job of its own. That job is
+made once; what differs between buckets reaches its tasks as job properties, so that an execution is
+four calls of the JVM, whatever the network. Where executors do not run on this machine, Spark
+carries both files: the input as a broadcast, the results as what the job returns.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark import SparkContext
+from pyspark import SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 
 from holdfast import disk
@@ -33,6 +36,9 @@ from holdfast.spark.column_task import (
     run_here,
     write_streams,
 )
+from holdfast.spark.resident import residents_of
+from holdfast.spark.resident_task import Order
+from holdfast.spark.task import PROPERTY
 
 # So many tuples take less time here than a job takes to begin.
 FEW_ROWS = 10_000
@@ -67,25 +73,37 @@ class ColumnJob:
         self._has_run = False
         self._numbers = self._context.parallelize(range(tasks), tasks)
         self._rdd: Any = None
+        # By which residents know it, and what they are sent of it, once that is needed.
+        self._name = uuid.uuid4().hex
+        self._pickled: bytes | None = None
 
-    def run(self, streams: Mapping[str, pa.Table], at: str) -> dict[str, pa.Table]:
-        """The wanted streams, from those the nodes read; files are called by ``at``."""
+    def run(
+        self, streams: Mapping[str, pa.Table], at: str, told: Mapping[str, Any]
+    ) -> dict[str, pa.Table]:
+        """The wanted streams, from those the nodes read; files are called by ``at``.
+
+        ``told``: what the steps are told (``task``).
+        """
         few = sum(each.num_rows for each in streams.values()) <= FEW_ROWS
         if self._here and few and self._has_run:
             with contextlib.suppress(Exception):
                 return run_here(self._task, dict(streams))
-        made = self._run_near(streams, at) if is_local(self._context) else self._run_far(streams)
+        text = json.dumps(told)
+        near = is_local(self._context)
+        made = self._run_near(streams, at, text) if near else self._run_far(streams, text)
         self._has_run = True
         return made
 
-    def _run_near(self, streams: Mapping[str, pa.Table], at: str) -> dict[str, pa.Table]:
+    def _run_near(self, streams: Mapping[str, pa.Table], at: str, told: str) -> dict[str, pa.Table]:
         files = {"input": f"{at}-in.arrows", "output": f"{at}-out", "streams": list(streams)}
         paths = [Path(output_path(f"{at}-out", task)) for task in range(self._tasks)]
         try:
             disk.check(Operation.CREATE, f"{at}-in.arrows")
             with pa.OSFile(f"{at}-in.arrows", "wb") as sink:
                 write_streams(sink, streams.values())
-            self._execute(files)
+            text = json.dumps(files)
+            if not self._order(text, told):
+                self._execute(text, told)
             return self._collect([pa.memory_map(str(path)) for path in paths])
         finally:
             # What is mapped stays readable.
@@ -96,20 +114,51 @@ class ColumnJob:
             ):
                 path.unlink(missing_ok=True)
 
-    def _execute(self, files: Mapping[str, Any]) -> None:
+    def _order(self, files: str, told: str) -> bool:
+        """Have tasks that stay do it; False if they cannot."""
+        with residents_of(self._context).taken(self._tasks) as residents:
+            for task, each in enumerate(residents):
+                each.order(self._name, self._pickle, Order(task, told, files))
+            # All of them, whatever one says: files must not go while somebody is at work.
+            errors, done = [], bool(residents)
+            for each in residents:
+                try:
+                    done = each.answer() and done
+                except Exception as error:
+                    errors.append(error)
+            if errors:
+                raise errors[0]
+            return done
+
+    def _pickle(self) -> bytes:
+        if self._pickled is None:
+            self._pickled = cloudpickle.dumps(self._task)  # type: ignore[no-untyped-call]
+        return self._pickled
+
+    def _execute(self, files: str, told: str) -> None:
         if self._rdd is None:
             self._rdd = self._numbers.mapPartitionsWithIndex(self._task)._jrdd
-        self._context.setLocalProperty(COLUMNS, json.dumps(files))
-        self._rdd.count()
+        with self._properties(files, told):
+            self._rdd.count()
 
-    def _run_far(self, streams: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    @contextlib.contextmanager
+    def _properties(self, files: str, told: str) -> Iterator[None]:
+        """Tell the tasks of this thread's next job; see ``task``."""
+        self._context.setLocalProperty(COLUMNS, files)
+        self._context.setLocalProperty(PROPERTY, told)
+        try:
+            yield
+        finally:
+            self._context.setLocalProperty(PROPERTY, "")
+
+    def _run_far(self, streams: Mapping[str, pa.Table], told: str) -> dict[str, pa.Table]:
         sink = pa.BufferOutputStream()
         write_streams(sink, streams.values())
         sent = self._context.broadcast(sink.getvalue().to_pybytes())
         try:
             task = replace(self._task, sent=sent)
-            self._context.setLocalProperty(COLUMNS, json.dumps({"streams": list(streams)}))
-            returned = self._numbers.mapPartitionsWithIndex(task).collect()
+            with self._properties(json.dumps({"streams": list(streams)}), told):
+                returned = self._numbers.mapPartitionsWithIndex(task).collect()
         finally:
             sent.destroy()
         return self._collect([pa.py_buffer(each) for each in returned])

@@ -8,6 +8,7 @@ file of its own, which the driver maps in turn. No tuple becomes a row.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from holdfast import disk
 from holdfast.disk import Operation
 from holdfast.spark.column_plans import ColumnPlan, Memory
 from holdfast.spark.join_step import resolved
+from holdfast.spark.resident_task import Order
 from holdfast.spark.runs import HASH, Bools, numbers
 from holdfast.spark.task import PROPERTY, StepPlan, by_partition, freeze_imports, job_property
 
@@ -69,28 +71,39 @@ class ColumnTask:
             pass  # a worker whose input was not read to its end is not used again
         freeze_imports()
         told, files = job_property(PROPERTY), job_property(COLUMNS)
-        source = (
-            pa.memory_map(files["input"]) if self.sent is None else pa.py_buffer(self.sent.value)
-        )
-        given = dict(
-            zip(files["streams"], read_streams(source, len(files["streams"])), strict=True)
-        )
-        if self.shares:
-            own = tuple(node for node in self.nodes if node.name in self.shares[task])
-            made = _run(own, 0, 1, given, told)
-        else:
-            made = _run(self.nodes, task, self.tasks, given, told)
-        streams = [made[name] for name in self.wanted_of(task)]
-        if self.sent is not None:
-            sink = pa.BufferOutputStream()
-            write_streams(sink, streams)
-            return iter([sink.getvalue().to_pybytes()])
+        if self.sent is None:
+            self._with_files(task, told, files)
+            return iter(())
+        sink = pa.BufferOutputStream()
+        source = pa.py_buffer(self.sent.value)
+        write_streams(sink, self._compute(task, told, files["streams"], source))
+        return iter([sink.getvalue().to_pybytes()])
+
+    def carry_out(self, order: Order) -> None:
+        """The same for a task that stays (``resident``)."""
+        self._with_files(order.task, json.loads(order.told), json.loads(order.files))
+
+    def _with_files(self, task: int, told: dict[str, Any], files: dict[str, Any]) -> None:
+        """One task's part, from the driver's file into one of its own."""
+        source = pa.memory_map(files["input"])
+        streams = self._compute(task, told, files["streams"], source)
         path = output_path(files["output"], task)
         disk.check(Operation.CREATE, path)
         with pa.OSFile(f"{path}.part", "wb") as sink:
             write_streams(sink, streams)
         disk.rename(Path(f"{path}.part"), Path(path))
-        return iter(())
+
+    def _compute(
+        self, task: int, told: dict[str, Any], names: list[str], source: pa.NativeFile | pa.Buffer
+    ) -> list[pa.Table]:
+        """The wanted streams, or this task's parts of them."""
+        given = dict(zip(names, read_streams(source, len(names)), strict=True))
+        if self.shares:
+            own = tuple(node for node in self.nodes if node.name in self.shares[task])
+            made = _run(own, 0, 1, given, told)
+        else:
+            made = _run(self.nodes, task, self.tasks, given, told)
+        return [made[name] for name in self.wanted_of(task)]
 
 
 def output_path(output: str, task: int) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -139,11 +140,16 @@ class ColumnRunner:
         return self._stages[False]
 
     def run(
-        self, inputs: Mapping[str, pa.Table], sharded: bool, idle: Callable[[str], bool], at: str
+        self,
+        inputs: Mapping[str, pa.Table],
+        sharded: bool,
+        idle: Callable[[str], bool],
+        at: str,
+        told: Mapping[str, Any],
     ) -> Streams:
         """The outputs' streams by operator; files are called by what ``at`` begins with.
 
-        ``idle`` tells whether a step without tuples does nothing.
+        ``idle`` tells whether a step without tuples does nothing, ``told`` is for the steps.
         """
         streams = dict(inputs)
         stages = self._stages[sharded]
@@ -154,7 +160,11 @@ class ColumnRunner:
                 made = self._in_jvm(stage, streams, sharded, f"{at}-{number}")
             else:
                 tasks = min(self._partitions, self._cores) if sharded else 1
-                made = self._on_columns(stage, stages, streams, tasks, f"{at}-{number}")
+                job = self._job(stage, stages, tasks)
+                given = {
+                    name: streams[name].select(sorted(used)) for name, used in stage.reads.items()
+                }
+                made = job.run(given, f"{at}-{number}", told)
             streams.update(made)
         return {name: streams[stream] for name, stream in self._made.items()}
 
@@ -180,9 +190,7 @@ class ColumnRunner:
         tables = split_union(result, [part.frame.columns for part in stage.parts])
         return {part.feed: table for part, table in zip(stage.parts, tables, strict=True)}
 
-    def _on_columns(
-        self, stage: Stage, stages: Sequence[Stage], streams: Streams, tasks: int, at: str
-    ) -> Streams:
+    def _job(self, stage: Stage, stages: Sequence[Stage], tasks: int) -> ColumnJob:
         if tasks not in stage.jobs:
             own = {part.name for part in stage.parts}
             nodes = tuple(part.node(not part.reads & own) for part in stage.parts)
@@ -192,9 +200,7 @@ class ColumnRunner:
             stage.jobs[tasks] = ColumnJob(
                 self._spark, nodes, wanted, tasks, shares, here=self._here
             )
-        return stage.jobs[tasks].run(
-            {name: streams[name].select(sorted(names)) for name, names in stage.reads.items()}, at
-        )
+        return stage.jobs[tasks]
 
 
 def _nothing(part: Part, stage: Stage) -> pa.Table:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-import os
 import shutil
 import tempfile
 import threading
@@ -360,9 +359,10 @@ class Engine:
     ) -> dict[str, pa.Table]:
         directory.mkdir()
         try:
-            with self._job_property(state, version, boundary, directory, told):
-                if self._on_columns:
-                    return self._run_columns(state, boundary, inputs)
+            told = self._told(state, version, boundary, directory, told)
+            if self._on_columns:
+                return self._run_columns(state, boundary, inputs, told)
+            with self._job_property(told):
                 streams = dict(inputs)
                 for wave in self._waves:
                     for name, rows in self._run_wave(wave, streams).items():
@@ -373,7 +373,11 @@ class Engine:
             raise
 
     def _run_columns(
-        self, state: State, boundary: int, inputs: Mapping[str, pa.Table]
+        self,
+        state: State,
+        boundary: int,
+        inputs: Mapping[str, pa.Table],
+        told: Mapping[str, Any],
     ) -> dict[str, pa.Table]:
         steps = {op.name: op.stateful for op in self._stateful}
         rows = sum(table.num_rows for table in inputs.values())
@@ -383,6 +387,7 @@ class Engine:
             sharded,
             lambda name: not steps[name].emits_without_input(state, name, boundary),
             str(self._directory / f"job-{self.next_step()}"),
+            told,
         )
         return {name: _in_order(rows) for name, rows in made.items()}
 
@@ -419,29 +424,23 @@ class Engine:
             self._large_jobs += 1
             return self._large_jobs > _SHARDING.first_large
 
-    @contextlib.contextmanager
-    def _job_property(
+    def _told(
         self, state: State, version: int, boundary: int, directory: Path, more: Mapping[str, Any]
-    ) -> Iterator[None]:
-        """Tell the tasks of this thread's jobs where the state is; see ``task``."""
-        runs = {
-            operator: {
-                family: [
-                    [os.path.relpath(run.path, self._directory) for run in part] for part in parts
-                ]
-                for family, parts in families.items()
-            }
-            for operator, families in state.runs.items()
-        }
-        told = {
+    ) -> dict[str, Any]:
+        """What the tasks of a job are told: where the state is, and what is to become of it."""
+        return {
             "before": state.boundary,
             "boundary": boundary,
             "version": version,
             "root": str(self._directory),
             "directory": str(directory),
-            "runs": runs,
+            "runs": state.paths(self._directory),
             **more,
         }
+
+    @contextlib.contextmanager
+    def _job_property(self, told: Mapping[str, Any]) -> Iterator[None]:
+        """Tell the tasks of this thread's jobs; see ``task``."""
         context = self._spark.sparkContext
         context.setLocalProperty(PROPERTY, json.dumps(told))
         try:

@@ -11,6 +11,8 @@ The settings that matter, each measured on two cores with PySpark 4.3:
   network, not to the data.
 - Little history: Spark keeps 1,000 jobs and stages for a UI that is off, which looks like a
   leak to whoever watches the process.
+- More places for tasks than cores, for tasks that stay (``resident``); the cores are the default
+  parallelism.
 - The compiler and the collector a driver deserves (``jvm``).
 - An archive of Spark's classes, if there is one (``class_archive``): half the time to start.
 """
@@ -28,6 +30,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.spark.class_archive import java_options
 from holdfast.spark.jvm import SETTING, jvm_options
+from holdfast.spark.resident import places
 from holdfast.spark.scratch import java_option, scratch_in
 from holdfast.spark.sockets import socket_directory
 
@@ -56,6 +59,7 @@ _REQUIRED = {
     # Buckets enter as an RDD whose rows the executors decode, never as rows in the plan.
     "spark.sql.execution.arrow.localRelationThreshold": "0",
 }
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 _lock = threading.Lock()
 
 
@@ -85,6 +89,7 @@ def get_session(
                 **_DEFAULTS,
                 **_private(master, directory),
                 **_places(master, directory, options),
+                **_with_residents(master),
             }
             given |= config or {}
             given.pop(SETTING, None)
@@ -98,6 +103,16 @@ def get_session(
 
 def _is_local(master: str) -> bool:
     return re.match(r"local(\[|$)", master) is not None
+
+
+def _with_residents(master: str) -> dict[str, str]:
+    """Room for tasks that stay (``resident``) beside as many others as there are cores."""
+    found = _LOCAL.fullmatch(master)
+    if found is None:
+        return {}
+    named = found[1] or "1"
+    cores = len(os.sched_getaffinity(0)) if named == "*" else int(named)
+    return {"spark.master": f"local[{places(cores)}]", "spark.default.parallelism": str(cores)}
 
 
 def _places(master: str, directory: Path | None, options: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ back to it. A run's file is deleted when the last State that names it is gone.
 from __future__ import annotations
 
 import contextlib
+import os
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -62,6 +63,16 @@ class State:
                 for partition, runs in enumerate(partitions):
                     for run in runs:
                         yield operator, family, partition, run
+
+    def paths(self, root: Path) -> dict[str, dict[str, list[list[str]]]]:
+        """The runs of every operator, family and partition, as tasks find them below ``root``."""
+        return {
+            operator: {
+                family: [[os.path.relpath(run.path, root) for run in part] for part in parts]
+                for family, parts in families.items()
+            }
+            for operator, families in self.runs.items()
+        }
 
     def rows(self) -> int:
         """How many state rows there are at most (replaced ones count until merged)."""

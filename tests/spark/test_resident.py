@@ -1,0 +1,226 @@
+"""Tasks that stay give what jobs give, and what goes wrong in one is Spark's to tell."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.errors import PythonException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from holdfast import Network, window
+from holdfast.spark import column_job, resident
+from holdfast.spark.column_job import ColumnJob
+from holdfast.spark.engine import Bucket, Engine
+from holdfast.spark.faults import explain_job, is_user_code
+from holdfast.spark.resident import Resident, Residents, places
+from holdfast.spark.resident_task import Order, ResidentTask
+from holdfast.spark.state import EMPTY
+from holdfast.spark.version import Version
+from holdfast.testing import tuples
+
+SECOND = 1_000_000
+
+
+def sums(spark: SparkSession, queries: int = 1) -> Engine:
+    network = Network("sums", bucket="1 second", partitions=2, spark=spark)
+    source = network.source("s", "k string, v double")
+    for number in range(queries):
+        wide = window(f"{number + 3} seconds")
+        source.groupBy(wide, "k").agg(F.sum("v").alias("v")).output(f"out_{number}")
+    return Engine(network)
+
+
+def bucket(engine: Engine, number: int) -> Bucket:
+    start = number * SECOND
+    rows = [(start + at, f"key {at % 3}", at / 7 + number) for at in range(5)]
+    return Bucket(start, start + SECOND, {"s": tuples(engine, "s", rows)})
+
+
+class Places:
+    """Residents of the test's own, which can be switched off; and how many buckets were jobs."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.own = Residents(spark.sparkContext)
+        # No more than the session has places for beside those of other tests.
+        self.own._most = 2
+        self._none = Residents(spark.sparkContext)
+        self._none._most = 0
+        self.on = True
+        self.jobs = 0
+
+    def of(self, context: Any) -> Residents:
+        return self.own if self.on else self._none
+
+
+@pytest.fixture
+def there(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
+    made = Places(spark)
+    execute = ColumnJob._execute
+
+    def counted(self: ColumnJob, files: str, told: str) -> None:
+        made.jobs += 1
+        execute(self, files, told)
+
+    monkeypatch.setattr(ColumnJob, "_execute", counted)
+    monkeypatch.setattr(column_job, "residents_of", made.of)
+    yield made
+    made.own.close()
+
+
+@pytest.mark.parametrize("queries", [1, 4])
+def test_buckets_as_orders_and_as_jobs_give_the_same(
+    spark: SparkSession, there: Places, queries: int
+) -> None:
+    engine = sums(spark, queries)
+    ordered, mixed = Version(engine), Version(engine)
+    for number in range(8):
+        there.on = True
+        expected = ordered.advance([bucket(engine, number)])
+        there.on = number % 2 == 0
+        found = mixed.advance([bucket(engine, number)])
+        assert there.jobs == (number + 1) // 2
+        for name, table in expected.items():
+            assert found[name].equals(table)
+    # One for each task, for all buckets: with four queries two tasks share them.
+    assert len(there.own._free) == there.own._count == min(queries, 2)
+
+
+def test_others_keep_as_many_places_as_there_are_cores(spark: SparkSession) -> None:
+    context = spark.sparkContext
+    assert context.defaultParallelism == 2
+    assert context.master == f"local[{places(2)}]"
+    assert Residents(context)._most == places(2) - 2
+
+
+@pytest.mark.parametrize("master", ["local[2]", "local[*]", "spark://elsewhere:7077"])
+def test_a_session_of_somebody_else_s_has_jobs_only(master: str) -> None:
+    class Theirs:
+        defaultParallelism = 2
+
+        def getConf(self) -> dict[str, str]:
+            return {"spark.python.unix.domain.socket.dir": "/somewhere"}
+
+    theirs: Any = Theirs()
+    theirs.master = master
+    with Residents(theirs).taken(1) as found:
+        assert not found
+
+
+def test_what_the_query_raises_is_told_by_spark_and_the_next_bucket_goes_on(
+    spark: SparkSession, there: Places
+) -> None:
+    def picky(key: dict[str, Any], rows: pa.Table, state: Any) -> tuple[pa.Table, Any]:
+        if min(rows["v"].to_pylist()) < 0:
+            # Errors of sockets and files, too, are the query's and not the way's.
+            raise ConnectionResetError("below zero")
+        return rows.select(["stime", "v"]), None
+
+    network = Network("picky", bucket="1 second", partitions=1, spark=spark)
+    source = network.source("s", "k string, v double")
+    source.groupBy("k").process(picky, "v double", "int").output("out")
+    engine = Engine(network)
+    said = []
+    for there.on in (True, False):
+        rows = tuples(engine, "s", [(0, "a", -1.0)])
+        with pytest.raises(PythonException) as raised:
+            engine.advance(EMPTY, [Bucket(0, SECOND, {"s": rows})])
+        assert is_user_code(raised.value)
+        said.append(explain_job(raised.value))
+    assert said[0] == said[1]
+    assert said[0].startswith("ConnectionResetError: below zero (test_resident.py, line")
+    assert there.own._count == 0
+    there.on, there.jobs = True, 0
+    done = engine.advance(EMPTY, [bucket(engine, 0)])
+    assert done.outputs["out"].num_rows == 5
+    assert there.jobs == 0
+
+
+def ordered(one: Resident, what: Callable[[], object]) -> bool:
+    """Have a task that stays do something else than a part of a job."""
+
+    class Does:
+        def carry_out(self, order: Order) -> None:
+            what()
+
+    pickled: bytes = cloudpickle.dumps(Does())  # type: ignore[no-untyped-call]
+    one.order(f"does {what}", lambda: pickled, Order(0, "", ""))
+    return one.answer()
+
+
+def test_a_task_whose_worker_is_killed_is_replaced(
+    spark: SparkSession, there: Places, tmp_path: Path
+) -> None:
+    engine = sums(spark)
+    version = Version(engine)
+    version.advance([bucket(engine, 0)])
+    (one,) = there.own._free
+    pid = tmp_path / "pid"
+    assert ordered(one, lambda: pid.write_text(str(os.getpid())))
+    os.kill(int(pid.read_text()), signal.SIGKILL)  # while it has nothing to do
+    one.wait_for_end(30.0)
+    version.advance([bucket(engine, 1)])
+    (another,) = there.own._free
+    assert another is not one
+    with pytest.raises(Exception, match="crashed") as raised, there.own.taken(1) as found:
+        ordered(found[0], lambda: os.kill(os.getpid(), signal.SIGKILL))  # at work
+    assert not is_user_code(raised.value)
+    assert there.own._count == 0
+    version.advance([bucket(engine, 2)])
+    assert there.jobs == 0
+
+
+def test_what_a_task_cannot_load_is_a_job(spark: SparkSession, there: Places) -> None:
+    engine = sums(spark)
+    version = Version(engine)
+    version.advance([bucket(engine, 0)])
+    (stage,) = engine._column_runner().stages
+    (job,) = stage.jobs.values()
+    job._name, job._pickled = "another", b"no pickle"
+    version.advance([bucket(engine, 1)])
+    assert there.jobs == 1
+    assert len(there.own._free) == 1
+
+
+def test_nobody_waits_for_a_task_that_is_busy(spark: SparkSession, there: Places) -> None:
+    one, other = Version(sums(spark)), Version(sums(spark))
+    for each in (one, other):
+        each.advance([bucket(each.engine, 0)])
+    with there.own.taken(2) as found:
+        assert len(found) == 2
+        one.advance([bucket(one.engine, 1)])  # as a job
+    assert there.jobs == 1
+    # Two at once: each has its own.
+    threads = [
+        threading.Thread(target=each.advance, args=([bucket(each.engine, 1 + (each is one))],))
+        for each in (one, other)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60.0)
+    assert (one.boundary, other.boundary) == (3 * SECOND, 2 * SECOND)
+    assert there.jobs == 1
+
+
+def test_a_task_that_has_seen_many_jobs_makes_room_for_another(
+    spark: SparkSession, there: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resident, "_MOST_JOBS", 2)
+    for number in range(4):
+        engine = sums(spark)
+        Version(engine).advance([bucket(engine, number)])
+        assert there.own._count == 1
+    assert there.jobs == 0
+
+
+def test_one_that_begins_when_nobody_waits_any_more_ends_at_once(tmp_path: Path) -> None:
+    assert list(ResidentTask(str(tmp_path / "gone"))(0, iter([0]))) == []
