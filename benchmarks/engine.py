@@ -140,7 +140,7 @@ class Run:
         }
 
     def flink(self) -> dict[str, Any]:
-        command = flink_command()
+        command = flink_command(self._quick)
         if command is None:
             return {}
         flink = Child(command, flink_environment())

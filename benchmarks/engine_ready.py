@@ -32,9 +32,9 @@ def flink_environment() -> dict[str, str]:
     return {**os.environ, "JVM_ARGS": FLINK_JVM}
 
 
-def flink_command() -> list[str] | None:
+def flink_command(quick: bool) -> list[str] | None:
     """How Flink's process is started; None, and it is said why, where there is no Flink."""
-    python = find_flink()
+    python = find_flink(quick)
     return None if python is None else [str(python), "-m", "benchmarks.engine_flink"]
 
 

@@ -57,8 +57,8 @@ def measure_spark(kills: int, tell: Tell) -> Found:
     return {"gaps_ms": gaps, **system.stop(30.0)}
 
 
-def measure_flink(name: str, kills: int, tell: Tell) -> Found | None:
-    python = find_flink()
+def measure_flink(name: str, kills: int, quick: bool, tell: Tell) -> Found | None:
+    python = find_flink(quick)
     if python is None:
         return None
     with Flink(python, tuned=name == FLINK) as system:
@@ -206,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name == SPARK:
             found[name] = measure_spark(kills[name], tell)
         elif name in OTHERS:
-            if (flink := measure_flink(name, kills[name], tell)) is not None:
+            if (flink := measure_flink(name, kills[name], options.quick, tell)) is not None:
                 found[name] = flink
         else:
             found[name] = measure_holdfast(workshop, name, kills[name], tell)

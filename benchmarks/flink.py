@@ -11,11 +11,14 @@ ROOT = Path(__file__).resolve().parents[1]
 FETCH_SECONDS = 1800.0
 
 
-def find_flink() -> Path | None:
-    """The Python of Flink's environment, made if need be; None, and why, where it cannot be."""
+def find_flink(quick: bool) -> Path | None:
+    """The Python of Flink's environment; None, and why, where it cannot be had.
+
+    Made if need be, unless it has to be quick.
+    """
     try:
         found = subprocess.run(
-            [str(ROOT / "scripts" / "flink")],
+            [str(ROOT / "scripts" / "flink"), *(["--made"] if quick else [])],
             stdout=subprocess.PIPE,
             text=True,
             check=True,

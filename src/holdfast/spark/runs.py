@@ -85,10 +85,11 @@ def mapped_run(path: str) -> pa.Table:
     again, a third of what looking up 1,500 keys in a run of 5 million rows takes. Files never
     change, and no name is used twice.
     """
-    for gone in [each for each in _mapped if not Path(each).exists()]:
-        del _mapped[gone]
     if path in _mapped:
         return _mapped[path]
+    # Every bucket has a run that is new, so what is gone is let go of soon, and not with each look.
+    for gone in [each for each in _mapped if not Path(each).exists()]:
+        del _mapped[gone]
     run = read_run(path)
     if run.nbytes >= _LARGE_BYTES:
         _mapped[path] = run
@@ -140,8 +141,10 @@ def lookup(
             places.append(hit)
     if not pieces:
         return found, None
-    order = np.argsort(np.concatenate(places), kind="stable")
-    rows = pa.concat_tables(pieces, promote_options="default").take(pa.array(order))
+    place = np.concatenate(places)
+    rows = pa.concat_tables(pieces, promote_options="default")
+    if (place[1:] < place[:-1]).any():
+        rows = rows.take(pa.array(np.argsort(place, kind="stable")))
     if DEAD in rows.column_names:
         alive = ~numbers(rows[DEAD]).astype(np.bool_)
         found[np.flatnonzero(found)[~alive]] = False
