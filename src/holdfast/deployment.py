@@ -99,6 +99,8 @@ from holdfast.slots import Routing
 LOOPBACK = "127.0.0.1"
 # What ``holdfast rescale`` has made of a fragment is handed on in its table, by this name.
 RESCALED = "rescaled"
+# How many copies a passive or hybrid fragment was given beside its first two, in the same way.
+ARRIVED = "arrived"
 
 
 class DeploymentError(HoldfastError):
@@ -404,6 +406,11 @@ def _change_shards(tables: dict[str, Any], data: Path) -> None:
 def _refuse_rescaled(tables: dict[str, Any], file: Path) -> None:
     fragments = tables.get("fragments")
     for name, table in fragments.items() if isinstance(fragments, dict) else ():
+        if isinstance(table, dict) and ARRIVED in table:
+            raise DeploymentError(
+                f"{file.name}: fragments.{name}: {ARRIVED!r} means nothing here; another copy, "
+                f"while it runs, is there with holdfast replica move"
+            )
         if isinstance(table, dict) and RESCALED in table:
             raise DeploymentError(
                 f"{file.name}: fragments.{name}: {RESCALED!r} means nothing here; another number "
@@ -420,6 +427,8 @@ def add_replica_to(table: dict[str, Any], name: str, place: str) -> None:
     if len(listed) >= int(name.rpartition("-")[2]):
         return
     table["replicas"] = [*listed, place]
+    if table.get("protection") in ("passive", "hybrid"):
+        table[ARRIVED] = table.get(ARRIVED, 0) + 1
     if alone:
         table["protection"] = "active"
     if "colocate" in table:

@@ -25,6 +25,7 @@ from holdfast.core.settings import (
 from holdfast.core.source_time import Late
 from holdfast.delivery_knobs import read_delivery
 from holdfast.deployment import (
+    ARRIVED,
     LOOPBACK,
     RESCALED,
     ClientSpec,
@@ -236,7 +237,7 @@ class DeploymentReader(TableReader):
         where = f"fragments.{name}"
         given = found
         if isinstance(found, dict):
-            given = {key: value for key, value in found.items() if key != RESCALED}
+            given = {key: found[key] for key in found.keys() - {RESCALED, ARRIVED}}
         self._table(
             where,
             given,
@@ -270,7 +271,7 @@ class DeploymentReader(TableReader):
         reconcile = self._choice(
             f"{where}.reconcile", found.get("reconcile", "checkpoint"), Reconcile
         )
-        self._check_protection(where, protection, len(endpoints), reconcile)
+        self._check_protection(where, protection, len(endpoints) - found.get(ARRIVED, 0), reconcile)
         spec = FragmentSpec(
             name,
             endpoints,

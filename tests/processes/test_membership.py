@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.cluster.members import (
+    MembershipError,
     add_replica,
     move_replica,
     remove_replica,
@@ -93,3 +94,60 @@ def test_replicas_come_go_and_move_and_a_client_is_retired(world: World) -> None
     world.stop("best-2")
     world.go_on()
     world.finish()
+
+
+COPIES_DEPLOYMENT = f"""{COMMON}
+[fragments.main]
+protection = "hybrid"
+[fragments.best]
+protection = "passive"
+"""
+
+
+@pytest.mark.thorough
+def test_copies_move_and_one_that_is_alone_gets_another(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = World(spark, tmp_path, COPIES_DEPLOYMENT)
+    path = world.deployment.path
+    try:
+        world.read(world.is_protected("main-2", "best-2"))
+        # The copy that runs goes elsewhere: the other one takes over first.
+        with ThreadPoolExecutor() as pool:
+            moving = pool.submit(move_replica, path, "main-1", "127.0.0.1")
+            world.read(lambda: "main-3" in load_deployment(path).processes)
+            assert world.copies["main-2"].status()["copy"] == "primary"
+            world.deployment = load_deployment(path)
+            world.start("main-3")
+            assert "main-1 was retired or removed" in ended(world)
+            world.read(moving.done)
+            assert moving.result()[0] == "main-3"
+        world.stop("main-1")
+        world.read(world.is_protected("main-3"))
+        world.stop("main-2")
+        world.go_on()
+        world.deployment = load_deployment(path)
+        world.start("main-2")
+        world.read(world.is_protected("main-2"))
+        # A passive one is alone for a while, and then gets another.
+        with ThreadPoolExecutor() as pool:
+            removing = pool.submit(remove_replica, path, "best-1")
+            assert "best-1 was retired or removed" in ended(world)
+            world.read(removing.done)
+            assert removing.result().unaware == ()
+        world.stop("best-1")
+        world.go_on()
+        assert world.copies["best-2"].status()["copy"] == "primary"
+        with pytest.raises(MembershipError, match="the only replica of best"):
+            remove_replica(path, "best-2")
+        with pytest.raises(MembershipError, match="has its two copies, main-2 and main-3"):
+            add_replica(path, "main")
+        assert add_replica(path, "best")[0] == "best-3"
+        world.deployment = load_deployment(path)
+        world.start("best-3")
+        world.read(world.is_protected("best-3"))
+        world.stop("best-2")
+        world.go_on()
+        world.finish()
+    finally:
+        world.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from holdfast.cluster.remote import RemoteServer, ServerError
@@ -28,6 +29,8 @@ from holdfast.plans.addresses import Addresses, is_addressed
 from holdfast.plans.membership_file import change_membership
 
 _LOOK_SECONDS = 0.1
+# How long the other one of two copies may take to take over; a passive one starts Spark first.
+RELIEVE_SECONDS = 60.0
 
 
 class MembershipError(HoldfastError):
@@ -69,13 +72,17 @@ def remove_replica(
     """Take a replica out: nobody waits for it or reads from it, and it ends.
 
     Another replica of the fragment must be stable and have all that the removed one may be asked
-    for, or the removal is refused; ``force`` removes it all the same.
+    for, or the removal is refused; ``force`` removes it all the same. Of two copies of a passive or
+    hybrid fragment the other one takes over first, and is alone until another is added.
     """
     found = load_deployment(deployment)
     fragment = _fragment_of(found, replica)
     others = [name for name in fragment.processes if name not in found.gone | {replica}]
     _check_removable(found, fragment, replica, others)
-    if not force:
+    if fragment.standby is not None:
+        if not force:
+            relieve(found, replica, others[0], RELIEVE_SECONDS)
+    elif not force:
         _check_others(found, replica, others)
     return _without(found, replica, wait_s)
 
@@ -87,7 +94,9 @@ def add_replica(
     *,
     wait_s: float = 10.0,
 ) -> tuple[str, Changed]:
-    """Give an active fragment one more replica, which joins; its name, and what came of it.
+    """Give a fragment one more replica, which joins; its name, and what came of it.
+
+    A passive or hybrid fragment has two copies: it gets one where it has only one.
 
     ``place`` is where it runs, as ``replicas`` of the deployment file has it: a host of this
     machine, with or without a port, or a server. It is of use once it has taken the state of
@@ -98,19 +107,34 @@ def add_replica(
     if spec is None:
         known = ", ".join(sorted(found.fragments))
         raise MembershipError(f"there is no fragment {fragment!r}; there are {known}")
-    if spec.standby is not None:
+    there = [name for name in spec.processes if name not in found.gone]
+    if spec.standby is not None and len(there) == 2:
         raise MembershipError(
-            f"{fragment} is {spec.protection.value}: it has two copies, no more and no less"
+            f"{fragment} is {spec.protection.value} and has its two copies, {there[0]} and "
+            f"{there[1]}; more would do nothing. Move one (holdfast replica move), or remove one "
+            f"first"
         )
+    return _added(
+        found, spec, place, wait_s, lambda known, name: known.with_another(name, there[0])
+    )
+
+
+def _added(
+    found: Deployment,
+    spec: FragmentSpec,
+    place: str,
+    wait_s: float,
+    change: Callable[[Membership, str], Membership],
+) -> tuple[str, Changed]:
+    """Let a new replica take part; ``change`` says as what."""
     if spec.shard is not None or spec.merges:
         raise MembershipError(
-            f"{fragment} has shards: every shard has as many replicas as the deployment file says; "
-            f"change replicas or shards there and start with a new data directory"
+            f"{spec.name} has shards: every shard has as many replicas as the deployment file "
+            f"says; change replicas or shards there and start with a new data directory"
         )
     if not is_addressed(found):
         raise MembershipError(f"{found.name} was never started; change its file instead")
-    like = next(name for name in spec.processes if name not in found.gone)
-    name = f"{fragment}-{len(spec.processes) + 1}"
+    name = f"{spec.name}-{len(spec.processes) + 1}"
     # Where it listens is known before anybody hears of it.
     larger = _with_replica(found, spec, place)
     Addresses.choose(larger, lambda server, *asked: RemoteServer(larger, server).ports(*asked))
@@ -118,10 +142,10 @@ def add_replica(
     def add(known: Membership) -> Membership:
         if any(one == name for one, _ in known.added):
             raise MembershipError(f"somebody else has just added {name}; try again")
-        return known.with_another(name, like)
+        return change(known, name)
 
     epoch = change_membership(found, add, {name: place}).epoch
-    found = load_deployment(deployment)
+    found = load_deployment(found.path)
     unaware = (*tell_servers(found), *wait_for_epoch(found, epoch, wait_s, besides=name))
     return name, Changed(epoch, unaware)
 
@@ -134,15 +158,19 @@ def move_replica(
     force: bool = False,
     wait_s: float = 300.0,
 ) -> tuple[str, Changed]:
-    """Have another replica of an active fragment, at ``place``, take the place of one; its name.
+    """Have another replica, at ``place``, take the place of one; its name.
 
     It is added and joins; once it is stable, the other one is removed. If that is not so in time
-    both stay, and ``MembershipError`` says what the new one waits for.
+    both stay, and ``MembershipError`` says what the new one waits for. Of a passive or hybrid
+    fragment, whose copies are two, the other copy takes over first; then the new one takes the
+    place, and it is waited for until it holds what the fragment would go on from.
     """
     found = load_deployment(deployment)
     fragment = _fragment_of(found, replica)
     if replica in found.gone:
         raise MembershipError(f"{replica} is gone already")
+    if fragment.standby is not None:
+        return _move_copy(found, fragment, replica, place, force, wait_s)
     name, _ = add_replica(deployment, fragment.name, place)
     deadline = time.monotonic() + wait_s
     while True:
@@ -154,6 +182,64 @@ def move_replica(
             raise MembershipError(
                 f"{name} at {place} is not stable after {wait_s:g} s: {why}. {replica} stays. "
                 f"Remove it yourself when {name} is stable, or remove {name}"
+            )
+        time.sleep(_LOOK_SECONDS)
+
+
+def _move_copy(
+    found: Deployment, fragment: FragmentSpec, copy: str, place: str, force: bool, wait_s: float
+) -> tuple[str, Changed]:
+    """Have a new copy take the place of one of two."""
+    others = [name for name in fragment.processes if name not in found.gone | {copy}]
+    _check_removable(found, fragment, copy, others)
+    deadline = time.monotonic() + wait_s
+    if not force:
+        relieve(found, copy, others[0], wait_s)
+    name, changed = _added(
+        found,
+        fragment,
+        place,
+        10.0,
+        lambda known, name: known.with_in_place_of(name, others[0], copy),
+    )
+    while True:
+        said = node_status(load_deployment(found.path), [name])[name]
+        if said.get("copy") in ("suspended", "awake", "primary"):
+            return name, changed
+        if time.monotonic() > deadline:
+            why = said.get("why") or said.get("error") or f"it is {said.get('state')}"
+            raise MembershipError(
+                f"{name} at {place} has the place of {copy}, and holds nothing after {wait_s:g} s: "
+                f"{why}. {others[0]} is alone until it does"
+            )
+        time.sleep(_LOOK_SECONDS)
+
+
+def relieve(deployment: Deployment, copy: str, other: str, wait_s: float) -> None:
+    """Have the other one of two copies take over, if it does not run already.
+
+    The first goes on until the other one has caught up; raises if that is not so in time.
+    """
+    if not is_addressed(deployment):
+        raise MembershipError(f"{deployment.name} was never started; change its file instead")
+    deadline = time.monotonic() + wait_s
+    asked = False
+    while True:
+        said = node_status(deployment, [copy, other])
+        runs = said[other].get("copy") == "primary" and said[other].get("state") == "stable"
+        if runs and not said[copy].get("awake"):
+            return
+        if not asked:
+            change_membership(deployment, lambda known: known.without_soon(copy))
+            tell_servers(load_deployment(deployment.path))
+            asked = True
+        if time.monotonic() > deadline:
+            found = said[other]
+            how = found.get("error") or f"{found.get('copy')}, {found.get('state')}"
+            raise MembershipError(
+                f"{copy} stays, because {other} has not taken over from it after {wait_s:g} s: "
+                f"{other} is {how}. Try again when it is well, or use --force (force=True), which "
+                f"may lose what only {copy} has"
             )
         time.sleep(_LOOK_SECONDS)
 
@@ -177,11 +263,10 @@ def _fragment_of(deployment: Deployment, replica: str) -> FragmentSpec:
 def _check_removable(
     deployment: Deployment, fragment: FragmentSpec, replica: str, others: list[str]
 ) -> None:
-    if fragment.standby is not None:
+    if fragment.standby is not None and fragment.shard is not None:
         raise MembershipError(
-            f"{replica} is one of the two copies of {fragment.name}, which is "
-            f"{fragment.protection.value} and needs both. If its machine is lost, give it another "
-            f"one: change the deployment file, and the copy is sent what it needs"
+            f"{replica} is a copy of a shard: every shard has as many copies as the deployment "
+            f"file says. If its machine is lost, a spare server takes its place"
         )
     if not others and replica not in deployment.gone:
         raise MembershipError(f"{replica} is the only replica of {fragment.name}: nobody else has")

@@ -21,7 +21,7 @@ def add_members(commands: argparse._SubParsersAction[Any]) -> None:
         "--force", action="store_true", help="though no other one has all that it has"
     )
 
-    add = _action(replica, "add", "give an active fragment one more replica, which joins", _add)
+    add = _action(replica, "add", "give a fragment one more replica, which joins", _add)
     add.add_argument("fragment", metavar="FRAGMENT")
     add.add_argument(
         "place",
@@ -32,6 +32,9 @@ def add_members(commands: argparse._SubParsersAction[Any]) -> None:
     move = _action(replica, "move", "have a new replica take the place of one", _move)
     move.add_argument("replica", metavar="REPLICA")
     move.add_argument("place", metavar="PLACE", help="a host of this machine, or a server")
+    move.add_argument(
+        "--force", action="store_true", help="though no other one has all that it has"
+    )
     move.add_argument(
         "--seconds", type=float, default=300.0, help="for the new one to be stable (default: 300)"
     )
@@ -76,7 +79,11 @@ def _move(options: argparse.Namespace) -> int:
 
     print(f"a new replica joins at {options.place}", flush=True)
     name, changed = move_replica(
-        options.deployment, options.replica, options.place, wait_s=options.seconds
+        options.deployment,
+        options.replica,
+        options.place,
+        force=options.force,
+        wait_s=options.seconds,
     )
     return _say(f"{name} at {options.place} has taken the place of {options.replica}", changed)
 

@@ -1,9 +1,9 @@
 """Who may say what to a process, decided before its driver hears of it.
 
 Anyone may read, except the other copies, which have nothing to read here: ask for heartbeats,
-subscribe, unsubscribe. Replicas of a fragment make out among themselves who reconciles first, and
-lend their state to one that joins; the copies of a fragment speak to each other about terms and
-checkpoints. Answers and feeds come on calls that this process made, never by a call to it. What
+subscribe, unsubscribe. Replicas of a fragment make out among themselves who reconciles first; the
+copies of a fragment speak to each other about terms and checkpoints. Both lend their state to one
+that joins. Answers and feeds come on calls that this process made, never by a call to it. What
 does not fit is an error to the sender and nothing to the driver.
 """
 
@@ -28,9 +28,9 @@ from holdfast.core.messages import (
 )
 
 FROM_ANYONE = (HeartbeatRequest, Subscribe, Unsubscribe)
-BETWEEN_REPLICAS = (PostponeRequest, PostponeReply, PostponeRelease, JoinRequest, JoinReply)
+BETWEEN_REPLICAS = (PostponeRequest, PostponeReply, PostponeRelease)
 BETWEEN_COPIES = (CopyRequest, StateRequest)
-OF_CHECKPOINTS = (CheckpointTaken, CheckpointRefused)
+OF_STATES = (JoinRequest, JoinReply, CheckpointTaken, CheckpointRefused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Admission:
             if sender not in self.copies:
                 return None
             return f"{self.owner} is read by others; another copy of it, {sender}, sent {what}"
-        if isinstance(message, OF_CHECKPOINTS):
+        if isinstance(message, OF_STATES):
             others = (*self.partners, *self.copies)
             if sender in others:
                 return None

@@ -73,7 +73,7 @@ from holdfast.core.messages import (
 from holdfast.core.progress import Work
 from holdfast.core.provider import Provider
 from holdfast.core.racing import make_replica
-from holdfast.core.records import Checkpoint, Found, LoggedStream, RecoveryRecord
+from holdfast.core.records import Checkpoint, Found, LoggedStream, Membership, RecoveryRecord
 from holdfast.core.replica import Replica
 from holdfast.core.settings import Delivery, Keeping, ReplicaSettings
 from holdfast.core.stream_copy import FAR_FUTURE
@@ -226,10 +226,13 @@ class Copy:
             effects.append(EndProcess(gone, lasting=True))
             return
         effects += self._provider.obey(membership)
-        self.settings = self.settings.among(membership)
+        self.settings = self._among(membership)
         if self.replica is not None:
             self.replica.manager.go_on_with(self.settings)
             self._drive(MembershipTold(membership), now, effects)
+
+    def _among(self, membership: Membership) -> ReplicaSettings:
+        return self.settings.among(membership)
 
     def _is_of_one_who_left(self, event: Event) -> bool:
         """Whether it is said by one who is gone, and is no question: that one is answered."""
@@ -290,15 +293,12 @@ class Copy:
     def _wake(self, now: int, effects: list[Effect]) -> None:
         record, state = self.held or (begin_anew(self.settings, self.served, now), None)
         effects.append(BeginRunning(record, state))
-        first_job, first_append = self._numbers
         # What is held may not be on disk: only what was acknowledged before still counts.
-        acks = dict(self.acks)
         begin = Beginning(
             state,
             self.served,
-            acks,
-            first_job,
-            first_append,
+            dict(self.acks),
+            *self._numbers,
             self.OPEN_AT_ONCE,
             self.consumers,
             self.incarnation,

@@ -78,6 +78,7 @@ class Glance:
     boundary  how far the stable state is; None while it sleeps.
     partners  the other replicas of its fragment.
     joining   whether it takes its place first.
+    others    the other copies, where they stand by for one another.
     """
 
     state: str
@@ -85,3 +86,4 @@ class Glance:
     boundary: int | None
     partners: tuple[str, ...] = ()
     joining: bool = False
+    others: tuple[str, ...] = ()

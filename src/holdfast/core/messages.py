@@ -228,6 +228,7 @@ class CopyReport:
                    said, which may have been lost.
     hears          I hear the primary: nobody who comes after me has to stand in for it.
     load           how much of its time my process is at work, in thousandths.
+    arrives        I take another one's place, and hold nothing yet.
     """
 
     term: int
@@ -240,6 +241,7 @@ class CopyReport:
     stalled: bool = False
     hears: bool = False
     load: int = 0
+    arrives: bool = False
 
 
 @dataclass(frozen=True, slots=True)

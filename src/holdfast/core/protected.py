@@ -12,6 +12,12 @@ processed, and no more: that is what lets them trim. Waking is what a copy does 
 Each copy acknowledges only what it could itself go on from, so a producer, which keeps what
 the slowest of them needs, can serve any.
 
+Who the other copies are may change (``core.membership``). One that is about to go is relieved
+first: the next one begins a term of its own. A new copy has the place of one that is gone. It
+*arrives*: it joins as a replica does (``core.joining``), with what another copy lends it, because
+its producers may have trimmed what an empty state would need; with what it was lent it stands by.
+Its acknowledgements count under its own incarnation.
+
 At most once (``core.delivery``) no checkpoints are sent and none is held: a copy that wakes goes on
 from now, as one that starts does, and a copy that sleeps needs nothing that was sent before.
 """
@@ -31,11 +37,9 @@ from holdfast.core.benchmark_detector import (
     SetTimed,
 )
 from holdfast.core.consistency import NodeState
-from holdfast.core.copy import Copy
 from holdfast.core.copy_view import Glance
 from holdfast.core.detector import AskPeer, PeerLost
 from holdfast.core.effects import (
-    ApplyCheckpoint,
     Effect,
     Send,
     TimeStandardSet,
@@ -54,6 +58,7 @@ from holdfast.core.events import (
     Started,
     TimerFired,
 )
+from holdfast.core.joining import Joining
 from holdfast.core.machine import Machine
 from holdfast.core.messages import (
     CheckpointRefused,
@@ -65,23 +70,27 @@ from holdfast.core.messages import (
     CopyState,
     HeartbeatReply,
     HeartbeatRequest,
+    JoinRequest,
     Message,
     Refusal,
     StateRequest,
     StreamState,
 )
 from holdfast.core.other_copy import OtherCopy
-from holdfast.core.records import Checkpoint, Found, RecoveryRecord
+from holdfast.core.records import Checkpoint, Found, Membership, RecoveryRecord
 from holdfast.core.replica import Replica
 from holdfast.core.settings import Delivery, ReplicaSettings, StandbySettings
-from holdfast.core.standby import ReadState, Sleep, StandbySwitch, Wake
-from holdfast.core.stream_copy import FAR_FUTURE
+from holdfast.core.shipping import ShippingCopy
+from holdfast.core.standby import ReadState, Sleep, StandbySwitch, SwitchEvent, Wake
+from holdfast.core.succession import joining_of
 from holdfast.core.sweeping import Numbers
 
 # How long a state that was asked for may take to come.
 READ_PATIENCE_US = 3_000_000
 # How often the load of the machine is looked at, where it is.
 LOOK_US = 50_000
+# What one that takes a place hears; the rest is as ever.
+OF_JOINING = (MessageArrived, CheckpointApplied, CheckpointFailed, TimerFired)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +110,7 @@ class PairView:
     benchmark: tuple[tuple[tuple[str, str], int], ...]
 
 
-class ProtectedReplica(Copy):
+class ProtectedReplica(ShippingCopy):
     """One of the copies of a fragment."""
 
     OPEN_AT_ONCE = True
@@ -113,25 +122,20 @@ class ProtectedReplica(Copy):
         self.pair = pair
         at, copies = pair.copies.index(settings.address), len(pair.copies)
         self._checkpoint_numbers = Numbers(at, copies)
-        self.others = {
-            name: OtherCopy(name, settings.address, pair, self._checkpoint_numbers)
-            for name in pair.others_than(settings.address)
-        }
+        self.others = {name: self._make_other(name) for name in pair.others_than(settings.address)}
         self.lossy = settings.delivery is Delivery.AT_MOST_ONCE
         self.overloaded = False
         self.load = 0
-        self.base: int | None = None
         for stream in self.served.values():
             stream.suspended = True
         self.switch = StandbySwitch(settings.address, pair, 2 * settings.timing.bucket_us)
         self.benchmark = BenchmarkDetector(
             settings.address, LOOK_US, pair.load_threshold, pair.slowdown, settings.address
         )
-        # Whose checkpoint is being applied.
-        self._sender = ""
-        self._read_at = -FAR_FUTURE
         self._replies: dict[str, tuple[int, HeartbeatReply]] = {}
-        self._keep_at = 0
+
+    def _make_other(self, name: str) -> OtherCopy:
+        return OtherCopy(name, self.settings.address, self.pair, self._checkpoint_numbers)
 
     @property
     def state(self) -> CopyState:
@@ -148,13 +152,15 @@ class ProtectedReplica(Copy):
         switch, seen = self.switch, super().glance()
         why = f"term {switch.term}: {switch.reason}"
         why += ", overloaded" if self.overloaded else ""
-        return Glance(switch.state.value, why, seen.boundary, seen.partners, seen.joining)
+        why = seen.why if seen.joining else why
+        state, others = switch.state.value, tuple(self.others)
+        return Glance(state, why, seen.boundary, seen.partners, seen.joining, others)
 
     def pair_view(self) -> PairView:
         return PairView(
             self.state,
             self.switch.term,
-            self.switch.reason,
+            self.switch.reason if self.joining is None else self.joining.why,
             self.overloaded,
             self.load,
             tuple((name, one.checkpointer.confirmed) for name, one in self.others.items()),
@@ -163,7 +169,6 @@ class ProtectedReplica(Copy):
         )
 
     def report(self) -> CopyReport:
-        """What the other copies are told."""
         boundary, live, ready = -1, -1, False
         if self.replica is not None:
             boundary = self.replica.versions.stable_position
@@ -183,9 +188,22 @@ class ProtectedReplica(Copy):
             stalled,
             self.switch.hears,
             self.load,
+            self.joining is not None,
         )
 
     def _take(self, event: Event, now: int, effects: list[Effect]) -> None:
+        arrives = self.held is None and not self.settings.begins_empty and not self.lossy
+        match event:
+            case Started() if arrives:
+                self._join_as(max(now, 1), "it is new, and takes the place of another copy", now)
+            case _ if self.joining is not None and isinstance(event, OF_JOINING):
+                self._arrive(self.joining, event, now, effects)
+            case _:
+                self._stand_by(event, now, effects)
+        self._lender.look(now)
+        self._tick(now, effects)
+
+    def _stand_by(self, event: Event, now: int, effects: list[Effect]) -> None:
         match event:
             case Started():
                 self._switch(standby.Begun(self.report()), now, effects)
@@ -207,6 +225,7 @@ class ProtectedReplica(Copy):
             case StandardSetTimed(took_us):
                 self._benchmark(SetTimed(took_us), now, effects)
             case CheckpointNotSent(number, _):
+                self._lender.over(number)
                 self._all_checkpointers(sweeping.Refused(number, Refusal.FAILED), now)
                 self._resume(now, effects)
             case MessageArrived(sender, message) if self.replica is None:
@@ -214,7 +233,6 @@ class ProtectedReplica(Copy):
             case _:
                 self._drive(event, now, effects)
                 self._take_up()
-        self._tick(now, effects)
 
     def _take_up(self) -> None:
         """Go on anywhere with what nobody has any more; nothing was kept while this one slept."""
@@ -261,10 +279,14 @@ class ProtectedReplica(Copy):
                 self._reported(other, report, now, effects)
             case CheckpointShipped(checkpoint):
                 self._shipped(other.address, checkpoint, effects)
+            case JoinRequest():
+                self._lend(other.address, message, now, effects)
             case CheckpointTaken(number):
+                self._lender.over(number)
                 other.checkpointer.handle(sweeping.Taken(number), now)
                 self._resume(now, effects)
             case CheckpointRefused(number, reason):
+                self._lender.over(number)
                 other.checkpointer.handle(sweeping.Refused(number, reason), now)
                 self._resume(now, effects)
             case StateRequest(boundary):
@@ -280,7 +302,7 @@ class ProtectedReplica(Copy):
         other.checkpointer.handle(sweeping.Taken(report.holds), now)
         self._resume(now, effects)
 
-    def _switch(self, event: standby.SwitchEvent, now: int, effects: list[Effect]) -> None:
+    def _switch(self, event: SwitchEvent, now: int, effects: list[Effect]) -> None:
         before = self.state
         for order in self.switch.handle(event, now):
             match order:
@@ -310,79 +332,65 @@ class ProtectedReplica(Copy):
         for served in self.served.values():
             served.suspend()
 
-    # -- checkpoints from another copy --------------------------------------------------
+    # -- who the other copies are -----------------------------------------------------------
 
-    def _shipped(self, sender: str, checkpoint: Checkpoint, effects: list[Effect]) -> None:
-        reason = self._refusal(checkpoint)
-        if reason is not None:
-            effects.append(Send(sender, CheckpointRefused(checkpoint.number, reason)))
+    def _among(self, membership: Membership) -> ReplicaSettings:
+        # The other copies sleep, and are no partners that could go on while this one reconciles.
+        return replace(super()._among(membership), partners=())
+
+    def _obey(self, now: int, effects: list[Effect]) -> None:
+        before = self._obeyed
+        super()._obey(now, effects)
+        membership, address = self.consumers.membership, self.settings.address
+        if self._obeyed == before or membership.gone_since(address) is not None:
             return
-        self._sender = sender
-        checkpoint = replace(checkpoint, record=self._raised(checkpoint.record))
-        self._applying = checkpoint
-        if self.replica is None and self._continues(checkpoint):
-            # Stable frames are right whoever has them, so they need not wait for the state.
-            self._extend(checkpoint, effects)
-        effects.append(ApplyCheckpoint(checkpoint))
+        self.pair = self.pair.among(membership)
+        gone = {name for name in self.pair.copies if membership.gone_since(name) is not None}
+        there = [name for name in self.pair.others_than(address) if name not in gone]
+        if there != [*self.others]:
+            self._turn_to(there, now)
+        # Of several that were asked to go, earlier ones have stayed after all.
+        since, last = max((membership.leaves_since(one), one) for one in self.pair.copies)
+        leaving = frozenset(gone | {last} if since else gone)
+        self._switch(standby.CopiesChanged(self.pair, leaving, self.report()), now, effects)
+        self._resume(now, effects)
 
-    def _raised(self, record: RecoveryRecord) -> RecoveryRecord:
-        """The record, asking for nothing that this copy has acknowledged already.
+    def _turn_to(self, there: list[str], now: int) -> None:
+        """These are the other copies now."""
+        self.others = {name: self.others.get(name) or self._make_other(name) for name in there}
+        if self.joining is not None:
+            self.joined(self.joining)
+            self._join_as(max(now, self.incarnation + 1), self.joining.lacks, now)
 
-        Which id a time begins with is known only to the frame, and frames differ between copies:
-        the other's later record may begin before what an earlier one of ours allowed to trim.
-        """
-        acks = self.acks if self.replica is None else self.replica.consumer.acks
-        inputs = tuple((name, max(first, acks.get(name, 0))) for name, first in record.inputs)
-        return replace(record, inputs=inputs)
+    def _join_as(self, incarnation: int, lacks: str, now: int) -> None:
+        self.incarnation = incarnation
+        lenders = replace(self.settings, partners=tuple(self.others))
+        self.joining = joining_of(lenders, incarnation, lacks, now)
 
-    def _continues(self, checkpoint: Checkpoint) -> bool:
-        """Whether its queues begin where the streams end here, or before."""
-        return all(
-            queue.first_id <= self.served[queue.stream].next_id for queue in checkpoint.queues
-        )
+    def _arrive(self, machine: Joining, event: Event, now: int, effects: list[Effect]) -> None:
+        """Take a place; what the other copies say of themselves tells the term."""
+        match event:
+            case MessageArrived(sender, CopyRequest(report) | CopyReply(report)):
+                if sender in self.others:
+                    self.others[sender].detector.handle(detector.Replied(), now)
+                    self._switch(standby.TermHeard(sender, report.term), now, effects)
+                    if isinstance(event.message, CopyRequest):
+                        effects.append(Send(sender, CopyReply(self.report())))
+            case _:
+                self._join(machine, event, now, effects)
 
-    def _extend(self, checkpoint: Checkpoint, effects: list[Effect]) -> None:
-        for queue in checkpoint.queues:
-            effects += self.served[queue.stream].extend(queue)
+    def _end_joining(self, machine: Joining, now: int, effects: list[Effect]) -> None:
+        self.joined(machine)
+        self.joining = None
+        self._keep_at = now  # the producers hear of it at once, and let their holds go
+        # Who was missed meanwhile is to be missed again.
+        self.others = {name: self._make_other(name) for name in self.others}
+        self._switch(standby.Begun(self.report()), now, effects)
 
-    def _refusal(self, checkpoint: Checkpoint) -> Refusal | None:
-        if checkpoint.term < self.switch.term:
-            return Refusal.OLD_TERM
-        if self._applying is not None:
-            return Refusal.BUSY
-        if checkpoint.record.boundary <= self.report().boundary:
-            return Refusal.NOT_NEWER
-        if self.replica is not None and not checkpoint.wanted:
-            return Refusal.BUSY
-        if checkpoint.base is not None and checkpoint.base != self.base:
-            return Refusal.WHOLE_NEEDED
-        return None
-
-    def _applied(self, number: int, state: object, now: int, effects: list[Effect]) -> None:
-        checkpoint = self._applying
-        if checkpoint is None or checkpoint.number != number:
-            return
-        self._applying = None
-        newer = checkpoint.record.boundary > self.report().boundary
-        if self.replica is not None and not (checkpoint.wanted and newer):
-            effects.append(Send(self._sender, CheckpointRefused(number, Refusal.BUSY)))
-            return
-        jumps = self.replica is not None
-        if jumps:
-            self._sleep(now, effects)
-        self._extend(checkpoint, effects)
-        if newer:
-            self.held = (checkpoint.record, state)
-            self.base = number
-            for stream, first_needed in checkpoint.record.inputs:
-                self.acks[stream] = max(first_needed, self.acks.get(stream, 0))
-            self._keep_at = now  # the producers may trim, and the sooner the shorter their queues
-        effects.append(Send(self._sender, CheckpointTaken(number)))
-        self._read_at = -FAR_FUTURE
-        if jumps:
-            self._wake(now, effects)
-        else:
-            self._switch(standby.StateHeld(), now, effects)
+    def _lend(self, sender: str, request: JoinRequest, now: int, effects: list[Effect]) -> None:
+        if self._applying is None and self.joining is None:
+            held = self.held if self.replica is None else self.replica.newest
+            effects += self._lender.asked(sender, request, held, self.served, now)
 
     # -- checkpoints to the other copies ------------------------------------------------
 
@@ -415,6 +423,8 @@ class ProtectedReplica(Copy):
         for other in self.others.values():
             if now >= other.detector.next_ask_at:
                 self._detect(other, detector.TimePassed(), now, effects)
+        if self.joining is not None:
+            return
         if now >= self.switch.deadline:
             self._switch(standby.TimePassed(self.report()), now, effects)
         if self.replica is None:
@@ -460,7 +470,7 @@ class ProtectedReplica(Copy):
             acks = tuple((name, self.acks[name]) for name in streams if name in self.acks)
             if self.lossy:
                 acks = tuple((name, NOTHING_NEEDED) for name in streams)
-            request = HeartbeatRequest(tuple(streams), acks, (), now)
+            request = HeartbeatRequest(tuple(streams), acks, (), now, self.incarnation)
             effects.append(Send(producer, request))
 
     def _benchmark(self, event: BenchmarkEvent, now: int, effects: list[Effect]) -> None:
@@ -475,6 +485,8 @@ class ProtectedReplica(Copy):
     def _deadlines(self, now: int) -> list[int]:
         times = [self.switch.deadline, *super()._deadlines(now)]
         times += [one.detector.next_ask_at for one in self.others.values()]
+        if self.joining is not None:
+            return times
         if self.replica is None:
             return [*times, self._keep_at]
         return [*times, *(one.checkpointer.deadline for one in self.others.values())]

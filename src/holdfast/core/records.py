@@ -72,6 +72,8 @@ class Membership:
     taking  (name, like): replicas of new shards, and of what merges them, and the ones whose work
            they take over (``core.succession``). What is kept for ``like`` is kept for them, too,
            and it lends them its state; what they serve is theirs alone.
+    leaving  (name, epoch): copies of passive and hybrid fragments that are about to go, and since
+           when; the other copy of the fragment takes over before they do (``core.protected``).
     """
 
     epoch: int = 0
@@ -79,6 +81,7 @@ class Membership:
     added: tuple[tuple[str, str], ...] = ()
     collected: tuple[tuple[str, str, str, int], ...] = ()
     taking: tuple[tuple[str, str], ...] = ()
+    leaving: tuple[tuple[str, int], ...] = ()
 
     def collected_from(self, reader: str, stream: str) -> dict[str, int]:
         """The producers whose feed of a stream is collected for a reader, and since when."""
@@ -91,6 +94,10 @@ class Membership:
     def gone_since(self, name: str) -> int | None:
         """The epoch in which ``name`` went; None if it takes part, or never did."""
         return next((epoch for one, epoch in self.gone if one == name), None)
+
+    def leaves_since(self, name: str) -> int:
+        """The epoch since which a copy is about to go; 0 if it is not."""
+        return next((epoch for one, epoch in self.leaving if one == name), 0)
 
     def applied_to(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of some who have the same part, and those who were added to them, now."""
@@ -110,7 +117,18 @@ class Membership:
         epoch = self.epoch + 1
         gone = (*self.gone, *((name, epoch) for name in names))
         left = tuple(one for one in self.collected if not {one[0], one[2]} & set(names))
-        return replace(self, epoch=epoch, gone=gone, collected=left)
+        leaving = tuple(one for one in self.leaving if one[0] not in names)
+        return replace(self, epoch=epoch, gone=gone, collected=left, leaving=leaving)
+
+    def without_soon(self, name: str) -> Membership:
+        """The next one, in which a copy is about to go: the other one takes over."""
+        epoch = self.epoch + 1
+        others = (one for one in self.leaving if one[0] != name)
+        return replace(self, epoch=epoch, leaving=(*others, (name, epoch)))
+
+    def with_in_place_of(self, name: str, like: str, gone: str) -> Membership:
+        """The next one, in which a new copy takes the place of one of two, beside ``like``."""
+        return replace(self.without(gone), added=(*self.added, (name, like)))
 
     def with_shards(
         self, taking: Iterable[tuple[str, str]], merging: Iterable[tuple[str, str]]

@@ -373,6 +373,23 @@ class StandbySettings:
         if len(self.copies) < 2 or len(set(self.copies)) < len(self.copies):
             raise ValueError(f"two copies are needed, or more, each once; got {self.copies}")
 
+    def among(self, membership: Membership) -> StandbySettings:
+        """The same with who has the places of the copies now.
+
+        A new copy takes the place of the one that went first of those whose place nobody has
+        taken. A place that nobody has taken keeps the name of the one that is gone.
+        """
+        copies, known = list(self.copies), set(self.copies)
+        for name, like in membership.added:
+            if name in known or like not in known:
+                continue
+            known.add(name)
+            left = [(since, one) for one in copies if (since := membership.gone_since(one))]
+            gone = membership.gone_since(name)
+            if left and (gone is None or gone > min(left)[0]):
+                copies[copies.index(min(left)[1])] = name
+        return replace(self, copies=tuple(copies))
+
     def others_than(self, address: str) -> tuple[str, ...]:
         """The other copies."""
         return tuple(name for name in self.copies if name != address)

@@ -35,7 +35,11 @@ have. If one of them has the primary's, the copy reads its state; if none has an
 Of several, each must have said so twice, the second time after all had said it once: a state that
 one sends to another while they are asked is missed otherwise.
 Where checkpoints are persisted, what is on disk (nothing, at the very beginning) is always a
-position the producers still serve.
+position the producers still serve. That is not so of a copy that takes another one's place later:
+it *arrives*, and is JOINING until it holds what another copy has lent it (``core.joining``).
+
+The next in the order takes over, with a term of its own, when the primary is about to go, is gone,
+or arrives and holds nothing. One that is about to go runs on until the new primary has caught up.
 
     JOINING ──▶ SUSPENDED ──missed──▶ AWAKE ──silent too long──▶ PRIMARY
                     ▲                  │ ▲                           │
@@ -66,6 +70,7 @@ class Trigger(Enum):
     OTHER_RUNS = "a copy before it runs"
     AT_HOME = "is back where it belongs"
     NOTHING_HELD = "is the primary and holds nothing"
+    TAKES_OVER = "takes over from a primary that goes"
 
 
 _J, _S, _A, _P = CopyState.JOINING, CopyState.SUSPENDED, CopyState.AWAKE, CopyState.PRIMARY
@@ -83,6 +88,8 @@ TABLE: Mapping[tuple[Enum, Enum], Enum] = {
     (_S, Trigger.IS_PRIMARY): _P,
     (_S, Trigger.NOTHING_HELD): _J,
     (_S, Trigger.AT_HOME): _P,
+    (_S, Trigger.TAKES_OVER): _P,
+    (_A, Trigger.TAKES_OVER): _P,
     (_A, Trigger.PRIMARY_BACK): _S,
     (_A, Trigger.OTHER_RUNS): _S,
     (_A, Trigger.SILENT_TOO_LONG): _P,
@@ -125,7 +132,26 @@ class TimePassed:
     mine: CopyReport
 
 
-SwitchEvent: TypeAlias = Begun | PartnerSaid | PartnerMissed | StateHeld | TimePassed
+@dataclass(frozen=True, slots=True)
+class TermHeard:
+    """Another copy's word, while this one takes its place."""
+
+    peer: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesChanged:
+    """Who has the places of the copies now; ``leaving`` are about to go, or gone."""
+
+    settings: StandbySettings
+    leaving: frozenset[str]
+    mine: CopyReport
+
+
+SwitchEvent: TypeAlias = (
+    Begun | PartnerSaid | PartnerMissed | StateHeld | TimePassed | TermHeard | CopiesChanged
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +200,9 @@ class StandbySwitch(Machine[CopyState, Trigger]):
         self._rounds = 1 if len(self._others) == 1 else 2
         self._load = 0
         self._home_since: int | None = None
+        # Those who are about to go, or gone, or have a place and nothing to go on from.
+        self._leaving: frozenset[str] = frozenset()
+        self._arriving: set[str] = set()
 
     @property
     def is_primary(self) -> bool:
@@ -215,8 +244,10 @@ class StandbySwitch(Machine[CopyState, Trigger]):
                 return self._take_place(now) if self._usable(mine) else []
             case PartnerSaid(peer, report, mine):
                 self._hear(peer, report, mine, now)
-                effects = self._later_term(report, mine, now) + self._said(peer, report, mine, now)
-                return effects or self._look(mine, now)
+                effects = self._later_term(report, mine, now)
+                if not report.arrives:
+                    effects += self._said(peer, report, mine, now)
+                return effects or self._relieve(mine, now) or self._look(mine, now)
             case PartnerMissed(peer, mine):
                 self._missed.setdefault(peer, now)
                 self._reports.pop(peer, None)
@@ -230,6 +261,14 @@ class StandbySwitch(Machine[CopyState, Trigger]):
             case TimePassed(mine):
                 self._load = mine.load
                 return self._look(mine, now)
+            case TermHeard(peer, term):
+                self.heard[peer] = now
+                if term > self.term:
+                    self.term, self._term_at = term, now
+                return []
+            case CopiesChanged(settings, leaving, mine):
+                self._change(settings, leaving)
+                return self._relieve(mine, now)
 
     def _hear(self, peer: str, report: CopyReport, mine: CopyReport, now: int) -> None:
         self._load = mine.load
@@ -238,6 +277,7 @@ class StandbySwitch(Machine[CopyState, Trigger]):
             self.heard[peer] = now
         if not report.stalled:
             self._missed.pop(peer, None)
+        (self._arriving.add if report.arrives else self._arriving.discard)(peer)
 
     def _usable(self, mine: CopyReport) -> bool:
         return mine.boundary >= 0 or self._settings.persist
@@ -331,7 +371,8 @@ class StandbySwitch(Machine[CopyState, Trigger]):
         """Whether another secondary runs and is the one to do so, whatever the loads are."""
         order = self._settings.order_of(self.term)
         first = order.index(peer) < order.index(self.address)
-        return first and report.state is CopyState.AWAKE and self._is_as_far(report, mine)
+        runs = report.state is CopyState.AWAKE and peer not in self._leaving
+        return first and runs and self._is_as_far(report, mine)
 
     def _go_home(self, report: CopyReport, mine: CopyReport, now: int) -> list[SwitchEffect]:
         """Take the work back that was this copy's, without a gap: the other runs until then."""
@@ -364,7 +405,8 @@ class StandbySwitch(Machine[CopyState, Trigger]):
             loads[self.address] = self._load
             ring = tuple(sorted(ring, key=lambda name: loads.get(name, 0) // LOAD_STEP))
         at = ring.index(self.address)
-        return [peer for peer in ring[:at] if peer not in self._missed]
+        none = self._missed.keys() | self._leaving | self._arriving
+        return [peer for peer in ring[:at] if peer not in none]
 
     def _is_first(self, mine: CopyReport) -> bool:
         self._load = mine.load
@@ -408,6 +450,31 @@ class StandbySwitch(Machine[CopyState, Trigger]):
         self._go(
             Trigger.SILENT_TOO_LONG, now, f"the primary was silent for {silence_us / 1e6:.1f} s"
         )
+        return [] if ran else [Wake()]
+
+    # -- who goes and comes ---------------------------------------------------------------
+
+    def _change(self, settings: StandbySettings, leaving: frozenset[str]) -> None:
+        self._settings, self._leaving = settings, leaving
+        self._others = settings.others_than(self.address)
+        there = set(self._others)
+        for known in (self.heard, self._reports, self._missed):
+            for peer in known.keys() - there:
+                del known[peer]
+        self._arriving &= there
+        self._empty &= there
+
+    def _relieve(self, mine: CopyReport, now: int) -> list[SwitchEffect]:
+        """Take over, if the primary is none to go on with and this copy is the next."""
+        none = self._leaving | self._arriving
+        order = self._settings.order_of(self.term)
+        first = next((peer for peer in order if peer not in none | self._missed.keys()), "")
+        sleeps = self.state in (CopyState.SUSPENDED, CopyState.AWAKE)
+        if order[0] not in none or first != self.address or not sleeps or not self._usable(mine):
+            return []
+        ran = self.running
+        self.term = self._settings.term_after(self.term, self.address)
+        self._go(Trigger.TAKES_OVER, now, f"{order[0]} goes, or holds nothing yet")
         return [] if ran else [Wake()]
 
     def _heard_or_begun(self) -> int:

@@ -90,8 +90,12 @@ class Shipper:
     def ship(self, checkpoint: Checkpoint) -> None:
         self._queue.put(checkpoint)
 
-    def close(self) -> None:
+    def end(self) -> None:
+        """Send what is queued, and nothing after it."""
         self._queue.put(None)
+
+    def close(self) -> None:
+        self.end()
         if self._thread.is_alive():
             self._thread.join(2.0)
 
@@ -238,6 +242,15 @@ class Shippers:
             found.bytes += one.bytes
             found.seconds += one.seconds
         return found
+
+    def turn_to(self, copies: tuple[str, ...]) -> None:
+        """These are the other copies now."""
+        for name in self.own.keys() - {*copies}:
+            self.own.pop(name).end()
+        for name in copies:
+            if name not in self.own:
+                self.own[name] = self._make(name)
+                self.own[name].start()
 
     def ship(self, partner: str, checkpoint: Checkpoint) -> None:
         """Send a checkpoint to whoever is to have it."""

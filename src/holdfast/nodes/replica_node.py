@@ -190,7 +190,7 @@ class ReplicaNode(Node):
             windows,
             self.left_out.take,
             None if plan.shard is None else plan.shard.share,
-            lambda block: None if others else self._tentative.take(block),
+            self._tentative.take if pair is None else lambda block: None,
         )
         self.early = EarlyJobs(self.workshop, settings.outputs, self._post, self._queued.take)
         self._shippers = Shippers(self._make_shipper, others)
@@ -392,7 +392,7 @@ class ReplicaNode(Node):
         self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
     ) -> None:
         others = self._others or self._listens_to
-        if not others:
+        if not others and self._pair is None:
             super().put(sender, stream, options, batches)
             return
         if not options.get("checkpoint") or sender not in others:
@@ -417,7 +417,7 @@ class ReplicaNode(Node):
                 tell_early(self.problems, event)
             case CheckpointFailed(_, reason):
                 self.journal.write("checkpoint not held", level="error", reason=reason)
-            case JobDone(_, _, _, outputs) if self._others:
+            case JobDone(_, _, _, outputs) if self._pair is not None:
                 for output in outputs:
                     if isinstance(output.block, Block):
                         self._queued.take(output.block)
@@ -427,8 +427,9 @@ class ReplicaNode(Node):
 
     def after(self) -> None:
         seen = self.copy.glance()
-        if seen.partners != self._listens_to:
-            self._listens_to = seen.partners
+        if (seen.partners, seen.others) != (self._listens_to, self._others):
+            self._shippers.turn_to(seen.others)
+            self._listens_to, self._others = seen.partners, seen.others
             self.listen_to(self._listens_to, self._others)
         self.in_state(seen.state)
         if seen.why != self._said:
@@ -494,7 +495,7 @@ class ReplicaNode(Node):
     def _job_begins(self) -> None:
         if self._awaits_job:
             self._awaits_job = False
-            if self._others:
+            if self._pair is not None:
                 self.journal.write("first job")
 
     def _report(self, report: JobReport) -> None:

@@ -116,7 +116,7 @@ def copy_status(
             "bytes": shipped.bytes,
             "seconds": round(shipped.seconds, 3),
             "taken": taken,
-            "confirmed": min(reached for _, reached in pair.confirmed),
+            "confirmed": min((reached for _, reached in pair.confirmed), default=-1),
             "held": dict(pair.confirmed),
         },
     }

@@ -9,7 +9,8 @@
 
 ``places`` says where a replica that was added runs, as ``replicas`` of the deployment file does;
 ``collected`` which readers keep no feed of a stream at which producer, and since when; ``taking``
-which replicas of new shards take over from whom; ``shards`` of fragments that were rescaled how
+which replicas of new shards take over from whom; ``leaving`` which copies are about to go, and
+since when; ``shards`` of fragments that were rescaled how
 many the file named then, and the number and the shards of each generation that takes part.
 
 The machine that started the deployment decides, one change at a time, and numbers the changes.
@@ -64,6 +65,7 @@ def change_membership(
             "added": dict(found["added"]),
             "collected": found["collected"],
             "taking": found["taking"],
+            "leaving": dict(found["leaving"]),
             "places": {**before["places"], **(places or {})},
             "shards": {**before.get("shards", {}), **(shards or {})},
         }
@@ -72,7 +74,9 @@ def change_membership(
 
 
 def _listed(document: dict[str, Any]) -> dict[str, Any]:
-    pairs = {name: list(document[name].items()) for name in ("gone", "added")}
+    # An earlier version knew of no copies that are about to go.
+    document = {"leaving": {}, **document}
+    pairs = {name: list(document[name].items()) for name in ("gone", "added", "leaving")}
     # An earlier version knew of no feeds that are collected, and of no shards that take over.
     later = {name: document.get(name, []) for name in ("collected", "taking")}
     return {"epoch": document["epoch"], **pairs, **later}

@@ -26,6 +26,7 @@ from holdfast.plans.addresses import Book
 from holdfast.plans.budget import check_budget, divide, division, end_to_end_us, told
 from holdfast.plans.deliveries import check_delivery
 from holdfast.plans.fragment_plans import MOST_WAYS, FragmentPlan
+from holdfast.plans.membership_file import read_membership
 from holdfast.plans.plan import Plan, deployed, read_plan
 from holdfast.plans.sharding import merging
 from holdfast.plans.source_times import (
@@ -222,7 +223,8 @@ class Topology:
             continuous=spec.continuous,
             delivery=spec.delivery,
             predecessors=self._predecessors(fragment, process),
-            begins_empty=self._generation(fragment, process) == 1,
+            begins_empty=self._generation(fragment, process) == 1
+            and (spec.standby is None or process in spec.standby.copies),
             bounds=tuple(
                 (output.stream, bound)
                 for output in plan.outputs
@@ -289,7 +291,8 @@ class Topology:
 
     def standby(self, process: str) -> StandbySettings | None:
         """How a copy stands by, if it is one of a passive or hybrid fragment."""
-        return self._deployment.fragments[self.fragment_of(process)].standby
+        pair = self._deployment.fragments[self.fragment_of(process)].standby
+        return pair and pair.among(read_membership(self._deployment.data))
 
     def fragment_of(self, process: str) -> str:
         return self._find(process)[0]

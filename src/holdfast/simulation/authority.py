@@ -14,6 +14,7 @@ from holdfast.simulation.checkpointing import CheckpointingProcess
 from holdfast.simulation.client_process import ClientProcess
 from holdfast.simulation.clock import ServerClock
 from holdfast.simulation.entry_process import EntryProcess
+from holdfast.simulation.moving import Moving
 from holdfast.simulation.networks import NetworkSpec
 from holdfast.simulation.process import Process
 from holdfast.simulation.replica_process import ReplicaProcess
@@ -36,6 +37,7 @@ class Authority:
         # They run until they are told, and start again if their server does.
         self.gone: dict[str, Process] = {}
         self.rescaling = Rescaling(world, self)
+        self.moving = Moving(world, self)
 
     def remove(self, server: str) -> bool:
         """Whoever of a server can be done without takes part no longer; whether there is one."""
@@ -137,13 +139,14 @@ class Authority:
     def _remove(self, process: Process) -> None:
         self.dismiss({process.address: process})
 
-    def dismiss(self, leaving: dict[str, Process]) -> None:
-        """Some take part no longer."""
+    def dismiss(self, leaving: dict[str, Process], after: Membership | None = None) -> None:
+        """Some take part no longer; ``after`` says who does then, if others are new."""
         for name, process in leaving.items():
             self.gone[name] = process
             self._world.replicas.pop(name, None)
             self._world.clients.pop(name, None)
-        self.decide(self.membership.without(*leaving))
+            self._world.copies.pop(name, None)
+        self.decide(after or self.membership.without(*leaving))
 
     def decide(self, membership: Membership) -> None:
         """This is who takes part from now on."""

@@ -30,6 +30,7 @@ class FaultKind(Enum):
     ADDED = "another is added"
     COLLECTED = "feeds and replicas are collected"
     RESCALED = "another number of shards"
+    MOVED = "a copy moves elsewhere"
 
 
 class Moment(Enum):

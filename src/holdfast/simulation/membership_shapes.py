@@ -37,6 +37,26 @@ def _departures(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
+def _moves(random: Random, layout: Layout) -> list[Fault]:
+    """Copies move elsewhere while they, and those they have to do with, are lost."""
+    time = 8 * SECOND_US
+    faults = []
+    kinds = [FaultKind.CRASH, FaultKind.CRASH, FaultKind.PARTITION, FaultKind.DISK_FULL]
+    kinds += [FaultKind.PAUSE, FaultKind.SLOW]
+    for _ in range(random.randint(1, 3)):
+        pair = list(random.choice(layout.pairs))
+        random.shuffle(pair)
+        faults.append(Fault(FaultKind.MOVED, time, time + 1, (pair[0],)))
+        for _ in range(random.randint(0, 3)):
+            near = random.random() < 0.5
+            hit = random.choice(pair if near else layout.servers)
+            start = time + int(random.uniform(-1, 4) * SECOND_US)
+            end = start + int(random.choice([0.3, 2, 6]) * random.uniform(0.5, 1.5) * SECOND_US)
+            faults.append(Fault(random.choice(kinds), start, end, (hit,)))
+        time = max(one.end for one in faults) + int(random.uniform(4, 15) * SECOND_US)
+    return faults
+
+
 def _rescalings(random: Random, layout: Layout) -> list[Fault]:
     """A fragment gets another number of shards, once or twice, while servers are lost."""
     time = 8 * SECOND_US

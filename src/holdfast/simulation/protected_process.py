@@ -37,6 +37,7 @@ class ProtectedProcess(CheckpointingProcess):
         super().__init__(world, settings, plan, job_us)
         self.pair = pair
         self._start_us = start_us
+        self.speeds = job_us, start_us
         self._cold = False
         self.orders[TimeStandardSet] = lambda order: self._time_set(self.life)
         # When it last went on from a checkpoint while it ran, and what waited for the disk then.

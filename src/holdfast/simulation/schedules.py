@@ -27,7 +27,7 @@ from holdfast.simulation.copy_shapes import (
 )
 from holdfast.simulation.deliveries import deliveries
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Schedule
-from holdfast.simulation.membership_shapes import _departures, _rescalings
+from holdfast.simulation.membership_shapes import _departures, _moves, _rescalings
 from holdfast.simulation.networks import NetworkSpec
 
 WEIGHTS = {
@@ -490,7 +490,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _rescalings: special_networks.rescaled_ring,
 }
 # Shapes that need a pair of copies of a certain kind.
-SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3, _relay: 0.25}
+SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3, _relay: 0.25, _moves: 0.0}
 
 
 def _pairs_for(shape: Shape, layout: Layout) -> list[tuple[str, ...]]:

@@ -9,6 +9,7 @@ from holdfast.core.effects import Send
 from holdfast.core.messages import CheckpointTaken, CopyState, Refusal
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.serving import ServedStream
+from holdfast.core.shipping import ShippingCopy
 from holdfast.core.standby import StandbySwitch
 from holdfast.core.stream_copy import FAR_FUTURE
 from holdfast.simulation.planting import mutation
@@ -118,5 +119,29 @@ def hold_an_older_record(original: Any) -> Any:
             self.held = None
             return None
         return found
+
+    return broken
+
+
+@mutation(StandbySwitch, "_relieve", shape="moves")
+def never_relieve_a_copy_that_is_about_to_go(original: Any) -> Any:
+    def broken(self: StandbySwitch, mine: Any, now: int) -> list[Any]:
+        return []
+
+    return broken
+
+
+@mutation(ProtectedReplica, "_turn_to", shape="moves")
+def go_on_asking_the_copy_that_is_gone(original: Any) -> Any:
+    def broken(self: ProtectedReplica, there: list[str], now: int) -> None:
+        pass
+
+    return broken
+
+
+@mutation(ShippingCopy, "_raised", shape="moves")
+def write_down_the_incarnation_of_the_other_copy(original: Any) -> Any:
+    def broken(self: ShippingCopy, record: Any) -> Any:
+        return replace(original(self, record), incarnation=record.incarnation)
 
     return broken

@@ -62,6 +62,14 @@ from holdfast.simulation.replica_process import ReplicaProcess
 
 # What a reader is told that asks for more than there is.
 GONE = (NotServed.TRIMMED, NotServed.NOT_HERE)
+# Counted when they have hit somebody.
+COUNTED = (
+    FaultKind.DISK_LOST,
+    FaultKind.REMOVED,
+    FaultKind.ADDED,
+    FaultKind.RESCALED,
+    FaultKind.MOVED,
+)
 
 
 class World:
@@ -313,8 +321,7 @@ class World:
 
     def _begin(self, fault: Fault) -> None:
         self._say(f"{fault.kind.value} begins: {', '.join(fault.servers)}")
-        counted = (FaultKind.DISK_LOST, FaultKind.REMOVED, FaultKind.ADDED, FaultKind.RESCALED)
-        if fault.kind not in counted and self._hits(fault):
+        if fault.kind not in COUNTED and self._hits(fault):
             self.hits[fault.kind.value] += 1
         self._apply(fault, begins=True)
 
@@ -379,6 +386,9 @@ class World:
             case FaultKind.COLLECTED:
                 if begins and self.authority.collect():
                     self.hits[FaultKind.COLLECTED.value] += 1
+            case FaultKind.MOVED:
+                if begins and self.authority.moving.begin(fault.servers[0]):
+                    self.hits[FaultKind.MOVED.value] += 1
             case FaultKind.RESCALED:
                 if begins and self.authority.rescaling.begin():
                     self.hits[FaultKind.RESCALED.value] += 1

@@ -4,7 +4,7 @@
 - In the end everybody obeys the newest membership, keeps nothing for those who are gone and reads
   nothing from them, and they have ended; for those who were added it keeps what they read, and it
   asks them for what they provide. Of feeds that were collected it has those that it revived. New
-  shards have taken over, and the old ones are gone.
+  shards have taken over, and the old ones are gone; copies that were to move have moved.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def check(world: World) -> None:
     membership, gone = world.authority.membership, world.authority.gone
     if world.authority.rescaling.is_under_way:
         raise Stall("membership", "new shards have not taken over from the old ones")
+    if world.authority.moving.is_under_way:
+        raise Stall("membership", "a copy that is about to go was not relieved")
     for name, process in gone.items():
         if process.up:
             raise Stall("membership", f"{name} is gone and goes on: nobody has told it")

@@ -27,6 +27,7 @@ from holdfast.core.consistency import NodeState
 from holdfast.core.detector import PeerState
 from holdfast.core.messages import CopyState
 from holdfast.core.settings import SECOND_US
+from holdfast.simulation.authority import known_to
 from holdfast.simulation.checkers import Stall, Violation
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class StandbyChecks:
     def crashed(self, process: ProtectedProcess) -> None:
         """A copy is gone; was it the last that knew?"""
         self._state.pop(process.address, None)  # a start is no going to sleep
-        if process.pair.persist:
+        if process.pair.persist or process.address in self._world.authority.gone:
             return
         if not any(one.up and one.copy.report().boundary >= 0 for one in self._others(process)):
             self.void = True
@@ -57,6 +58,8 @@ class StandbyChecks:
     def forgot(self, process: ProtectedProcess) -> None:
         """A copy that is down has lost its disk; is there another that knows?"""
         self._confirmed.pop(process.address, None)
+        if process.address in self._world.authority.gone:
+            return
         others = self._others(process)
         held = any(one.up and one.copy.report().boundary >= 0 for one in others)
         if not held and all(one.disk.record is None for one in others):
@@ -91,7 +94,9 @@ class StandbyChecks:
 
     def _others(self, process: ProtectedProcess) -> list[ProtectedProcess]:
         copies = self._world.copies
-        return [copies[name] for name in process.pair.others_than(process.address)]
+        names = process.pair.others_than(process.address)
+        # A place may be empty for a while.
+        return [copies[name] for name in names if name in copies]
 
     def _check_held(self, process: ProtectedProcess) -> None:
         held = process.copy.held
@@ -117,7 +122,8 @@ class StandbyChecks:
             return
         slack_us = 2 * self._world.spec.timing.bucket_us + SECOND_US
         mine = process.copy.report().boundary
-        theirs = max(one.copy.report().boundary for one in others if one.replica is not None)
+        running = [one.copy.report().boundary for one in others if one.replica is not None]
+        theirs = max(running, default=-1)
         if theirs + slack_us < mine:
             raise Violation(
                 "standby",
@@ -130,14 +136,18 @@ class StandbyChecks:
         now, pair = self._world.clock.now, process.pair
         others = self._others(process)
         usable = process.running and not process.slow and not self.void
-        usable = usable and (pair.persist or process.copy.report().boundary >= 0)
+        begins = pair.persist and process.settings.begins_empty
+        usable = usable and (begins or process.copy.report().boundary >= 0)
+        # Who has not heard that the primary is gone waits for it as for one that is lost.
+        newest = self._world.authority.membership.epoch
+        usable = usable and known_to(process).epoch == newest
         if not usable or process.replica is not None or self._is_stood_in_for(process):
             self._alone_since[process.address] = now
             return
         allowed = (pair.misses_until_awake + 2) * pair.heartbeat_interval_us + SECOND_US
         if process.copy.switch.heard_at is None:
             allowed += pair.promote_after_us
-        allowed += (len(others) - 1) * (pair.misses_until_awake + 2) * pair.heartbeat_interval_us
+        allowed += len(others[1:]) * (pair.misses_until_awake + 2) * pair.heartbeat_interval_us
         disturbed_at = max(one.disturbed_at for one in (process, *others))
         since = max(self._alone_since.get(process.address, now), disturbed_at)
         if now - since > allowed:
@@ -165,6 +175,8 @@ class StandbyChecks:
         disturbed_at = max(process.disturbed_at, other.disturbed_at)
         since = max(self._gone_since.get(both, now), disturbed_at)
         allowed = (pair.misses_until_awake + 4) * pair.heartbeat_interval_us + SECOND_US
+        if other.address not in process.copy.others:
+            return  # it has not heard of it
         watch = process.copy.others[other.address].detector
         if now - since > allowed and watch.state is PeerState.UP:
             raise Violation(
@@ -176,6 +188,8 @@ class StandbyChecks:
     def check_end(self) -> None:
         """Once all is well: one primary, and the others not far behind."""
         for pair in {one.pair.copies: one.pair for one in self._world.copies.values()}.values():
+            if not {*pair.copies} <= self._world.copies.keys():
+                raise Stall("standby", f"a place among {pair.copies} is empty")
             copies = [self._world.copies[name] for name in pair.copies]
             primaries = [one for one in copies if one.copy.state is CopyState.PRIMARY]
             asleep = [one for one in copies if one.copy.state is CopyState.SUSPENDED]
