@@ -43,6 +43,17 @@ def test_a_slow_job_counts_at_once_and_is_forgotten_little_by_little() -> None:
     assert patience.alpha_x_us == pytest.approx(before, rel=0.02)
 
 
+def test_slow_jobs_that_recur_are_remembered_until_they_do_so_no_more() -> None:
+    once, often = Patience(TIMING), Patience(TIMING)
+    run(once, *[80] * 100, 700, *[80] * 40)
+    run(often, *[80] * 20, *[80] * 40, 700, *[80] * 40, 700, *[80] * 40, 700, *[80] * 40)
+    # The next of them would be late after one that was chance, and is not where they recur.
+    assert once.alpha_x_us > X - 700_000
+    assert often.alpha_x_us < X - 900_000
+    run(often, *[80] * 1_000)
+    assert often.alpha == pytest.approx(0.87)
+
+
 def test_what_the_first_jobs_of_a_life_took_is_soon_forgotten() -> None:
     patience = Patience(TIMING)
     run(patience, 2_000, 600, 300)

@@ -23,7 +23,12 @@ POLICIES = list(product((Policy.PROCESS, Policy.DELAY), repeat=2))
 
 
 def world(
-    job_us: int, adapts: bool, policies: tuple[Policy, Policy], away_s: float, seed: int = 7
+    job_us: int,
+    adapts: bool,
+    policies: tuple[Policy, Policy],
+    away_s: float,
+    seed: int = 7,
+    start_s: int = 20,
 ) -> World:
     """Two replicas merge three streams, one of which is away for a while."""
     timing = Timing(bucket_us=200_000, delay_us=X, alpha=0.9, alpha_adapts=adapts)
@@ -31,7 +36,7 @@ def world(
     plan = Plan((("f00.0", Union(streams)),))
     fragment = Fragment("f00", plan, ("f00a", "f00b"), *policies, Reconcile.CHECKPOINT)
     spec = networks.build(timing, streams, (fragment,), ("f00.0",), job_us)
-    start = 20 * SECOND_US
+    start = start_s * SECOND_US
     away = Fault(FaultKind.PARTITION, start, start + int(away_s * SECOND_US), ("e0",))
     schedule = Schedule((away,), away.end + spec.calm_us)
     return World(spec, schedule, Random(seed), place(spec, Random(seed)))
@@ -74,6 +79,28 @@ def test_delayed_tuples_are_out_by_x_while_a_partner_redoes_a_long_failure(polic
 def as_long_as_its_input(process: ReplicaProcess, job: RunJob) -> int:
     """A job that redoes half a minute takes one and a half seconds."""
     return ReplicaProcess.job_duration(process, job) + (job.stop - job.start) // 20
+
+
+@pytest.mark.parametrize(
+    ("policy", "every_s", "stall_s", "seed"),
+    [(Policy.PROCESS, 9, 1.2, 7), (Policy.DELAY, 7, 1.0, 2)],
+    ids=["process", "delay"],
+)
+def test_tuples_are_out_by_x_where_the_processor_is_taken_away_now_and_then(
+    policy: Policy, every_s: int, stall_s: float, seed: int
+) -> None:
+    made = world(40_000, True, (policy, policy), 40, seed, start_s=60)
+
+    def with_stalls(process: ReplicaProcess, job: RunJob) -> int:
+        """Jobs at the end of every few seconds end with them."""
+        took_us = ReplicaProcess.job_duration(process, job)
+        left_us = every_s * SECOND_US - made.clock.now % (every_s * SECOND_US)
+        return max(took_us, left_us) if left_us - took_us < stall_s * SECOND_US else took_us
+
+    for process in made.replicas.values():
+        process.job_duration = partial(with_stalls, process)  # type: ignore[method-assign]
+    made.run()
+    assert longest_delay(made) <= X
 
 
 @pytest.mark.slow

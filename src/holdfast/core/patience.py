@@ -7,9 +7,11 @@ machine's affair, so it is measured: how long they take usually, and how long th
 lately (which is forgotten little by little, and what the first jobs of a life took soon: they are
 slow because everything is new to Spark). The job in question may be as slow as that one, and
 slower: partners have waited for the same tuple and begin theirs together, over all that came
-meanwhile. Messages wait for a busy machine as well, which is told by how much longer the slowest
-took than is usual. α is what all this leaves of X, but no more than the share that was asked for
-and no less than a bound below which waiting would be of no use. It falls at once and rises slowly.
+meanwhile. One slow job may be chance. Where they recur, as beside programs that take the processor
+away now and then, the next one will come, too: the slowest is remembered as long as they do.
+Messages wait for a busy machine as well, which is told by how much longer the slowest took than is
+usual. α is what all this leaves of X, but no more than the share that was asked for and no less
+than a bound below which waiting would be of no use. It falls at once and rises slowly.
 Where α was given by hand it stays.
 
 Who answers new tuples at once when a failure was noticed has no job under way at the end of a wait.
@@ -37,6 +39,13 @@ from holdfast.core.settings import Timing
 _FORGET = 0.03
 # The same for the first jobs of a life, over how many there were.
 _FORGET_FIRST = 2.0
+# A job is slow that takes longer than is usual by so much of X, after the first jobs of a life.
+_SLOW = 0.08
+_FIRST = 20
+# How much of the number of slow jobs is forgotten with each job.
+_FORGET_SLOW = 0.005
+# How much more slowly the slowest is forgotten for each slow job after the first.
+_RECUR = 4.0
 # How much one job counts for what is usual.
 _GAIN = 0.125
 # Messages and what else is done between a wait, a job and a reader.
@@ -55,16 +64,22 @@ _REDO_SPEED = 4
 class Learned:
     """How long jobs take: usually, and the slowest lately."""
 
-    def __init__(self) -> None:
+    def __init__(self, x_us: int) -> None:
         self.usual_us = 0.0
         self.slowest_us = 0.0
+        self._slow_us = _SLOW * x_us
         self._count = 0
+        # How many jobs were slow lately.
+        self._slow = 0.0
 
     def learn(self, took_us: int) -> None:
         self._count += 1
+        is_slow = self._count > _FIRST and took_us > self.usual_us + self._slow_us
+        self._slow += is_slow - self._slow * _FORGET_SLOW
         gain = max(_GAIN, 1 / self._count)
         self.usual_us += gain * (took_us - self.usual_us)
-        forget = min(1.0, max(_FORGET, _FORGET_FIRST / self._count))
+        recur = max(0.0, self._slow - 1)
+        forget = min(1.0, max(_FORGET, _FORGET_FIRST / self._count)) / (1 + _RECUR * recur)
         lead_us = (self.slowest_us - self.usual_us) * (1 - forget)
         self.slowest_us = max(took_us, self.usual_us + max(0.0, lead_us))
 
@@ -85,8 +100,8 @@ class Patience:
         """``delays``: buckets are delayed while something is failed or corrected."""
         self._timing = timing
         self._delays = delays
-        self._calm = Learned()
-        self._beside = Learned()
+        self._calm = Learned(timing.delay_us)
+        self._beside = Learned(timing.delay_us)
         self._corrects = False
         self._job: tuple[int, int, bool, bool] | None = None
         self._redo_buckets = min(timing.redo_buckets, REDO_AT_FIRST)

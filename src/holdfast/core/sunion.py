@@ -292,14 +292,15 @@ class SUnion(Machine[SUnionState, Trigger]):
     def redo_stop(self, target: int) -> int:
         """Where the next stable job ends: some buckets after the first held tuple.
 
-        More of them when no live version waits for its turn: who was cut off in a quiet moment
-        has missed much without a failure, and new tuples wait behind all of it.
+        More of them when there is no live version: who was cut off in a quiet moment has missed
+        much without a failure, and new tuples wait behind all of it. Not more when a partner takes
+        them instead: it may be on the same machine, and wait for the same processors.
         """
         reached = [copy.stable.oldest_from(self.stable_position) for copy in self.copies.values()]
         oldest = min((stime for stime in reached if stime is not None), default=target)
         start = max(self._floor(oldest), self.stable_position)
         buckets = self._patience.redo_buckets
-        if self.live_position is None or self.release is Release.SUSPEND:
+        if self.live_position is None:
             buckets = self._timing.redo_buckets * ALONE
         ahead = (stop for stop in self._stops if stop > self.stable_position)
         return min(target, start + buckets * self._bucket_us, *ahead)
