@@ -103,6 +103,24 @@ def test_tuples_are_out_by_x_where_the_processor_is_taken_away_now_and_then(
     assert longest_delay(made) <= X
 
 
+def test_who_stands_in_is_out_by_x_though_the_redo_of_its_partner_takes_the_same_processors() -> (
+    None
+):
+    made = world(40_000, True, (Policy.DELAY, Policy.DELAY), 30, seed=2)
+    free_at = 0
+
+    def one_after_the_other(process: ReplicaProcess, job: RunJob) -> int:
+        nonlocal free_at
+        now, took_us = made.clock.now, as_long_as_its_input(process, job)
+        free_at = max(now, free_at) + took_us
+        return free_at - now
+
+    for process in made.replicas.values():
+        process.job_duration = partial(one_after_the_other, process)  # type: ignore[method-assign]
+    made.run()
+    assert longest_delay(made) <= X
+
+
 @pytest.mark.slow
 def test_with_alpha_by_hand_slow_jobs_are_late() -> None:
     delays = []
