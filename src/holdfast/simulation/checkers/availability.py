@@ -8,7 +8,9 @@ that source that is older than X per fragment of the path, as stable or tentativ
 
 A reader follows one replica of its producer. When several stand, it may be any of them, so
 what is promised is what all of them can have. Paths through a replica whose policy is to
-suspend promise nothing, nor does a copy that sleeps: how soon one wakes is standby.py's.
+suspend promise nothing, nor does a copy that sleeps: how soon one wakes is standby.py's. One that
+recovers, or was cut off for minutes and takes what it missed first, has readers only if it is the
+last: those of the others are promised X all the same.
 """
 
 from __future__ import annotations
@@ -225,8 +227,11 @@ class Availability:
         self, replica: str, stream: str, known: dict[tuple[str, str], dict[str, tuple[int, int]]]
     ) -> dict[str, tuple[int, int]]:
         process = self._world.replicas[replica]
-        if self._suspends(process) or process.replica is None:
+        driver = process.replica
+        if self._suspends(process) or driver is None:
             return {}
+        if driver.state is NodeState.RECOVERING or self._catches_up(driver):
+            return {}  # readers are with the others
         since = max(process.disturbed_at, self._recovered_at.get(replica, 0))
         operator = self._operators[stream]
         by_input = [self._paths_to(replica, name, known) for name in operator.inputs]
