@@ -54,6 +54,22 @@ def test_slow_jobs_that_recur_are_remembered_until_they_do_so_no_more() -> None:
     assert often.alpha == pytest.approx(0.87)
 
 
+def test_more_is_left_where_jobs_vary() -> None:
+    steady, varies = Patience(TIMING), Patience(TIMING)
+    run(steady, *[80] * 20, *[200] * 100)
+    run(varies, *[80] * 20, *[80, 200] * 50)
+    assert varies.alpha_x_us < steady.alpha_x_us - 200_000
+
+
+def test_a_redo_takes_no_longer_than_two_usual_jobs_however_much_is_left() -> None:
+    patience = Patience(TIMING)
+    run(patience, *[50] * 30)
+    for _ in range(10):
+        buckets = patience.redo_buckets
+        run(patience, 10 * buckets, redo=True, span_us=buckets * TIMING.bucket_us)
+    assert patience.redo_buckets * 10 <= 2 * 50
+
+
 def test_what_the_first_jobs_of_a_life_took_is_soon_forgotten() -> None:
     patience = Patience(TIMING)
     run(patience, 2_000, 600, 300)

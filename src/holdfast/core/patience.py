@@ -8,7 +8,8 @@ lately (which is forgotten little by little, and what the first jobs of a life t
 slow because everything is new to Spark). The job in question may be as slow as that one, and
 slower: partners have waited for the same tuple and begin theirs together, over all that came
 meanwhile. One slow job may be chance. Where they recur, as beside programs that take the processor
-away now and then, the next one will come, too: the slowest is remembered as long as they do.
+away now and then, the next one will come, too: the slowest is remembered as long as they do, and
+some of X is left by how much jobs vary on the whole.
 Messages wait for a busy machine as well, which is told by how much longer the slowest took than is
 usual. α is what all this leaves of X, but no more than the share that was asked for and no less
 than a bound below which waiting would be of no use. It falls at once and rises slowly.
@@ -21,7 +22,8 @@ and what falls due later waits at most for as long as the job is slower than is 
 While a failure is corrected beside a live version, redo jobs take turns with live ones, and what is
 due must not wait longer for a redo than it would for any other job. So redo jobs are made as large
 as fit into that time: twice as large at most after one that was quick, smaller after one that took
-too long.
+too long. Where jobs are quick they are no longer than two usual ones: for large jobs Spark starts
+more workers, which a busy machine takes a second for, and a partner may wait for them, too.
 
 Jobs beside a correction, this replica's or a partner's, which may share the machine, are slower
 than others. What they take is learned by itself, and counts as long as something is corrected: a
@@ -46,8 +48,13 @@ _FIRST = 20
 _FORGET_SLOW = 0.005
 # How much more slowly the slowest is forgotten for each slow job after the first.
 _RECUR = 4.0
-# How much one job counts for what is usual.
+# How much one job counts for what is usual, and for how much they vary.
 _GAIN = 0.125
+_GAIN_VARIES = 1 / 64
+# How many times that is left of X.
+_VARIES = 6.0
+# A redo job takes no longer than so many usual ones.
+_REDO_USUAL = 2.0
 # Messages and what else is done between a wait, a job and a reader.
 WAY_US = 80_000
 # On a busy machine messages wait, too: as a share of what the slowest job took beyond the usual.
@@ -71,11 +78,15 @@ class Learned:
         self._count = 0
         # How many jobs were slow lately.
         self._slow = 0.0
+        # By how much a job differs from the usual, on the average.
+        self._varies_us = 0.0
 
     def learn(self, took_us: int) -> None:
         self._count += 1
-        is_slow = self._count > _FIRST and took_us > self.usual_us + self._slow_us
-        self._slow += is_slow - self._slow * _FORGET_SLOW
+        if self._count > _FIRST:
+            is_slow = took_us > self.usual_us + self._slow_us
+            self._slow += is_slow - self._slow * _FORGET_SLOW
+            self._varies_us += _GAIN_VARIES * (abs(took_us - self.usual_us) - self._varies_us)
         gain = max(_GAIN, 1 / self._count)
         self.usual_us += gain * (took_us - self.usual_us)
         recur = max(0.0, self._slow - 1)
@@ -90,7 +101,7 @@ class Learned:
         lead_us = self.slowest_us - self.usual_us
         late_us = lead_us if delays else 0.0
         own_us = self.slowest_us + _TOGETHER * self.usual_us
-        return int(late_us + own_us + _BUSY * lead_us) + WAY_US
+        return int(late_us + own_us + _BUSY * lead_us + _VARIES * self._varies_us) + WAY_US
 
 
 class Patience:
@@ -169,7 +180,8 @@ class Patience:
     def _size_redo(self, took_us: int, span_us: int) -> None:
         spare_us = self._timing.delay_us - self.alpha_x_us
         learned = self._now
-        fits_us = max(learned.usual_us, spare_us - learned.slowest_us - WAY_US)
+        left_us = spare_us - learned.slowest_us - WAY_US
+        fits_us = max(learned.usual_us, min(left_us, _REDO_USUAL * learned.usual_us))
         buckets = max(1, span_us // self._timing.bucket_us)
         wanted = int(buckets * min(2.0, max(0.25, fits_us / took_us)))
         least = -(-_REDO_SPEED * took_us // self._timing.bucket_us)
