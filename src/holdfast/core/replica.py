@@ -85,6 +85,7 @@ class Replica:
         delays = Policy.DELAY in (settings.while_failed, settings.while_stabilizing)
         self.patience, position = Patience(self.timing, delays), record.boundary
         self.sunion = SUnion(address, self.copies, self.timing, position, eager, self.patience)
+        self.sunion.suspends = settings.while_stabilizing is Policy.SUSPEND
         self.manager = ConsistencyManager(settings, self.sunion)
         self.basis = Basis(self.copies)
         begun = (position, record.marker, begin.state, begin.first_job)

@@ -207,6 +207,8 @@ class SUnion(Machine[SUnionState, Trigger]):
         self.hopeless: set[str] = set()
         # Where somebody waits for the state as it is then: a stable job ends there.
         self._stops: tuple[int, ...] = ()
+        # New tuples wait for the end of a reconciliation by choice, not because a partner has them.
+        self.suspends = False
         self._timing = timing
         self._bucket_us = timing.bucket_us
         self._patience = patience or Patience(timing)
@@ -292,15 +294,16 @@ class SUnion(Machine[SUnionState, Trigger]):
     def redo_stop(self, target: int) -> int:
         """Where the next stable job ends: some buckets after the first held tuple.
 
-        More of them when there is no live version: who was cut off in a quiet moment has missed
-        much without a failure, and new tuples wait behind all of it. Not more when a partner takes
-        them instead: it may be on the same machine, and wait for the same processors.
+        More of them when new tuples wait behind all of it anyway: by choice, or because who was cut
+        off in a quiet moment has missed much without a failure. Not more when a partner takes them
+        instead: it may be on the same machine, and wait for the same processors.
         """
         reached = [copy.stable.oldest_from(self.stable_position) for copy in self.copies.values()]
         oldest = min((stime for stime in reached if stime is not None), default=target)
         start = max(self._floor(oldest), self.stable_position)
         buckets = self._patience.redo_buckets
-        if self.live_position is None:
+        alone = self.suspends and self.release is Release.SUSPEND
+        if self.live_position is None or alone:
             buckets = self._timing.redo_buckets * ALONE
         ahead = (stop for stop in self._stops if stop > self.stable_position)
         return min(target, start + buckets * self._bucket_us, *ahead)
