@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.core.messages import CopyReport, CopyState
+from holdfast.core.records import Membership
 from holdfast.core.settings import Protection, StandbySettings
 from holdfast.core.standby import (
     Begun,
+    CopiesChanged,
     PartnerMissed,
     PartnerSaid,
     ReadState,
@@ -15,6 +17,7 @@ from holdfast.core.standby import (
     StandbySwitch,
     StateHeld,
     SwitchEffect,
+    TermHeard,
     TimePassed,
     Wake,
 )
@@ -278,3 +281,60 @@ def test_a_copy_at_home_takes_its_work_back_when_it_was_well_for_a_while() -> No
     assert switch.handle(PartnerSaid("b", primary, fresh), 10_500) == [Wake()]
     assert (switch.state, switch.term) == (CopyState.PRIMARY, 3)
     switch.validate()
+
+
+# -- who goes and comes -------------------------------------------------------------------
+
+
+def test_a_copy_takes_over_from_a_primary_that_is_about_to_go_which_runs_until_then() -> None:
+    switch = sleeping(PASSIVE)
+    leaving = CopiesChanged(PASSIVE, frozenset({"a"}), HELD)
+    assert switch.handle(leaving, 100) == [Wake()]
+    assert (switch.state, switch.term) == (CopyState.PRIMARY, 1)
+    first, _ = begun("a", PASSIVE, HELD)
+    first.handle(CopiesChanged(PASSIVE, frozenset({"a"}), HELD), 100)
+    assert first.state is CopyState.PRIMARY, "nobody has taken over yet"
+    mine = says(CopyState.PRIMARY, 500)
+    starts = says(CopyState.PRIMARY, 100, term=1, ready=False)
+    assert first.handle(said(first, starts, mine), 200) == []
+    assert first.state is CopyState.AWAKE
+    assert first.handle(said(first, says(CopyState.PRIMARY, 490, term=1), mine), 300) == [Sleep()]
+
+
+def test_a_copy_that_is_alone_is_the_primary_at_once_also_when_it_starts() -> None:
+    switch = sleeping(HYBRID)
+    gone = CopiesChanged(HYBRID, frozenset({"a"}), HELD)
+    assert switch.handle(gone, 100) == [Wake()]
+    again = StandbySwitch("b", HYBRID, 20)
+    again.handle(gone, 200)
+    assert again.handle(Begun(HELD), 200) == [Wake()]
+
+
+def test_one_that_arrives_is_no_primary_to_wait_for() -> None:
+    switch, _ = begun("b", HYBRID, HELD)  # it has forgotten the term
+    arrives = replace(NOTHING, arrives=True)
+    assert switch.handle(said(switch, arrives, HELD), 100) == [Wake()]
+    assert switch.term == 1
+    # The other one hears of the term while it joins, and stands by with what it is lent.
+    other = StandbySwitch("a", HYBRID, 20)
+    assert other.handle(TermHeard("b", 1), 100) == []
+    assert other.handle(Begun(HELD), 200) == []
+    assert other.state is CopyState.SUSPENDED
+
+
+def test_a_new_copy_has_the_place_of_the_one_that_went() -> None:
+    def copies(known: Membership, settings: StandbySettings = HYBRID) -> tuple[str, ...]:
+        return settings.among(known).copies
+
+    moved = Membership().with_in_place_of("c", "b", "a")
+    assert (moved.epoch, copies(moved)) == (1, ("c", "b"))
+    alone = moved.without("b")
+    assert copies(alone) == ("c", "b"), "nobody has its place"
+    filled = alone.with_another("d", "c")
+    assert copies(filled) == ("c", "d")
+    both = filled.with_in_place_of("e", "d", "c").with_in_place_of("f", "e", "d")
+    assert copies(both) == ("e", "f")
+    # Whoever starts with the places as they are comes to the same.
+    for since in (moved, filled, both):
+        assert copies(both, HYBRID.among(since)) == ("e", "f")
+    assert both.without_soon("e").leaves_since("e") == both.epoch + 1

@@ -241,7 +241,8 @@ class StandbySwitch(Machine[CopyState, Trigger]):
         match event:
             case Begun(mine):
                 self._begun_at = now
-                return self._take_place(now) if self._usable(mine) else []
+                effects = self._take_place(now) if self._usable(mine) else []
+                return effects or self._relieve(mine, now)
             case PartnerSaid(peer, report, mine):
                 self._hear(peer, report, mine, now)
                 effects = self._later_term(report, mine, now)
