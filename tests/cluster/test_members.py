@@ -17,6 +17,7 @@ from holdfast.client import Client, read_until
 from holdfast.cluster.members import (
     MembershipError,
     add_replica,
+    move_replica,
     remove_replica,
     retire_client,
 )
@@ -81,7 +82,7 @@ def test_a_client_that_the_deployment_does_not_name_is_no_client(deployment: Pat
     ("replica", "why"),
     [
         ("main-4", "there is no replica 'main-4'; there are main-1, main-2, main-3"),
-        ("pair-1", "one of the two copies of pair, which is hybrid and needs both"),
+        ("pair-1", "was never started"),
         ("one-1", "the only replica of one"),
         ("main-1", "was never started"),
     ],
@@ -114,7 +115,7 @@ def test_a_replica_is_added_where_it_is_wanted(deployment: Path) -> None:
     before = Addresses.choose(load_deployment(deployment))
     with pytest.raises(MembershipError, match="no fragment 'other'; there are main, one, pair"):
         add_replica(deployment, "other")
-    with pytest.raises(MembershipError, match="pair is hybrid: it has two copies"):
+    with pytest.raises(MembershipError, match="hybrid and has its two copies, pair-1 and pair-2"):
         add_replica(deployment, "pair")
     with pytest.raises(DeploymentError, match="write it as host, host:port or a server"):
         add_replica(deployment, "main", "here:there")
@@ -139,6 +140,42 @@ def test_a_replica_is_added_where_it_is_wanted(deployment: Path) -> None:
     (copy / "deployment.json").write_text(json.dumps(read_tables(deployment)))
     shutil.copytree(found.data, copy / "data", ignore=shutil.ignore_patterns("copy"))
     assert load_deployment(copy / "deployment.json").processes == found.processes
+
+
+def test_a_copy_has_the_place_of_the_one_that_went(deployment: Path) -> None:
+    Addresses.choose(load_deployment(deployment))
+    with pytest.raises(
+        MembershipError, match=r"pair-3 at 127\.0\.0\.1 has the place of pair-1, and"
+    ):
+        move_replica(deployment, "pair-1", "127.0.0.1", force=True, wait_s=0.0)
+    found = load_deployment(deployment)
+    assert {"pair-2", "pair-3"} <= found.processes.keys()
+    assert "pair-1" not in found.processes
+    assert found.fragments["pair"].protection is Protection.HYBRID
+    for name, begins_empty in (("pair-2", True), ("pair-3", False)):
+        topology = Topology(found, plan())
+        pair = topology.standby(name)
+        assert pair is not None
+        assert pair.copies == ("pair-3", "pair-2")
+        assert topology.replica(name).begins_empty is begins_empty
+        assert topology.replica(name).partners == ()
+    # A server is sent the tables as they are now, and reads them the same.
+    tables = read_tables(deployment)
+    (deployment.parent / "copy.json").write_text(json.dumps(tables))
+    assert load_deployment(deployment.parent / "copy.json").processes == found.processes
+    # Alone, and with another one again.
+    remove_replica(deployment, "pair-2", force=True, wait_s=0.0)
+    with pytest.raises(MembershipError, match="the only replica of pair"):
+        remove_replica(deployment, "pair-3", force=True, wait_s=0.0)
+    assert add_replica(deployment, "pair", wait_s=0.0)[0] == "pair-4"
+    pair = Topology(load_deployment(deployment), plan()).standby("pair-4")
+    assert pair is not None
+    assert pair.copies == ("pair-3", "pair-4")
+    # It is nothing that a file would say.
+    text = deployment.read_text().replace("[fragments.pair]", "[fragments.pair]\narrived = 1")
+    deployment.write_text(text)
+    with pytest.raises(DeploymentError, match="'arrived' means nothing here"):
+        load_deployment(deployment)
 
 
 def plan() -> Plan:

@@ -199,7 +199,7 @@ def _move_copy(
         found,
         fragment,
         place,
-        10.0,
+        min(10.0, wait_s),
         lambda known, name: known.with_in_place_of(name, others[0], copy),
     )
     while True:
