@@ -87,3 +87,20 @@ class Glance:
     partners: tuple[str, ...] = ()
     joining: bool = False
     others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PairView:
+    """A copy among the others, for status and tests.
+
+    confirmed  how far each other copy holds this one's checkpoints.
+    """
+
+    state: CopyState
+    term: int
+    reason: str
+    overloaded: bool
+    load: int
+    confirmed: tuple[tuple[str, int], ...]
+    changes: tuple[tuple[tuple[str, str], int], ...]
+    benchmark: tuple[tuple[tuple[str, str], int], ...]

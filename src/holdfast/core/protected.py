@@ -25,7 +25,7 @@ from now, as one that starts does, and a copy that sleeps needs nothing that was
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from holdfast.core import detector, standby, sweeping
@@ -37,7 +37,7 @@ from holdfast.core.benchmark_detector import (
     SetTimed,
 )
 from holdfast.core.consistency import NodeState
-from holdfast.core.copy_view import Glance
+from holdfast.core.copy_view import Glance, PairView
 from holdfast.core.detector import AskPeer, PeerLost
 from holdfast.core.effects import (
     Effect,
@@ -93,23 +93,6 @@ LOOK_US = 50_000
 OF_JOINING = (MessageArrived, CheckpointApplied, CheckpointFailed, TimerFired)
 
 
-@dataclass(frozen=True, slots=True)
-class PairView:
-    """A copy among the others, for status and tests.
-
-    confirmed  how far each other copy holds this one's checkpoints.
-    """
-
-    state: CopyState
-    term: int
-    reason: str
-    overloaded: bool
-    load: int
-    confirmed: tuple[tuple[str, int], ...]
-    changes: tuple[tuple[tuple[str, str], int], ...]
-    benchmark: tuple[tuple[tuple[str, str], int], ...]
-
-
 class ProtectedReplica(ShippingCopy):
     """One of the copies of a fragment."""
 
@@ -120,12 +103,11 @@ class ProtectedReplica(ShippingCopy):
     ) -> None:
         super().__init__(settings, found)
         self.pair = pair
-        at, copies = pair.copies.index(settings.address), len(pair.copies)
-        self._checkpoint_numbers = Numbers(at, copies)
+        at = pair.copies.index(settings.address)
+        self._checkpoint_numbers = Numbers(at, len(pair.copies))
         self.others = {name: self._make_other(name) for name in pair.others_than(settings.address)}
         self.lossy = settings.delivery is Delivery.AT_MOST_ONCE
-        self.overloaded = False
-        self.load = 0
+        self.overloaded, self.load = False, 0
         for stream in self.served.values():
             stream.suspended = True
         self.switch = StandbySwitch(settings.address, pair, 2 * settings.timing.bucket_us)
@@ -152,9 +134,14 @@ class ProtectedReplica(ShippingCopy):
         switch, seen = self.switch, super().glance()
         why = f"term {switch.term}: {switch.reason}"
         why += ", overloaded" if self.overloaded else ""
-        why = seen.why if seen.joining else why
-        state, others = switch.state.value, tuple(self.others)
-        return Glance(state, why, seen.boundary, seen.partners, seen.joining, others)
+        told = (
+            seen.why if seen.joining else why,
+            seen.boundary,
+            seen.partners,
+            seen.joining,
+            tuple(self.others),
+        )
+        return Glance(switch.state.value, *told)
 
     def pair_view(self) -> PairView:
         return PairView(
@@ -388,8 +375,8 @@ class ProtectedReplica(ShippingCopy):
         self._switch(standby.Begun(self.report()), now, effects)
 
     def _lend(self, sender: str, request: JoinRequest, now: int, effects: list[Effect]) -> None:
+        held = self.held if self.replica is None else self.replica.newest
         if self._applying is None and self.joining is None:
-            held = self.held if self.replica is None else self.replica.newest
             effects += self._lender.asked(sender, request, held, self.served, now)
 
     # -- checkpoints to the other copies ------------------------------------------------
