@@ -9,11 +9,9 @@ import math
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.fs as fs
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.connect import parquet_parts
 from holdfast.connect.callback_sink import call
 from holdfast.connect.console_sink import write_console
 from holdfast.connect.json_values import json_lines
@@ -116,32 +114,6 @@ def test_parquet_parts_are_whole_and_cut_back(tmp_path: Path) -> None:
     names = sorted(path.name for path in directory.iterdir())
     assert names == ["notes.txt", "part-000000.parquet", "part-000001.parquet"]
     assert pq.read_table(directory / "part-000001.parquet")["seq"].to_pylist() == [3]
-
-
-def test_parquet_in_an_object_store_is_cut_back_and_continued(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    system = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    (tmp_path / "bucket" / "busy").mkdir(parents=True)
-    monkeypatch.setattr(parquet_parts, "file_system_of", lambda address: (system, "bucket/busy"))
-    sink = write_parquet("s3://bucket/busy")
-    writer = sink.open("busy", SCHEMA, None)
-    writer.write(tuples(0, 3))
-    position = writer.flush()
-    writer.write(tuples(3, 5))
-    writer.flush()
-    again = sink.open("busy", SCHEMA, position)
-    again.write(tuples(3, 1))
-    again.flush()
-    found = pq.read_table(tmp_path / "bucket" / "busy")
-    assert found["seq"].to_pylist() == [0, 1, 2, 3]
-    with pytest.raises(StateError, match="lacks part 2"):
-        sink.open("busy", SCHEMA, {"parts": 3})
-
-
-def test_an_address_that_arrow_does_not_know_is_refused() -> None:
-    with pytest.raises(InputError, match="no address of an object store"):
-        write_parquet("nowhere://bucket/busy").open("busy", SCHEMA, None)
 
 
 def test_parquet_wants_a_directory(tmp_path: Path) -> None:

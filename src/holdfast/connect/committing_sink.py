@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self
 
 from holdfast.connect.sink import Sink
@@ -16,14 +17,16 @@ class CommittingSink(Sink):
     commit_interval  how often a client commits what it has gathered.
     tentative        whether tentative tuples are written, too.
     writer           who writes: ids of another one are not those of this one.
+    notes            a file of the writer's own, for what a sink begins.
     """
 
     commit_interval: Duration = "500 ms"
     tentative: bool = False
     writer: str = ""
+    notes: Path | None = None
 
-    def known_as(self, writer: str) -> Self:
-        return replace(self, writer=writer)
+    def known_as(self, writer: str, notes: Path | None = None) -> Self:
+        return replace(self, writer=writer, notes=notes)
 
     @property
     def can_go_back(self) -> bool:

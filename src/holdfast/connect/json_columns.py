@@ -19,13 +19,18 @@ _NULL = "null"
 _NOTHING = ""
 
 
-def json_objects(table: pa.Table) -> list[str]:
-    """Each row as a JSON object."""
+def json_objects(table: pa.Table) -> list[bytes]:
+    """Each row as a JSON object, in UTF-8."""
     if not table.num_columns:
-        return ["{}"] * table.num_rows
+        return [b"{}"] * table.num_rows
     arrays = [_one(table[name]) for name in table.column_names]
-    texts: list[str] = _object(table.column_names, arrays).to_pylist()
-    return texts
+    return as_bytes(_object(table.column_names, arrays))
+
+
+def as_bytes(texts: pa.Array) -> list[bytes]:
+    """Texts in UTF-8."""
+    found: list[bytes] = texts.cast(pa.binary()).to_pylist()
+    return found
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

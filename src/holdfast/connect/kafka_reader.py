@@ -11,11 +11,14 @@ import threading
 from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain, compress, pairwise, repeat
+from operator import is_not
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from holdfast.connect.judging import Int64s
 from holdfast.connect.kafka_client import client_config, kafka
 from holdfast.connect.kafka_topic import TopicState, TopicWatch
 from holdfast.connect.record_formats import Decoder, RegistryFailed
@@ -29,6 +32,13 @@ if TYPE_CHECKING:
 _MOST_RECORDS = 20_000
 # A read waits so long for the first record, and no longer.
 _WAIT_SECONDS = 0.005
+# How much is fetched ahead, and how soon again once there is room: by default after a second, in
+# which there would be nothing to read.
+FETCHING = {
+    "fetch.wait.max.ms": 100,
+    "queued.max.messages.kbytes": 32_768,
+    "fetch.queue.backoff.ms": 5,
+}
 # Offset: from the first record that is there.
 _BEGINNING = -2
 _PLACES = pa.schema(
@@ -43,10 +53,16 @@ _SHOWN_BYTES = 1_000
 
 @dataclass(frozen=True)
 class _Part:
-    """Records of one partition that were received and not yet handed out."""
+    """Records of one partition that were received and not yet handed out, and their offsets."""
 
     partition: int
     messages: Sequence[Any]
+    offsets: Int64s
+
+    @property
+    def end(self) -> int:
+        """The offset after the last."""
+        return int(self.offsets[-1]) + 1
 
 
 class KafkaReader(Reader):
@@ -81,8 +97,7 @@ class KafkaReader(Reader):
         self._watch = TopicWatch(source.topic, source.servers, source.config, wants_ends)
         self._consumer = kafka().Consumer(
             {
-                "fetch.wait.max.ms": 100,
-                "queued.max.messages.kbytes": 32_768,
+                **FETCHING,
                 **client_config(source.servers, source.config),
                 # The library wants a name; nothing is read from it.
                 "group.id": source.group or "holdfast",
@@ -191,38 +206,39 @@ class KafkaReader(Reader):
             self._problem = str(error)  # the same records are tried again
             return None
         self._parts.popleft()
-        self._offsets[part.partition] = part.messages[-1].offset() + 1
+        self._offsets[part.partition] = part.end
         self._pass_marks(part.partition)
         return chunk
 
     def _chunk(self, part: _Part) -> Chunk:
-        messages = part.messages
-        values = [message.value() for message in messages]
+        values = list(map(kafka().Message.value, part.messages))
         decoded = self._decoder.decode(values)
         rejects = [
-            Reject(reason, self._shown(messages[number], values[number]))
+            Reject(reason, self._shown(part.messages[number], values[number]))
             for number, reason in sorted(decoded.bad.items())
         ]
         table = decoded.table
         if decoded.bad:
-            messages = [messages[number] for number in decoded.good]
-        for name, column in self._columns(part.partition, messages).items():
+            good = [part.messages[number] for number in decoded.good]
+            part = _Part(part.partition, good, part.offsets[list(decoded.good)])
+        for name, column in self._columns(part).items():
             table = table.append_column(name, column)
-        return Chunk(table if messages else pa.table({}), rejects, str(part.partition))
+        return Chunk(table if part.messages else pa.table({}), rejects, str(part.partition))
 
-    def _columns(self, partition: int, messages: Sequence[Any]) -> dict[str, pa.Array]:
+    def _columns(self, part: _Part) -> dict[str, pa.Array]:
         """The record's own columns: those that are declared, and its place."""
-        count = len(messages)
+        message, count = kafka().Message, len(part.messages)
         found = {
             "kafka_topic": pa.repeat(self._source.topic, count),
-            "kafka_partition": pa.array(np.full(count, partition, dtype=np.int32)),
-            "kafka_offset": pa.array([message.offset() for message in messages], pa.int64()),
+            "kafka_partition": pa.repeat(pa.scalar(part.partition, pa.int32()), count),
+            "kafka_offset": pa.array(part.offsets),
         }
         if "kafka_timestamp" in self._wanted:
-            times = [message.timestamp()[1] for message in messages]
-            found["kafka_timestamp"] = pa.array(times, pa.timestamp("ms", tz="UTC")).cast(TIME)
+            stamps = map(message.timestamp, part.messages)
+            times = np.fromiter((stamp[1] for stamp in stamps), np.int64, count)
+            found["kafka_timestamp"] = pa.array(times).cast(pa.timestamp("ms", tz="UTC")).cast(TIME)
         if "kafka_key" in self._wanted:
-            keys = [message.key() for message in messages]
+            keys = list(map(message.key, part.messages))
             found["kafka_key"] = pa.array(keys, pa.binary())
         return found
 
@@ -240,37 +256,47 @@ class KafkaReader(Reader):
             self._consumer.poll(0)  # only so that it can say what is wrong
             return
         messages = self._consumer.consume(_MOST_RECORDS, _WAIT_SECONDS)
-        records = [message for message in messages if message.error() is None]
-        if records:
-            self._sort(records)
-        if len(records) < len(messages):
-            for message in messages:
-                if message.error() is not None:
-                    self._noted(message.error(), message)
+        errors = list(map(kafka().Message.error, messages))
+        # By identity: the library's errors cannot be compared with None.
+        if not any(map(is_not, errors, repeat(None))):
+            self._sort(messages)
+            return
+        self._sort([each for each, error in zip(messages, errors, strict=True) if error is None])
+        for message, error in zip(messages, errors, strict=True):
+            if error is not None:
+                self._noted(error, message)
 
     def _sort(self, records: Sequence[Any]) -> None:
+        """By partition. The library gives long runs of each, which stay whole lists."""
+        if not records:
+            return
         self._problem = None
-        partitions = np.fromiter((each.partition() for each in records), np.int32, len(records))
-        for partition in np.unique(partitions).tolist():
-            mine = np.flatnonzero(partitions == partition).tolist()
-            self._take(partition, [records[place] for place in mine])
+        message, count = kafka().Message, len(records)
+        partitions = np.fromiter(map(message.partition, records), np.int32, count)
+        offsets = np.fromiter(map(message.offset, records), np.int64, count)
+        edges = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), count]
+        runs: dict[int, list[slice]] = {}
+        for first, end in pairwise(edges):
+            runs.setdefault(int(partitions[first]), []).append(slice(first, end))
+        for partition, mine in sorted(runs.items()):
+            found = list(chain.from_iterable(records[run] for run in mine))
+            self._take(_Part(partition, found, np.concatenate([offsets[run] for run in mine])))
 
-    def _take(self, partition: int, messages: Sequence[Any]) -> None:
-        first = messages[0].offset()
+    def _take(self, part: _Part) -> None:
+        partition = part.partition
         if partition in self._lost:
-            self._tell_lost(partition, first)
+            self._tell_lost(partition, int(part.offsets[0]))
         # What was fetched before an assignment changed may come once more.
-        wanted = self._offsets[partition]
+        wanted = part.offsets >= self._offsets[partition]
         end = (self._ends or {}).get(partition)
-        if first < wanted or end is not None:
-            messages = [
-                each
-                for each in messages
-                if each.offset() >= wanted and (end is None or each.offset() < end)
-            ]
-        if messages:
+        if end is not None:
+            wanted &= part.offsets < end
+        if not wanted.all():
+            messages = list(compress(part.messages, wanted))
+            part = _Part(partition, messages, part.offsets[wanted])
+        if part.messages:
             self._at_end.pop(partition, None)
-            self._parts.append(_Part(partition, messages))
+            self._parts.append(part)
 
     # -- what else the cluster says -----------------------------------------------------
 
@@ -289,8 +315,8 @@ class KafkaReader(Reader):
         self._problem = None
         if partition in self._lost:
             self._tell_lost(partition, offset)
-        received = [each.messages[-1] for each in self._parts if each.partition == partition]
-        if not received or offset > received[-1].offset():
+        received = [each.end for each in self._parts if each.partition == partition]
+        if not received or offset >= received[-1]:
             self._at_end[partition] = offset
             self._pass_marks(partition)
 

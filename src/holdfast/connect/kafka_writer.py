@@ -11,10 +11,12 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from holdfast.connect.committing_writer import (
@@ -24,7 +26,7 @@ from holdfast.connect.committing_writer import (
     TakeBack,
     TentativeRows,
 )
-from holdfast.connect.json_columns import json_objects
+from holdfast.connect.json_columns import as_bytes, json_objects
 from holdfast.connect.json_values import jsonable
 from holdfast.connect.kafka_client import CALL_SECONDS, client_config, kafka
 from holdfast.connect.sink import Position
@@ -37,6 +39,16 @@ STABLE, TENTATIVE, UNDO = b"stable", b"tentative", b"undo"
 ID_HEADER, STIME_HEADER = "holdfast-id", "holdfast-stime"
 STABILITY_HEADER = "holdfast-stability"
 _SYSTEM = ("seq", "stime")
+# How records are gathered on their way to a broker.
+GATHERING = {
+    "linger.ms": 2,
+    "compression.type": "lz4",
+    "queue.buffering.max.kbytes": 262_144,
+}
+_ANY_PARTITION = -1
+Headers = list[tuple[str, bytes]]
+# Value, key, time in milliseconds, headers.
+Record = tuple[bytes | None, str | bytes | None, int, Headers]
 # A library call gets its own time limit, and a little more before it is left behind.
 _LEFT_BEHIND_SECONDS = CALL_SECONDS + 5.0
 
@@ -86,42 +98,40 @@ class KafkaWriter(CommittingWriter):
     def _produce(self, producer: _Producer, step: Step) -> None:
         match step:
             case StableRows(table):
-                ids = [b"%d" % each for each in table["seq"].to_pylist()]
-                self._records(producer, self._topic, table, STABLE, ids)
+                self._records(producer, self._topic, table, STABLE)
             case TentativeRows(table):
-                self._records(producer, self._tentative_topic, table, TENTATIVE, None)
+                self._records(producer, self._tentative_topic, table, TENTATIVE)
             case TakeBack(below_stime):
                 self._take_back(producer, below_stime)
 
     def _records(
-        self,
-        producer: _Producer,
-        topic: str,
-        table: pa.Table,
-        stability: bytes,
-        ids: list[bytes] | None,
+        self, producer: _Producer, topic: str, table: pa.Table, stability: bytes
     ) -> None:
         own = [name for name in table.column_names if name not in _SYSTEM]
         values, keys = json_objects(table.select(own)), self._keys(table)
-        stimes = table["stime"].cast(pa.int64()).to_pylist()
-        if ids is None and self._key:
-            self._standing.update(zip(keys, stimes, strict=True))
-        # One call a record: the library has none that takes many with headers.
-        for place, (value, key, stime) in enumerate(zip(values, keys, stimes, strict=True)):
-            headers = [(STIME_HEADER, b"%d" % stime), (STABILITY_HEADER, stability)]
-            if ids is not None:
-                headers.append((ID_HEADER, ids[place]))
-            producer.produce(topic, value, key, stime, headers)
+        stimes = table["stime"].cast(pa.int64()).combine_chunks()
+        if stability is TENTATIVE and self._key:
+            self._standing.update(zip(keys, stimes.to_pylist(), strict=True))
+        headers = [
+            zip(repeat(STIME_HEADER), as_bytes(stimes.cast(pa.string()))),
+            repeat((STABILITY_HEADER, stability)),
+        ]
+        if stability is STABLE:
+            ids = table["seq"].combine_chunks().cast(pa.string())
+            headers.append(zip(repeat(ID_HEADER), as_bytes(ids)))
+        stamps = np.maximum(stimes.to_numpy() // 1000, 0).tolist()
+        producer.produce(topic, zip(values, keys, stamps, map(list, zip(*headers))))
 
     def _take_back(self, producer: _Producer, below_stime: int) -> None:
         """With keys, a tombstone for each that is taken back; without, one record that says so."""
         headers = [(STIME_HEADER, b"%d" % below_stime), (STABILITY_HEADER, UNDO)]
-        topic = self._tentative_topic
+        topic, stamp = self._tentative_topic, max(0, below_stime // 1000)
         if not self._key:
-            producer.produce(topic, "{}", None, below_stime, headers)
+            producer.produce(topic, [(b"{}", None, stamp, headers)])
             return
-        for key in [key for key, stime in self._standing.items() if stime < below_stime]:
-            producer.produce(topic, None, key, below_stime, headers)
+        gone = [key for key, stime in self._standing.items() if stime < below_stime]
+        producer.produce(topic, [(None, key, stamp, headers) for key in gone])
+        for key in gone:
             del self._standing[key]
 
     def _keys(self, table: pa.Table) -> list[str | bytes | None]:
@@ -146,13 +156,13 @@ class _Producer:
     def __init__(self, config: dict[str, Any], name: str) -> None:
         self._name = name
         self._config = config
+        # Of the group that has the ids; known once they were asked for.
+        self._metadata: Any = None
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], queue.SimpleQueue[Any]] | None]
         self._calls = queue.SimpleQueue()
         self.library = kafka().Producer(
             {
-                "linger.ms": 2,
-                "compression.type": "lz4",
-                "queue.buffering.max.kbytes": 262_144,
+                **GATHERING,
                 # The same partitions as the clients of Java and Spark choose.
                 "partitioner": "murmur2_random",
                 **config,
@@ -177,26 +187,30 @@ class _Producer:
             raise self._explained(found)
         return found
 
-    def produce(
-        self,
-        topic: str,
-        value: str | None,
-        key: str | bytes | None,
-        stime: int,
-        headers: list[tuple[str, bytes]],
-    ) -> None:
-        """Hand over one record; waits while the library's queue is full."""
+    def produce(self, topic: str, records: Iterable[Record]) -> None:
+        """Hand over records; waits while the library's queue is full.
+
+        One call each: the library has none that takes many with headers. Arguments by place, which
+        it reads faster than names.
+        """
+        produce = self.library.produce
+        for value, key, stamp, headers in records:
+            try:
+                produce(topic, value, key, _ANY_PARTITION, None, None, stamp, headers)
+            except BufferError:
+                self._wait_for_room(
+                    partial(produce, topic, value, key, _ANY_PARTITION, None, None, stamp, headers)
+                )
+
+    def _wait_for_room(self, produce: Callable[[], None]) -> None:
         deadline = time.monotonic() + CALL_SECONDS
         while True:
+            self.library.poll(0.01)
             try:
-                self.library.produce(
-                    topic, value, key, timestamp=max(0, stime // 1000), headers=headers
-                )
-                return
+                return produce()
             except BufferError:
                 if time.monotonic() > deadline:
                     raise ConnectionError("Kafka takes no more records") from None
-                self.library.poll(0.1)
 
     def close(self) -> None:
         """Let it go; what is open in it is taken back by the broker or by the next one."""
@@ -204,8 +218,11 @@ class _Producer:
 
     def found(self, topic: str, owner: str) -> int:
         """The id that was committed last by this owner."""
-        consumer = self._group()
+        consumer = kafka().Consumer(
+            {**self._config, "group.id": self._name, "isolation.level": "read_committed"}
+        )
         try:
+            self._metadata = consumer.consumer_group_metadata()
             (place,) = consumer.committed([kafka().TopicPartition(topic, 0)], CALL_SECONDS)
         finally:
             consumer.close()
@@ -216,18 +233,7 @@ class _Producer:
     def keep(self, topic: str, next_id: int, owner: str) -> None:
         """Commit the id with the transaction that is open."""
         place = kafka().TopicPartition(topic, 0, next_id, metadata=owner)
-        if self._metadata is None:
-            consumer = self._group()
-            self._metadata = consumer.consumer_group_metadata()
-            consumer.close()
         self.library.send_offsets_to_transaction([place], self._metadata, CALL_SECONDS)
-
-    _metadata: Any = None
-
-    def _group(self) -> Any:
-        return kafka().Consumer(
-            {**self._config, "group.id": self._name, "isolation.level": "read_committed"}
-        )
 
     def _serve(self) -> None:
         """Its thread: also what takes the time to let it go."""

@@ -1,4 +1,4 @@
-"""Results as a directory of Parquet files, or as objects of a store.
+"""Results as a directory of Parquet files; in object stores ``parquet_store`` has them.
 
 Each flush makes one part file, of which a reader sees the whole or nothing (``parquet_parts``). The
 number of the next part is the position.
@@ -13,10 +13,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from holdfast.connect.changes import Changes
-from holdfast.connect.parquet_parts import parts_of
+from holdfast.connect.parquet_parts import Parts
+from holdfast.connect.parquet_store import ParquetStoreSink
 from holdfast.connect.sink import Position, Sink, Writer
 from holdfast.core.frame import Why
 from holdfast.errors import StateError
+from holdfast.times import Duration
 
 _PART = re.compile(r"part-(\d{6,})\.parquet")
 _MOST_ROWS = 1_000_000
@@ -37,15 +39,23 @@ class ParquetSink(Sink):
         return f"Parquet directory {self.path}"
 
 
-def write_parquet(path: str | Path, tentative: bool = False) -> ParquetSink:
+def write_parquet(
+    path: str | Path, tentative: bool = False, commit_interval: Duration = "10 seconds"
+) -> ParquetSink | ParquetStoreSink:
     """Write tuples into part files of a directory, one for each checkpoint that has any.
 
-    ``path`` may be the address of an object store that Arrow knows: ``s3://``, ``gs://``,
-    ``abfss://``. How it is reached is in the environment, as Arrow's documentation says.
-    With ``tentative`` every change is a row, and its column ``change`` says which: ``stable``,
-    ``tentative`` (``why`` says what it lacks) or ``undo``, which takes back the tentative rows
-    above it, and in earlier parts, that are older than its ``stime``.
+    path             a directory, or an address of an object store that Arrow knows: ``s3://``,
+                     ``gs://``, ``abfss://``. How it is reached is in the environment, or in the
+                     address, as Arrow's documentation says.
+    tentative        every change is a row, and its column ``change`` says which: ``stable``,
+                     ``tentative`` (``why`` says what it lacks) or ``undo``, which takes back the
+                     tentative rows above it, and in earlier parts, that are older than its
+                     ``stime``.
+    commit_interval  how often a client adds an object to a store; a directory gets a part twice
+                     a second.
     """
+    if "://" in str(path):
+        return ParquetStoreSink(str(path), commit_interval=commit_interval, tentative=tentative)
     return ParquetSink(str(path), tentative)
 
 
@@ -53,7 +63,7 @@ class ParquetWriter(Writer):
     """Collects tuples until a flush."""
 
     def __init__(self, path: str, parts: int, changes: Changes | None = None) -> None:
-        self._place = parts_of(path)
+        self._place = Parts(Path(path))
         self._parts = parts
         self._tables: list[pa.Table] = []
         self._rows = 0

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from holdfast.connect.extras import library
 from holdfast.connect.jsonl_source import JsonParser, explain
@@ -59,8 +58,19 @@ class Decoder:
         """``schema`` are the columns that values bring."""
         self._parse = _parser(format, schema, topic)
 
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+    def decode(self, values: list[Any]) -> Decoded:
         """A tombstone, which has no value, is no row."""
+        if not values.count(None):
+            try:
+                return Decoded(self._parse(values), range(len(values)), {})
+            except RegistryFailed:
+                raise
+            except Exception:  # some of them are bad: which is found below
+                pass
+        return self._decode_good(values)
+
+    def _decode_good(self, values: Sequence[bytes | None]) -> Decoded:
+        """Each value that can be decoded, and why the others cannot."""
         bad = {
             number: "it has no value (a tombstone)"
             for number, value in enumerate(values)
@@ -113,23 +123,21 @@ def _json(format: Format, schema: pa.Schema) -> Parse:
     def parse(values: list[bytes]) -> pa.Table:
         if format.registry is not None:
             values = [_unframed(value) for value in values]
-        if not _are_objects(values):
-            values = [value.strip() for value in values]
-            if not _are_objects(values):
-                raise pa.ArrowInvalid("a value is an object, from { to }")
         block = b"\n".join(values)
-        if block.count(b"\n") != len(values) - 1:  # between tokens only: in texts it is escaped
-            block = b"\n".join(value.replace(b"\n", b" ") for value in values)
+        if not _are_objects(block, len(values)):
+            # A new line can be between tokens only: in texts it is escaped.
+            block = b"\n".join(value.strip().replace(b"\n", b" ") for value in values)
+            if not _are_objects(block, len(values)):
+                raise pa.ArrowInvalid("a value is an object, from { to }")
         return parser.table(block + b"\n", len(values))
 
     return parse
 
 
-def _are_objects(values: list[bytes]) -> bool:
-    """Else two values might make one object, and another two: the sum would be right."""
-    column = pa.array(values, pa.binary())
-    whole = pc.and_(pc.starts_with(column, b"{"), pc.ends_with(column, b"}"))
-    return bool(pc.all(whole).as_py())
+def _are_objects(block: bytes, lines: int) -> bool:
+    """Whether each line is from { to }: else two might make one object, and another two."""
+    is_from_to = block.startswith(b"{") and block.endswith(b"}")
+    return is_from_to and block.count(b"\n") == block.count(b"}\n{") == lines - 1
 
 
 def _unframed(value: bytes) -> bytes:

@@ -43,6 +43,11 @@ class Writer(ABC):
     def boundary(self, stime: int) -> None:  # noqa: B027
         """The stable tuples are complete up to this tuple time."""
 
+    @property
+    def ready(self) -> bool:
+        """Whether it can be flushed: what an earlier life had begun may have to come again first."""
+        return True
+
     def flush(self) -> Position:
         """Make what was written durable; the position to go on from."""
         return {}
@@ -58,10 +63,11 @@ class Sink(ABC):
     def open(self, output: str, schema: pa.Schema, position: Position | None) -> Writer:
         """Start writing, anew (replacing what an earlier run wrote) or from a position."""
 
-    def known_as(self, writer: str) -> Sink:
+    def known_as(self, writer: str, notes: Path | None = None) -> Sink:
         """The same sink for one who writes: the id of a state directory or of a client.
 
-        Only sinks that keep the last tuple id themselves must know.
+        Only sinks that keep the last tuple id themselves must know. ``notes`` is a file of the
+        writer's own, which one process has at a time, in which a sink may note what it begins.
         """
         return self
 

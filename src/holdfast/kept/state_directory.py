@@ -96,6 +96,10 @@ class StateDirectory:
         """The directory a source may keep files in."""
         return self.path / "sources" / name
 
+    def sink(self, name: str) -> Path:
+        """The file in which the sink of an output may note what it begins."""
+        return self.path / "sinks" / f"{name}.json"
+
     def wants_whole(self) -> bool:
         """Whether the next checkpoint should have the whole state rather than the changes."""
         if not self._chain or len(self._chain) >= _LONGEST_CHAIN:

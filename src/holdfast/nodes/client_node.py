@@ -74,7 +74,7 @@ class ClientNode:
         saved = _found_or_begun(self._path)
         # Sinks that keep the last tuple id themselves know by it whose it is.
         self._writer_id = str(saved.get("writer", ""))
-        sink = sink.known_as(self._writer_id)
+        sink = sink.known_as(self._writer_id, directory / "sink.json")
         self._flush_seconds = sink.flush_seconds
         self._own = pa.schema([field for field in schema if field.name not in SYSTEM_COLUMNS])
         self.problems = Problems(self.journal, self.metrics)
@@ -158,10 +158,10 @@ class ClientNode:
                 if event is not None:
                     self._take(event)
                 due = time.monotonic() - flushed >= self._flush_seconds
-                if (self._writer.waits or not saved) and due:
+                if ((self._writer.waits and self._writer.ready) or not saved) and due:
                     saved = self._flush()
                     flushed = time.monotonic()
-            if self._writer.waits or not saved:
+            if (self._writer.waits and self._writer.ready) or not saved:
                 self._flush()
         except BaseException as error:
             self._on_fatal(error)

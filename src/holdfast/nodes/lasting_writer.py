@@ -87,6 +87,11 @@ class LastingWriter:
         """Whether something is not durable yet."""
         return bool(self._since)
 
+    @property
+    def ready(self) -> bool:
+        """Whether it can be flushed; if not, it waits for what will come."""
+        return self._writer is None or self._writer.ready
+
     def write(self, table: pa.Table) -> None:
         """Take tuples, whether the sink works or not."""
         self._do(_Stable(table))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,11 @@ class Outputs:
         saved: Mapping[str, Any] | None,
         writer: str = "",
         finished: bool = False,
+        notes: Callable[[str], Path] | None = None,
     ) -> None:
         """``writer`` is who writes, for sinks that keep the last tuple id themselves.
 
+        notes     by output, the file in which its sink may note what it begins.
         finished  an earlier run has written what its windows had at the end of its input.
         """
         check_names("output", network, sinks, network.outputs)
@@ -41,7 +44,8 @@ class Outputs:
             name: input_schema(stream.operator) for name, stream in network.outputs.items()
         }
         self._sinks = {
-            name: (sinks.get(name) or write_console()).known_as(writer) for name in network.outputs
+            name: (sinks.get(name) or write_console()).known_as(writer, notes and notes(name))
+            for name in network.outputs
         }
         self._finished = finished
         self._saved = {name: (saved or {}).get(name, {}) for name in network.outputs}
@@ -74,6 +78,11 @@ class Outputs:
                 self._writers[name].write(self._numbered(name, table))
                 total += table.num_rows
         return total
+
+    @property
+    def ready(self) -> bool:
+        """Whether every sink can be flushed now."""
+        return all(writer.ready for writer in self._writers.values())
 
     def flush(self) -> dict[str, Any]:
         """Make everything written durable; what the manifest keeps."""

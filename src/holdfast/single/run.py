@@ -122,6 +122,7 @@ class _Loop:
             manifest["outputs"] if manifest else None,
             directory.writer_id if directory else uuid.uuid4().hex,
             self._finished_before is not None,
+            directory.sink if directory else None,
         )
         self._inputs = Inputs(network, sources, self._dead_letters, directory)
         self._engine = Engine(network, directory.engine if directory else None)
@@ -215,7 +216,7 @@ class _Loop:
         self._last_checkpoint = time.monotonic()
         if self._directory is None:
             self._outputs.flush()
-        if self._directory is None or not self._changed:
+        if self._directory is None or not self._changed or not self._outputs.ready:
             return
         snapshot = self._version.snapshot()
         since = None if self._directory.wants_whole() else self._checkpointed
