@@ -22,8 +22,11 @@ import confluent_kafka as kafka
 import deltalake
 import psycopg
 import pyarrow as pa
+import pyarrow.fs as fs
+import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 
+from benchmarks.java_servers import StoreServer
 from benchmarks.kafka_broker import Broker
 from benchmarks.postgres_server import PostgresServer
 from holdfast.cluster.networks import load_network
@@ -58,6 +61,7 @@ class Servers:
     directory: Path
     broker: Broker
     postgres: PostgresServer | None = None
+    store: StoreServer | None = None
 
     @property
     def iceberg(self) -> dict[str, str]:
@@ -77,6 +81,9 @@ class Servers:
         }
         if self.postgres is None:
             return found
+        if self.store is not None:
+            address = self.store.address("counts")
+            found["objects"] = ("counts", f"parquet:{address},commit_interval=1 second")
         catalog, warehouse = self.iceberg["uri"], self.iceberg["warehouse"]
         return found | {
             "counts": ("counts", f"kafka:counts,{at},key=server"),
@@ -95,8 +102,10 @@ def pipeline(servers: Servers, bucket: str = "50 ms") -> Iterator[Supervisor]:
     """The deployment, running and watched."""
     broker, directory = servers.broker, servers.directory
     sinks = servers.sinks()
-    for topic, partitions in {"readings": 2, "passed": 2, "unique": 2, "counts": 2}.items():
-        broker.create(topic, partitions)
+    broker.create("readings", 2)
+    for topic in ("passed", "unique", "counts"):
+        # The broker's clock says when it had a record, before its transaction was committed.
+        broker.create(topic, 2, message_timestamp_type="LogAppendTime")
     (directory / "warehouse").mkdir(parents=True, exist_ok=True)
     (directory / "network.py").write_text(NETWORK.format(bucket=bucket))
     clients = "".join(
@@ -242,6 +251,8 @@ def _holdings(servers: Servers, client: str, output: str) -> list[Any]:
             return _delta(servers)
         case "iceberg":
             return _iceberg(servers)
+        case "objects":
+            return _objects(servers)
         case _:
             return _records(servers.broker, output)
 
@@ -322,6 +333,15 @@ def _iceberg(servers: Servers) -> list[Any]:
     if not catalog.table_exists("shop.counts"):
         return []
     return _listed(catalog.load_table("shop.counts").scan().to_arrow())
+
+
+def _objects(servers: Servers) -> list[Any]:
+    assert servers.store is not None
+    system, bucket = servers.store.system()
+    place = f"{bucket}/counts"
+    if not system.get_file_info(fs.FileSelector(place, allow_not_found=True)):
+        return []
+    return _listed(pq.read_table(place, filesystem=system))
 
 
 def _listed(table: pa.Table) -> list[Any]:

@@ -128,7 +128,7 @@ def test_what_was_begun_is_done_first_with_the_same_rows(
     position = writer.flush()
     writer.write(tuples(3, 5))
     store.fails = fails
-    with pytest.raises(OSError, match="the store is away|no answer"):
+    with pytest.raises(OSError, match=r"the store is away|no answer"):
         writer.flush()
     store.fails = None
     again = opened(tmp_path, position)
@@ -168,7 +168,7 @@ def test_a_store_that_lost_a_part_is_refused(tmp_path: Path, store: Store) -> No
     (tmp_path / "bucket" / "busy" / names(tmp_path)[0]).unlink()
     again = opened(tmp_path, position)
     again.write(tuples(3, 1))
-    with pytest.raises(StateError, match="lacks part-me-0.*which was written before"):
+    with pytest.raises(StateError, match=r"lacks part-me-0.*which was written before"):
         again.flush()
 
 
@@ -189,6 +189,24 @@ def test_tentative_rows_are_objects_of_their_own_in_the_order_of_names(
     rows = pa.concat_tables(tables)
     stable = rows.filter(pa.compute.equal(rows["change"], "stable"))
     assert stable["seq"].to_pylist() == [0, 1, 2, 3]
+
+
+def test_tentative_rows_of_which_the_position_does_not_know_are_taken_back(
+    tmp_path: Path, store: Store
+) -> None:
+    writer = opened(tmp_path, tentative=True)
+    writer.write(tuples(0, 2))
+    position = writer.flush()
+    writer.write_tentative(tuples(2, 2).drop_columns(["seq"]), None)
+    writer.flush()  # the client dies before the position is saved
+    again = opened(tmp_path, position, tentative=True)
+    again.write(tuples(2, 1))
+    again.flush()
+    found = [pq.read_table(tmp_path / "bucket" / "busy" / name) for name in names(tmp_path)]
+    rows = pa.concat_tables(found).to_pylist()
+    undone = [row["stime"] for row in rows if row["change"] == "undo"]
+    assert len(undone) == 1
+    assert all(row["stime"] < undone[0] for row in rows if row["change"] == "tentative")
 
 
 def test_an_address_that_arrow_does_not_know_is_refused() -> None:

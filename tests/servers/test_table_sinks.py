@@ -279,3 +279,22 @@ def test_small_files_of_a_delta_table_are_put_together(tmp_path: Path) -> None:
     assert sorted(table.to_pyarrow_table()["seq"].to_pylist()) == list(range(5))
     writer.write(tuples(5, 6))
     assert writer.flush()["next_id"] == 6
+
+
+def test_small_files_of_an_iceberg_table_are_put_together(tmp_path: Path) -> None:
+    catalog, warehouse = f"sqlite:///{tmp_path}/catalog.db", f"file://{tmp_path}"
+    sink = write_iceberg("shop.busy", catalog=catalog, warehouse=warehouse, compact_after=5)
+    writer = sink.known_as("me").open("busy", OWN, None)
+    for number in range(5):
+        writer.write(tuples(number, number + 1))
+        writer.flush()
+    table = _iceberg(catalog, warehouse)
+    assert len(list(table.scan().plan_files())) == 1
+    assert sorted(table.scan().to_arrow()["seq"].to_pylist()) == list(range(5))
+    writer.write(tuples(5, 6))
+    assert writer.flush()["next_id"] == 6
+    again = sink.known_as("me").open("busy", OWN, {"next_id": 5})
+    again.write(tuples(5, 8))
+    assert again.flush()["next_id"] == 8
+    found = _iceberg(catalog, warehouse).scan().to_arrow()["seq"].to_pylist()
+    assert sorted(found) == list(range(8))

@@ -12,6 +12,7 @@ not those of this one.
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from dataclasses import dataclass
 
@@ -51,16 +52,17 @@ Step = StableRows | TentativeRows | TakeBack
 class CommittingWriter(Writer):
     """Gathers tuples until a flush, and commits them together with the id after the last."""
 
-    def __init__(self, sink: str, position: Position | None) -> None:
-        """``sink`` names it in messages."""
+    def __init__(self, sink: str, position: Position | None, tentative: bool) -> None:
+        """``sink`` names it in messages; ``tentative`` says whether it takes such tuples."""
         self._sink = sink
         self._written = int((position or {}).get("next_id", 0))
         self._steps: list[Step] = []
         # Tentative tuples of older times than this may stand; 0 if none does.
         self._tentative_until = 0
-        told_before = int((position or {}).get("tentative_until", 0))
-        if told_before:
-            self._steps.append(TakeBack(told_before))
+        if tentative and position is not None:
+            # Also what was committed after the position, of which nobody knows: up to now.
+            told_before = int(position.get("tentative_until", 0))
+            self._steps.append(TakeBack(max(told_before, time.time_ns() // 1000)))
 
     @abstractmethod
     def committed(self) -> int:

@@ -73,7 +73,7 @@ class DeltaWriter(CommittingWriter):
     def __init__(
         self, sink: DeltaSink, output: str, schema: pa.Schema, position: Position | None
     ) -> None:
-        super().__init__(str(sink), position)
+        super().__init__(str(sink), position, sink.tentative)
         self._library = library("deltalake", "delta")
         self._rows = StepRows(output, schema, sink.tentative)
         self._path = sink.path

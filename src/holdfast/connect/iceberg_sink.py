@@ -17,6 +17,7 @@ import pyarrow as pa
 from holdfast.connect.committing_sink import CommittingSink
 from holdfast.connect.committing_writer import CommittingWriter, Step
 from holdfast.connect.extras import library
+from holdfast.connect.iceberg_compaction import compact
 from holdfast.connect.sink import Position, Writer
 from holdfast.connect.step_rows import StepRows
 from holdfast.errors import InputError
@@ -38,6 +39,7 @@ class IcebergSink(CommittingSink):
     table: str
     catalog: str = field(repr=False)
     warehouse: str | None
+    compact_after: int = 0
 
     @property
     def identity(self) -> str:
@@ -56,6 +58,7 @@ def write_iceberg(
     catalog: str,
     warehouse: str | None = None,
     commit_interval: Duration = "10 seconds",
+    compact_after: int = 0,
     tentative: bool = False,
 ) -> IcebergSink:
     """Append tuples to an Iceberg table, each exactly once.
@@ -66,6 +69,9 @@ def write_iceberg(
     warehouse        where a SQL catalog puts tables that it makes.
     commit_interval  how often a client commits what it has gathered; ``holdfast run`` commits at
                      its checkpoints.
+    compact_after    after so many commits, the small files of the table are made into large ones;
+                     by default never, because the library can only call that an overwrite, and
+                     readers that follow a table's snapshots stop at these unless told to skip them.
     tentative        also append tentative rows and what takes them back, with a column ``change``.
     """
     if table.count(".") < 1:
@@ -73,7 +79,12 @@ def write_iceberg(
             f"an Iceberg table is given with its namespace, 'shop.busy'; got {table!r}"
         )
     return IcebergSink(
-        table, catalog, warehouse, commit_interval=commit_interval, tentative=tentative
+        table,
+        catalog,
+        warehouse,
+        compact_after,
+        commit_interval=commit_interval,
+        tentative=tentative,
     )
 
 
@@ -83,7 +94,7 @@ class IcebergWriter(CommittingWriter):
     def __init__(
         self, sink: IcebergSink, output: str, schema: pa.Schema, position: Position | None
     ) -> None:
-        super().__init__(str(sink), position)
+        super().__init__(str(sink), position, sink.tentative)
         self._errors = library("pyiceberg.exceptions", "iceberg")
         self._rows = StepRows(output, schema, sink.tentative)
         self._name = sink.table
@@ -91,6 +102,7 @@ class IcebergWriter(CommittingWriter):
         self._property = f"holdfast.{output}.{sink.writer}.next-id"
         self._catalog: Any = None
         self._table: Any = None
+        self._commits = 0
 
     def committed(self) -> int:
         try:
@@ -105,8 +117,7 @@ class IcebergWriter(CommittingWriter):
             raise
         except Exception as error:  # the catalog's database, its files, or the way there
             raise self._passing(error) from None
-        # The library's own tries are off: they would append what is there already.
-        self._table.metadata.properties[_TRIES] = "0"
+        self._try_once(self._table)
         return int(self._table.properties.get(self._property, 0))
 
     def commit(self, steps: list[Step], next_id: int) -> None:
@@ -119,6 +130,17 @@ class IcebergWriter(CommittingWriter):
             raise InputError(f"{self._sink} has other columns than the output: {error}") from None
         except Exception as error:
             raise self._passing(error) from None
+        self._commits += 1
+        if self._settings.compact_after and self._commits % self._settings.compact_after == 0:
+            try:
+                compact(self._try_once(self._catalog.load_table(self._name)))
+            except Exception:  # somebody else wrote just then, or the way is cut: another time
+                self._commits -= 1
+
+    def _try_once(self, table: Any) -> Any:
+        """The library's own tries are off: they would append what is there already."""
+        table.metadata.properties[_TRIES] = "0"
+        return table
 
     def _load(self) -> Any:
         settings = self._settings

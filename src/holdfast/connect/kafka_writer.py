@@ -57,7 +57,7 @@ class KafkaWriter(CommittingWriter):
     """One producer at a time."""
 
     def __init__(self, sink: KafkaSink, name: str, position: Position | None) -> None:
-        super().__init__(str(sink), position)
+        super().__init__(str(sink), position, sink.tentative)
         self._topic = sink.topic
         self._tentative_topic = sink.tentative_topic
         self._key = sink.key
@@ -104,23 +104,23 @@ class KafkaWriter(CommittingWriter):
             case TakeBack(below_stime):
                 self._take_back(producer, below_stime)
 
-    def _records(
-        self, producer: _Producer, topic: str, table: pa.Table, stability: bytes
-    ) -> None:
+    def _records(self, producer: _Producer, topic: str, table: pa.Table, stability: bytes) -> None:
         own = [name for name in table.column_names if name not in _SYSTEM]
         values, keys = json_objects(table.select(own)), self._keys(table)
         stimes = table["stime"].cast(pa.int64()).combine_chunks()
         if stability is TENTATIVE and self._key:
             self._standing.update(zip(keys, stimes.to_pylist(), strict=True))
+        # Lists only, of which C makes tuples: a loop here would cost more than the sending.
         headers = [
-            zip(repeat(STIME_HEADER), as_bytes(stimes.cast(pa.string()))),
+            zip(repeat(STIME_HEADER), as_bytes(stimes.cast(pa.string())), strict=False),
             repeat((STABILITY_HEADER, stability)),
         ]
         if stability is STABLE:
             ids = table["seq"].combine_chunks().cast(pa.string())
-            headers.append(zip(repeat(ID_HEADER), as_bytes(ids)))
+            headers.append(zip(repeat(ID_HEADER), as_bytes(ids), strict=False))
         stamps = np.maximum(stimes.to_numpy() // 1000, 0).tolist()
-        producer.produce(topic, zip(values, keys, stamps, map(list, zip(*headers))))
+        each = map(list, zip(*headers, strict=False))
+        producer.produce(topic, zip(values, keys, stamps, each, strict=True))
 
     def _take_back(self, producer: _Producer, below_stime: int) -> None:
         """With keys, a tombstone for each that is taken back; without, one record that says so."""

@@ -19,7 +19,8 @@ those of the stable rows that follow.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+import urllib.parse
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -41,17 +42,23 @@ _SHOWN_OF_WRITER = 8
 class ParquetStoreSink(CommittingSink):
     """Below an address such as ``s3://bucket/busy``."""
 
-    address: str
+    address: str = field(repr=False)
+
+    @property
+    def shown(self) -> str:
+        """The address without how the store is reached, which may have a secret in it."""
+        parts = urllib.parse.urlsplit(self.address)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     @property
     def identity(self) -> str:
-        return f"ParquetStoreSink {self.address.partition('?')[0]}"
+        return f"ParquetStoreSink {self.shown}"
 
     def open(self, output: str, schema: pa.Schema, position: Position | None) -> Writer:
         return ParquetStoreWriter(self, output, schema, position)
 
     def __str__(self) -> str:
-        return f"Parquet objects at {self.address.partition('?')[0]}"
+        return f"Parquet objects at {self.shown}"
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,7 @@ class ParquetStoreWriter(CommittingWriter):
     def __init__(
         self, sink: ParquetStoreSink, output: str, schema: pa.Schema, position: Position | None
     ) -> None:
-        super().__init__(str(sink), position)
+        super().__init__(str(sink), position, sink.tentative)
         self._system, self._path = file_system_of(sink.address)
         self._rows = StepRows(output, schema, sink.tentative)
         self._writer = sink.writer[:_SHOWN_OF_WRITER] or "run"
@@ -133,7 +140,7 @@ class ParquetStoreWriter(CommittingWriter):
         plan = Plan(self._next_id, self._next_id)
         return self._name(plan).replace(".parquet", f"-{time.time_ns():020}.parquet")
 
-    # -- the note and the store ----------------------------------------------------------------------
+    # -- the note and the store ---------------------------------------------------------------
 
     def _noted(self) -> Plan | None:
         if self._notes is None or not self._notes.exists():

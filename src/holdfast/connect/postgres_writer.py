@@ -39,7 +39,7 @@ class PostgresWriter(CommittingWriter):
     def __init__(
         self, sink: PostgresSink, table: str, own: pa.Schema, position: Position | None
     ) -> None:
-        super().__init__(f"PostgreSQL table {table}", position)
+        super().__init__(f"PostgreSQL table {table}", position, sink.tentative)
         self._library = library("psycopg", "postgresql")
         self._sql = library("psycopg.sql", "postgresql")
         self._sink_options = sink

@@ -45,7 +45,7 @@ class Writer(ABC):
 
     @property
     def ready(self) -> bool:
-        """Whether it can be flushed: what an earlier life had begun may have to come again first."""
+        """Whether it can be flushed: what an earlier life began may have to come again first."""
         return True
 
     def flush(self) -> Position:
