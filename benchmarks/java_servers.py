@@ -77,7 +77,8 @@ class JavaServer(ABC):
     def _is_there(self) -> bool:
         try:
             urllib.request.urlopen(f"http://{_HOST}:{self.port}{self.answers}", timeout=5.0).close()
-        except urllib.error.HTTPError:
+        except urllib.error.HTTPError as error:
+            error.close()
             return True  # it refuses who does not sign, so it is there
         except OSError:
             return False

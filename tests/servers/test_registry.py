@@ -73,9 +73,15 @@ def protobuf_message() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("tests.Reading"))
 
 
-def values(format: str, registry: RegistryServer, topic: str, rows: list[dict[str, Any]]) -> Any:
+def values(
+    format: str, registry: RegistryServer, topic: str, rows: list[dict[str, Any]]
+) -> list[bytes]:
     """The rows as the libraries of producers write them, with the schema registered."""
-    client = SchemaRegistryClient({"url": registry.address})
+    with SchemaRegistryClient({"url": registry.address}) as client:
+        return framed_by(client, format, topic, rows)
+
+
+def framed_by(client: Any, format: str, topic: str, rows: list[dict[str, Any]]) -> list[bytes]:
     context = SerializationContext(topic, MessageField.VALUE)
     match format:
         case "avro":
@@ -89,7 +95,8 @@ def values(format: str, registry: RegistryServer, topic: str, rows: list[dict[st
         case _:
             message = sys.modules["real_reading_pb2"].Reading
             serializer = ProtobufSerializer(message, client, {"use.deprecated.format": False})
-            rows = [message(**{**row, "at": row["at"].isoformat()}) for row in rows]
+            made = [message(**{**row, "at": row["at"].isoformat()}) for row in rows]
+            return [serializer(each, context) for each in made]
     return [serializer(row, context) for row in rows]
 
 
@@ -125,6 +132,7 @@ def test_values_that_producers_registered_are_read(
     take_until(reading, lambda: reading.tuples + reading.dead == 21)
     assert reading.waiting().select(["at", "server", "cpu"]).to_pylist() == rows
     reading.close()
+    reading._dead_letters.flush()
     reading._dead_letters.close()
     (letter,) = letters(tmp_path)
     assert letter["row"]["kafka_topic"] == topic
@@ -138,12 +146,12 @@ def test_avro_is_read_by_the_schema_that_each_record_names(
     """A producer that has gained a field, between others that have not."""
     topic = topic_name("evolved")
     broker.create(topic)
-    client = SchemaRegistryClient({"url": registry.address})
     context = SerializationContext(topic, MessageField.VALUE)
     row = {"at": AT, "server": "a", "cpu": 1.0}
     zone = {"name": "zone", "type": ["null", "string"], "default": None}
-    old, new = AvroSerializer(client, avro_schema()), AvroSerializer(client, avro_schema(zone))
-    send(broker, topic, [old(row, context), new({**row, "zone": "west"}, context)] * 2)
+    with SchemaRegistryClient({"url": registry.address}) as client:
+        old, new = AvroSerializer(client, avro_schema()), AvroSerializer(client, avro_schema(zone))
+        send(broker, topic, [old(row, context), new({**row, "zone": "west"}, context)] * 2)
     source = read_kafka(
         topic,
         servers=broker.servers,

@@ -3,9 +3,6 @@
 The consumer belongs to no group: which partitions there are is known from the topic, which offset
 is next from the position. Offsets move on when a chunk is handed out, never before. What a broker
 that is away keeps from being read is a problem that passes; records that are gone are not.
-
-While a thread decodes what came, the next records are taken: most of decoding is Arrow's, which
-needs no interpreter.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Collection, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, compress, pairwise, repeat
 from operator import is_not
@@ -34,8 +30,6 @@ if TYPE_CHECKING:
     from holdfast.connect.kafka_source import KafkaSource
 
 _MOST_RECORDS = 20_000
-# So many parts are decoded or wait for it; there is one for each partition that has brought some.
-_MOST_PARTS = 4
 # A read waits so long for the first record, and no longer.
 _WAIT_SECONDS = 0.005
 # How much is fetched ahead, and how soon again once there is room: by default after a second, in
@@ -94,9 +88,6 @@ class KafkaReader(Reader):
         # Partitions that began anew after a loss, and the offset that was wanted.
         self._lost: dict[int, int] = {}
         self._parts: deque[_Part] = deque()
-        # Of each part, what it is decoded to.
-        self._chunks: deque[Future[Chunk]] = deque()
-        self._decoding = ThreadPoolExecutor(1, f"decoding {source.topic}")
         self._rejects: list[Reject] = []
         self._problem: str | None = None
         self._using = threading.Lock()
@@ -184,7 +175,7 @@ class KafkaReader(Reader):
     def close(self) -> None:
         with self._using:
             self._closed = True
-            self._decoding.shutdown(wait=False, cancel_futures=True)
+            self._decoder.close()
             self._consumer.close()
 
     # -- reading ------------------------------------------------------------------------
@@ -196,8 +187,8 @@ class KafkaReader(Reader):
             state = self._watch.look()
             if state is not None:
                 self._changed(state)
-            if len(self._parts) < _MOST_PARTS:
-                self._receive(0.0 if self._parts else _WAIT_SECONDS)
+            if not self._parts:
+                self._receive()
             chunk = self._next_chunk()
             if self._ends is not None and not self._parts:
                 self.ended = len(self.finished) == len(self._ends)
@@ -211,13 +202,11 @@ class KafkaReader(Reader):
             return None
         part = self._parts[0]
         try:
-            chunk = self._chunks[0].result()
+            chunk = self._chunk(part)
         except RegistryFailed as error:
             self._problem = str(error)  # the same records are tried again
-            self._chunks[0] = self._decoding.submit(self._chunk, part)
             return None
         self._parts.popleft()
-        self._chunks.popleft()
         self._offsets[part.partition] = part.end
         self._pass_marks(part.partition)
         return chunk
@@ -262,12 +251,12 @@ class KafkaReader(Reader):
             "value": value and value[:_SHOWN_BYTES].decode("utf-8", "replace"),
         }
 
-    def _receive(self, wait_s: float) -> None:
+    def _receive(self) -> None:
         """What the library has fetched, as parts in the order of partitions."""
         if not self._assigned:
             self._consumer.poll(0)  # only so that it can say what is wrong
             return
-        messages = self._consumer.consume(_MOST_RECORDS, wait_s)
+        messages = self._consumer.consume(_MOST_RECORDS, _WAIT_SECONDS)
         errors = list(map(kafka().Message.error, messages))
         # By identity: the library's errors cannot be compared with None.
         if not any(map(is_not, errors, repeat(None))):
@@ -309,7 +298,6 @@ class KafkaReader(Reader):
         if part.messages:
             self._at_end.pop(partition, None)
             self._parts.append(part)
-            self._chunks.append(self._decoding.submit(self._chunk, part))
 
     # -- what else the cluster says -----------------------------------------------------
 
@@ -394,7 +382,6 @@ class KafkaReader(Reader):
         self._consumer.unassign()
         self._assigned, self._held, self._at_end, self._lost = set(), set(), {}, {}
         self._parts.clear()
-        self._chunks.clear()
         self._offsets = dict.fromkeys(state.partitions, _BEGINNING)
 
     def _gone(self, partition: int) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from holdfast.connect.extras import library
@@ -24,6 +25,7 @@ FORMATS = ("json", "avro", "protobuf", "raw")
 # What Confluent's serializers put in front: a zero byte and the number of the schema.
 _FRAME_BYTES = 5
 _NOT_FOUND = 404
+_NEW_LINE, _OPENS, _CLOSES = b"\n{}"
 
 
 class RegistryFailed(HoldfastError):
@@ -56,7 +58,14 @@ class Decoder:
 
     def __init__(self, format: Format, schema: pa.Schema, topic: str) -> None:
         """``schema`` are the columns that values bring."""
-        self._parse = _parser(format, schema, topic)
+        asks = format.registry is not None and format.name in ("avro", "protobuf")
+        self._registry = _registry(format.registry) if asks else None
+        self._parse = _parser(format, schema, topic, self._registry)
+
+    def close(self) -> None:
+        """Let go of the registry, if one is asked."""
+        if self._registry is not None:
+            self._registry.close()
 
     def decode(self, values: list[Any]) -> Decoded:
         """A tombstone, which has no value, is no row."""
@@ -105,14 +114,14 @@ def _reason(error: Exception) -> str:
     return f"it cannot be decoded: {text.splitlines()[0]}"
 
 
-def _parser(format: Format, schema: pa.Schema, topic: str) -> Parse:
+def _parser(format: Format, schema: pa.Schema, topic: str, registry: Any) -> Parse:
     match format.name:
         case "json":
             return _json(format, schema)
         case "avro":
-            return _avro(format, schema, topic)
+            return _avro(format, schema, topic, registry)
         case "protobuf":
-            return _protobuf(format, schema, topic)
+            return _protobuf(format, schema, topic, registry)
         case _:
             return lambda values: pa.table({"value": pa.array(values, pa.binary())})
 
@@ -123,21 +132,27 @@ def _json(format: Format, schema: pa.Schema) -> Parse:
     def parse(values: list[bytes]) -> pa.Table:
         if format.registry is not None:
             values = [_unframed(value) for value in values]
-        block = b"\n".join(values)
+        # A line for each; the last new line comes with the join, which spares a copy.
+        block = b"\n".join([*values, b""])
         if not _are_objects(block, len(values)):
-            # A new line can be between tokens only: in texts it is escaped.
-            block = b"\n".join(value.strip().replace(b"\n", b" ") for value in values)
+            # Another new line can be between tokens only: in texts it is escaped.
+            values = [value.strip().replace(b"\n", b" ") for value in values]
+            block = b"\n".join([*values, b""])
             if not _are_objects(block, len(values)):
                 raise pa.ArrowInvalid("a value is an object, from { to }")
-        return parser.table(block + b"\n", len(values))
+        return parser.table(block, len(values))
 
     return parse
 
 
 def _are_objects(block: bytes, lines: int) -> bool:
     """Whether each line is from { to }: else two might make one object, and another two."""
-    is_from_to = block.startswith(b"{") and block.endswith(b"}")
-    return is_from_to and block.count(b"\n") == block.count(b"}\n{") == lines - 1
+    characters = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(characters == _NEW_LINE)
+    if len(ends) != lines or not block.startswith(b"{"):
+        return False
+    firsts, lasts = characters[ends[:-1] + 1], characters[ends - 1]
+    return bool((firsts == _OPENS).all() and (lasts == _CLOSES).all())
 
 
 def _unframed(value: bytes) -> bytes:
@@ -146,10 +161,10 @@ def _unframed(value: bytes) -> bytes:
     return value[_FRAME_BYTES:]
 
 
-def _avro(format: Format, schema: pa.Schema, topic: str) -> Parse:
-    if format.registry is not None:
+def _avro(format: Format, schema: pa.Schema, topic: str, registry: Any) -> Parse:
+    if registry is not None:
         module = library("confluent_kafka.schema_registry.avro", "kafka")
-        read = _by_registry(module.AvroDeserializer(_registry(format.registry)), topic)
+        read = _by_registry(module.AvroDeserializer(registry), topic)
     else:
         fastavro = library("fastavro", "kafka")
         written = fastavro.parse_schema(_schema_file(format))
@@ -168,7 +183,7 @@ def _avro(format: Format, schema: pa.Schema, topic: str) -> Parse:
     return parse
 
 
-def _protobuf(format: Format, schema: pa.Schema, topic: str) -> Parse:
+def _protobuf(format: Format, schema: pa.Schema, topic: str, registry: Any) -> Parse:
     if format.schema is None or ":" not in format.schema:
         raise InputError(
             "for Protobuf say which message values are, as schema='module:Class'; protoc makes the "
@@ -179,9 +194,9 @@ def _protobuf(format: Format, schema: pa.Schema, topic: str) -> Parse:
     if message is None:
         raise InputError(f"the module {module!r} has no message {name!r}")
     read = message.FromString
-    if format.registry is not None:
+    if registry is not None:
         made = library("confluent_kafka.schema_registry.protobuf", "kafka").ProtobufDeserializer(
-            message, {"use.deprecated.format": False}, _registry(format.registry)
+            message, {"use.deprecated.format": False}, registry
         )
         read = _by_registry(made, topic)
 
@@ -218,7 +233,7 @@ def _utc() -> Any:
     return datetime.UTC
 
 
-def _registry(address: str) -> Any:
+def _registry(address: str | None) -> Any:
     module = library("confluent_kafka.schema_registry", "kafka")
     return module.SchemaRegistryClient({"url": address})
 
