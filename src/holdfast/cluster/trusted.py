@@ -40,6 +40,9 @@ _CODE = frozenset(
     ]
 )
 _OWN = ("deployment.json", "hosted.json")
+# What addresses begin with: of files of this machine, and of what is elsewhere.
+_FILES = ("file", "sqlite")
+_ELSEWHERE = ("http", "https", "s3", "gs", "gcs", "abfs", "abfss")
 _MASTER = re.compile(r"local(\[(\*|\d{1,4})\])?")
 _SIZE = re.compile(r"\d{1,9}(\.\d{1,9})?[kmgtKMGT]?b?")
 _SETTINGS = frozenset(
@@ -116,10 +119,19 @@ def _is_code(path: PurePosixPath | Path) -> bool:
 
 
 def _is_below(text: str, directory: Path) -> bool:
-    """Whether a path stays in a directory, and is none of its own files and no code."""
+    """Whether a path stays in a directory, and is none of its own files and no code.
+
+    An address may be of something that is no file of this machine.
+    """
+    scheme, is_address, place = text.partition("://")
+    if is_address:
+        if scheme not in _FILES:
+            return scheme in _ELSEWHERE
+        text = place.removeprefix("/") if scheme == "sqlite" else place
     path = PurePosixPath(text)
     if not path.parts or path.is_absolute() or ".." in path.parts or _is_code(path):
         return False
-    if path.parts[0] in _OWN or path.parts[0].startswith("."):
+    first = path.parts[0]
+    if first in _OWN or first.startswith(".") or ":" in first:
         return False
     return (directory / path).resolve().is_relative_to(directory.resolve())

@@ -170,6 +170,8 @@ class ParquetStoreWriter(CommittingWriter):
 
 def file_system_of(address: str) -> tuple[Any, str]:
     """Arrow's file system for an address, and the path in it."""
+    if address.startswith("file:"):
+        raise InputError(f"for a directory of this machine write its path alone, not {address!r}")
     try:
         found, path = fs.FileSystem.from_uri(address)
     except (pa.ArrowInvalid, ValueError) as error:
