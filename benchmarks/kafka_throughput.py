@@ -153,4 +153,4 @@ def _out(broker: Broker, topic: str, table: pa.Table) -> float:
         writer.flush()
     taken = time.monotonic() - started
     writer.close()
-    return table.num_rows / taken
+    return float(table.num_rows / taken)

@@ -20,7 +20,7 @@ from holdfast.errors import InputError, StateError
 from tests.connect.test_sinks import SCHEMA, tuples
 
 
-class Store(fs.FileSystemHandler):
+class Store(fs.FileSystemHandler):  # type: ignore[misc]
     """Objects in a directory; fails before or after a part is there, when told to."""
 
     def __init__(self, directory: Path) -> None:

@@ -108,7 +108,7 @@ class ParquetStoreWriter(CommittingWriter):
         return self._next_id
 
     def commit(self, steps: list[Step], next_id: int) -> None:
-        others = [each for each in steps if not isinstance(each, StableRows)]
+        others: list[Step] = [each for each in steps if not isinstance(each, StableRows)]
         stable = stable_rows(steps)
         if self._begun is not None:
             if stable is None or next_id < self._begun.end:
