@@ -110,6 +110,11 @@ def _deliveries(random: Random, layout: Layout) -> list[Fault]:
             kinds = [FaultKind.CUT, FaultKind.LOSE_CONNECTION, FaultKind.SLOW_LINK]
             faults.append(Fault(random.choice(kinds), time, end, random.choice(layout.links)))
         time += int(random.choice([0.05, 1, 6]) * random.uniform(0.5, 1.5) * SECOND_US)
+    if random.random() < 0.25:
+        # At most once that is no more than a crash; at least once it may be the end of it.
+        server = random.choice(random.choice(layout.groups))
+        end = time + int(random.uniform(0.3, 6) * SECOND_US)
+        faults.append(Fault(FaultKind.DISK_LOST, time, end, (server,)))
     return faults
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.consistency import NodeState
 from holdfast.core.detector import PeerState
 from holdfast.core.messages import CopyState
-from holdfast.core.settings import SECOND_US
+from holdfast.core.settings import SECOND_US, Delivery
 from holdfast.simulation.authority import known_to
 from holdfast.simulation.checkers import Stall, Violation
 
@@ -60,6 +60,8 @@ class StandbyChecks:
         self._confirmed.pop(process.address, None)
         if process.address in self._world.authority.gone:
             return
+        if process.settings.delivery is Delivery.AT_MOST_ONCE:
+            return  # there was nothing on it
         others = self._others(process)
         held = any(one.up and one.copy.report().boundary >= 0 for one in others)
         if not held and all(one.disk.record is None for one in others):
