@@ -293,7 +293,7 @@ def test_a_copy_takes_over_from_a_primary_that_is_about_to_go_which_runs_until_t
     assert (switch.state, switch.term) == (CopyState.PRIMARY, 1)
     first, _ = begun("a", PASSIVE, HELD)
     first.handle(CopiesChanged(PASSIVE, frozenset({"a"}), HELD), 100)
-    assert first.state is CopyState.PRIMARY, "nobody has taken over yet"
+    assert (first.state, first.term) == (CopyState.PRIMARY, 0), "nobody has taken over yet"
     mine = says(CopyState.PRIMARY, 500)
     starts = says(CopyState.PRIMARY, 100, term=1, ready=False)
     assert first.handle(said(first, starts, mine), 200) == []
