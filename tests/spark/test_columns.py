@@ -306,12 +306,43 @@ def test_many_tuples_and_what_cannot_be_computed_here_take_a_job(
     here = early.advance(EMPTY, [bucket]).outputs
     assert here["values"].num_rows == 20
     with monkeypatch.context() as patch:
-        patch.setattr(column_job, "run_here", lambda task, given: 1 // 0)
+        patch.setattr(column_job, "run_here", lambda *given: 1 // 0)
         with pytest.raises(AssertionError, match="a job"):
             early.advance(EMPTY, [bucket])
     monkeypatch.setattr(column_job, "FEW_ROWS", 10)
     with pytest.raises(AssertionError, match="a job"):
         early.advance(EMPTY, [bucket])
+
+
+def test_a_look_at_a_join_takes_no_job_and_writes_no_state(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = Network("looks", spark=spark, partitions=2)
+    left, right = (network.source(name, "k int, v double") for name in "lr")
+    right = right.withColumnRenamed("v", "w")
+    left.join(right, on="k", within="5 microseconds").filter("v < w").output("pairs")
+    left.groupBy("k").agg(F.count("*").alias("n")).output("counts")
+    whole = Engine(network)
+    looks = whole.part(["pairs"])
+    rng = random.Random(5)
+    drawn = {name: [(at, at % 3, rng.random()) for at in range(20)] for name in "lr"}
+    first, second = (
+        Bucket(low, low + 10, {n: tuples(whole, n, drawn[n][low : low + 10]) for n in "lr"})
+        for low in (0, 10)
+    )
+    state = whole.advance(EMPTY, [first]).state
+    looks.look(EMPTY, [first], first.end)  # the first one is a job
+    before = set(whole.directory.iterdir()), set(looks.directory.iterdir())
+    with monkeypatch.context() as patch:
+        patch.setattr(column_job.ColumnJob, "_execute", refuse)
+        seen = [looks.look(state, [second], second.end) for _ in range(2)]
+    assert (set(whole.directory.iterdir()), set(looks.directory.iterdir())) == before
+    expected = whole.advance(state, [second]).outputs["pairs"]
+    assert expected.num_rows
+    for each in seen:
+        same_bytes(each, {"pairs": expected}, "a look and the order")
+    for engine in (whole, looks):
+        engine.close()
 
 
 def test_executors_elsewhere_get_and_give_the_same_bytes(

@@ -2,9 +2,9 @@
 
 An early job (``core.early_lane``) has no state: its engine is that of the part of the fragment
 which looks at one tuple at a time, and every job starts from nothing. It is made when the first one
-comes. A job that goes ahead of the order (``core.ahead``) has one, which is that of the stable
-version or came of such a job: it runs on the fragment's own engine. So does a look at the joins
-(``core.pairs``), whose state is forgotten."""
+comes. So is that of looks at the joins (``core.pairs``), which begin with the state of the stable
+version and forget what comes of it. A job that goes ahead of the order (``core.ahead``) keeps it,
+for the next one: it runs on the fragment's own engine."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class EarlyJobs:
         }
         self._post = post
         self._on_block = on_block
-        self._engine: Engine | None = None
+        self._engines: dict[tuple[str, ...], Engine] = {}
         self._queue: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="holdfast-early", daemon=True)
 
@@ -85,8 +85,8 @@ class EarlyJobs:
         self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join(30.0)
-        if self._engine is not None:
-            self._engine.close()
+        for engine in self._engines.values():
+            engine.close()
 
     def _run(self) -> None:
         while (order := self._queue.get()) is not None:
@@ -95,11 +95,12 @@ class EarlyJobs:
             except Exception as error:
                 self._post(_failed(order, explain_job(error)))
 
-    def _open(self) -> Engine:
-        if self._engine is None:
-            self._engine = self._workshop.engine().part(self._outputs)
-            self._engine.activate()
-        return self._engine
+    def _part(self, outputs: tuple[str, ...]) -> Engine:
+        """The engine for small jobs of some outputs."""
+        if outputs not in self._engines:
+            self._engines[outputs] = self._workshop.engine().part(outputs)
+            self._engines[outputs].activate()
+        return self._engines[outputs]
 
     def _carry_out(self, order: Order) -> Beside:
         match order:
@@ -111,14 +112,12 @@ class EarlyJobs:
                 return self._find_pairs(order)
 
     def _look_at(self, order: RunEarly) -> EarlyDone:
-        engine = self._open()
+        engine = self._part(tuple(self._outputs))
         tables, found = early_tables(order.pieces, engine.input_schemas)
         newest = max((int(micros(table["stime"]).max()) for table in tables.values()), default=0)
         bucket = Bucket(EMPTY.boundary, newest + 1, tables)
-        advance = engine.advance(EMPTY, [bucket], bucket.end)
-        made = {
-            name: _without(table, self._outputs[name]) for name, table in advance.outputs.items()
-        }
+        seen = engine.look(EMPTY, [bucket], bucket.end)
+        made = {name: _without(table, self._outputs[name]) for name, table in seen.items()}
         return EarlyDone(order.job, self._blocks(made), found)
 
     def _go_ahead(self, order: RunAhead) -> AheadDone:
@@ -134,20 +133,19 @@ class EarlyJobs:
         return AheadDone(order.job, advance.state, self._blocks(made))
 
     def _find_pairs(self, order: RunPairs) -> PairsDone:
-        engine = self._workshop.engine()
-        engine.activate()
+        engine = self._part(tuple(stream for stream, _, _ in order.wanted))
         state = self._workshop.state(order.state)  # type: ignore[arg-type]
         tables = pair_tables(order, engine.input_schemas)
         newest = max((int(micros(table["stime"]).max()) for table in tables.values()), default=-1)
         start = max(order.start, state.boundary)
         if newest < start:
             return PairsDone(order.job, (), ())
-        advance = engine.advance(state, [Bucket(start, newest + 1, tables)], newest + 1)
+        seen = engine.look(state, [Bucket(start, newest + 1, tables)], newest + 1)
         made: dict[str, pa.Table] = {}
         found = []
         left = order.most
         for stream, trails, known in order.wanted:
-            table, claims = _new_pairs(advance.outputs[stream], trails, known, left)
+            table, claims = _new_pairs(seen[stream], trails, known, left)
             left -= len(claims)
             if claims:
                 made[stream] = table

@@ -1,8 +1,8 @@
 """A job on columns, seen from the driver: one file in, one file back from each task.
 
-Few tuples that no step takes need no job: where results are early, expressions without a state are
-computed in the process itself, once a first job has warmed Spark up for when there are more.
-Whatever goes wrong there goes to Spark, which says what it is as it says everything.
+Few tuples need no job where results are early: expressions without a state, and joins, are computed
+in the process itself, once a first job has warmed Spark up for when there are more. Whatever goes
+wrong there goes to Spark, which says what it is as it says everything.
 
 Where executors run on this machine, tasks stay for many buckets (``resident``), and a bucket is an
 order to as many of them as it has tasks. If too few are free, it is a job of its own. That job is
@@ -36,9 +36,10 @@ from holdfast.spark.column_task import (
     run_here,
     write_streams,
 )
+from holdfast.spark.join_step import JoinStep
 from holdfast.spark.resident import residents_of
 from holdfast.spark.resident_task import Order
-from holdfast.spark.task import PROPERTY
+from holdfast.spark.task import PROPERTY, StepPlan
 
 # So many tuples take less time here than a job takes to begin.
 FEW_ROWS = 10_000
@@ -48,6 +49,11 @@ def is_local(context: SparkContext) -> bool:
     """Whether executors are threads of the driver, and see its files."""
     master = str(context.master)
     return master == "local" or master.startswith("local[")
+
+
+def _is_quick(step: StepPlan | None) -> bool:
+    """Whether a step of few tuples may run in the driver: it has none of the user's code."""
+    return step is None or isinstance(step.handler, JoinStep)
 
 
 class ColumnJob:
@@ -64,12 +70,12 @@ class ColumnJob:
     ) -> None:
         """``shares``: instead of partitions of every node, the nodes of each task.
 
-        ``here``: few tuples that no step takes are computed in this process.
+        ``here``: few tuples that no step but joins takes are computed in this process.
         """
         self._context = spark.sparkContext
         self._tasks = tasks = len(shares) or tasks
         self._task = ColumnTask(nodes, wanted, tasks, shares=shares)
-        self._here = here and all(node.step is None for node in nodes)
+        self._here = here and all(_is_quick(node.step) for node in nodes)
         self._has_run = False
         self._numbers = self._context.parallelize(range(tasks), tasks)
         self._rdd: Any = None
@@ -87,7 +93,7 @@ class ColumnJob:
         few = sum(each.num_rows for each in streams.values()) <= FEW_ROWS
         if self._here and few and self._has_run:
             with contextlib.suppress(Exception):
-                return run_here(self._task, dict(streams))
+                return run_here(self._task, dict(streams), told)
         text = json.dumps(told)
         near = is_local(self._context)
         made = self._run_near(streams, at, text) if near else self._run_far(streams, text)

@@ -9,7 +9,7 @@ file of its own, which the driver maps in turn. No tuple becomes a row.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,7 +129,7 @@ def _run(
     task: int,
     tasks: int,
     given: dict[str, pa.Table],
-    told: dict[str, Any],
+    told: Mapping[str, Any],
 ) -> dict[str, pa.Table]:
     """Every node's stream, or this task's part of it."""
     everything = Memory(given)
@@ -166,9 +166,11 @@ def _step_input(node: Node, memory: Memory, task: int, tasks: int) -> pa.Table:
     return table.select(node.step.given.names).cast(node.step.given).combine_chunks()
 
 
-def run_here(job: ColumnTask, given: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """What a job without steps makes of all its input, in this process and without Spark."""
-    made = _run(job.nodes, 0, 1, given, {})
+def run_here(
+    job: ColumnTask, given: dict[str, pa.Table], told: Mapping[str, Any]
+) -> dict[str, pa.Table]:
+    """What a job makes of all its input, in this process and without Spark."""
+    made = _run(job.nodes, 0, 1, given, told)
     return {name: made[name].combine_chunks() for name in job.wanted}
 
 

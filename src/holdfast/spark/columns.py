@@ -120,7 +120,7 @@ class ColumnRunner:
         scratch: Path,
         here: bool = False,
     ) -> None:
-        """``here``: few tuples that no step takes are computed in this process."""
+        """``here``: few tuples that no step but joins takes are computed in this process."""
         self._here = here
         self._outputs = {each.name: output_stream(each) for each in outputs}
         self._partitions = partitions

@@ -105,7 +105,7 @@ class Engine:
         """``columns`` False: every part of the network is one Spark plan, over rows.
 
         ``on_error`` "dead-letter": rows on which a function of ``process`` raises are left out.
-        ``here``: what few tuples give without a state is computed in this process.
+        ``here``: what few tuples give by themselves, or joined, is computed in this process.
         """
         self._here = here
         self._on_error = on_error
@@ -177,7 +177,8 @@ class Engine:
     def part(self, outputs: Iterable[str]) -> Engine:
         """An engine of its own for some of the outputs, with the inputs that they need.
 
-        It is for small jobs: what few tuples give without a state it computes in this process.
+        It is for small jobs: what few tuples give by themselves, or joined, it computes in this
+        process.
         """
         network, whole = copy.copy(self._network), self._network
         network._outputs = {name: whole.outputs[name] for name in outputs}
@@ -212,11 +213,23 @@ class Engine:
         streams = self._run_waves(state, version, boundary, inputs, directory, told)
         news, rejected = collect_news(directory), collect_rejected(directory)
         runs = collect_runs(state, directory, self.partitions, self.first_open(boundary))
-        outputs = {
-            name: streams[operator.name].cast(input_schema(operator))
-            for name, operator in self._outputs.items()
-        }
-        return Advance(State(version, boundary, runs), outputs, news, rejected)
+        return Advance(State(version, boundary, runs), self._named(streams), news, rejected)
+
+    def look(
+        self, state: State, buckets: Sequence[Bucket], boundary: int
+    ) -> Mapping[str, pa.Table]:
+        """What an advance would emit. No state comes of it, and none is written."""
+        boundary = checked_boundary(state, buckets, boundary)
+        inputs = self._merge_inputs(buckets)
+        if not self._anything_to_do(state, inputs, boundary):
+            return self._nothing()
+        told = {"keeps": {}, "on_error": self._on_error, "forget": True}
+        directory = self._directory / f"step-{self.next_step()}"
+        version = self.next_version(state)
+        streams = self._run_waves(state, version, boundary, inputs, directory, told)
+        # What was left out of it is told of when it is computed in order.
+        shutil.rmtree(directory)
+        return self._named(streams)
 
     def replay(self, partial: State, buckets: Sequence[Bucket], boundary: int) -> Advance:
         """The state at ``boundary`` from window states of different ages; emits nothing.
@@ -335,6 +348,12 @@ class Engine:
         return any(
             op.stateful.emits_without_input(state, op.name, boundary) for op in self._stateful
         )
+
+    def _named(self, streams: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        return {
+            name: streams[operator.name].cast(input_schema(operator))
+            for name, operator in self._outputs.items()
+        }
 
     def _nothing(self) -> dict[str, pa.Table]:
         schemas = {name: input_schema(operator) for name, operator in self._outputs.items()}

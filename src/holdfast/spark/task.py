@@ -56,7 +56,10 @@ DERIVED = ("deadlines",)
 
 @dataclass
 class Step:
-    """One advance of one partition of one operator."""
+    """One advance of one partition of one operator.
+
+    forget  it is a look: what becomes of the state is written nowhere.
+    """
 
     before: int
     boundary: int
@@ -68,6 +71,7 @@ class Step:
     keeps: str | None = None
     replay: bool = False
     on_error: str = STOP
+    forget: bool = False
     _rejected: list[Rejected] = field(default_factory=list)
     _open: dict[str, list[pa.Table]] = field(default_factory=dict)
     _told: dict[str, Told] = field(default_factory=dict)
@@ -91,7 +95,7 @@ class Step:
         ``keys`` None means the family only ever grows: rows do not replace each other.
         ``opened`` says which rows are windows that were not open before.
         """
-        if rows.num_rows == 0:
+        if rows.num_rows == 0 or self.forget:
             return
         self._tell_rows(family, rows, opened)
         rows = rows.append_column(VERSION, pa.array(np.full(rows.num_rows, self.version)))
@@ -257,4 +261,5 @@ def _step(told: Mapping[str, Any], operator: str, partition: int) -> Step:
         told["keeps"].get(operator),
         told.get("replay") is not None,
         told.get("on_error", STOP),
+        told.get("forget", False),
     )
