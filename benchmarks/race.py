@@ -4,13 +4,15 @@
     make bench BENCH=race ARGS=--quick  four minutes
     make bench BENCH=race ARGS='--matrix FILE'    with round trips that were measured
 
-The same network (race_deployment.py) in the same world (race_world.py) runs once with
-``protection = "race"`` and once with ``"active"``, one after the other, and in each: undisturbed;
-one site slowed to a third; all links of the replica that the operator follows cut without a word.
-Active also with everybody following the nearest replica. Then one of the two inputs of a union is
-cut off, and a watcher reads what it gives, without an order where replicas race (race_missing.py).
-What came is compared with an undisturbed run over the same readings. At last the whole network,
-with many servers, runs in the simulator (race_simulated.py), with jobs as long as they took here.
+The same network (race_deployment.py) in the same world (race_world.py) is deployed twice, with
+``protection = "race"`` and with ``"active"``. Readings come to one of them at a time, in turns:
+undisturbed; one site slowed to a third; all links of the replica that the operator follows cut
+without a word. Whom active readers follow is at another site in each undisturbed turn
+(race_places.py), and in one more at the nearest. Then one of the two inputs of a union is cut off,
+and a watcher reads what it gives. Where replicas race both readers take results without an order;
+what an order would have cost is told beside it. What came is compared with an undisturbed run over
+the same readings. At last the whole network, with many servers, runs in the simulator
+(race_simulated.py), with jobs as long as they took here.
 """
 
 from __future__ import annotations
@@ -27,11 +29,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pyspark.sql import SparkSession
 
 from benchmarks.machine import describe_machine
-from benchmarks.race_deployment import PLACES, usual_places
-from benchmarks.race_measure import FULL, QUICK, Seen, run_mode
+from benchmarks.race_measure import FULL, QUICK, Seen, run_modes
+from benchmarks.race_places import PLACES, TURNS, links_ms, usual_places
+from benchmarks.race_reader import Ages
 from benchmarks.race_simulated import simulated
 from benchmarks.race_sum import exact_sum_cost
 from benchmarks.race_world import draw_places, made, measured
@@ -50,22 +54,25 @@ BARS = {
 
 def outcome(race: Seen, active: Seen, sums: Mapping[str, float]) -> dict[str, Any]:
     """The figures, one over the other."""
-    nearest = active.nearest or active.calm
     gap, gap_active = statistics.median(race.gaps_ms), statistics.median(active.gaps_ms)
     loads = [*race.loads, *active.loads]
     busy = max(load.busy for load in loads)
+    bytes_sent = [statistics.mean(mode.bytes_per_second[: len(TURNS)]) for mode in (race, active)]
     figures: dict[str, Any] = {
-        "p50_over_active": race.calm[0] / active.calm[0],
-        "p99_over_active": race.calm[1] / active.calm[1],
-        "p50_over_nearest": race.calm[0] / nearest[0],
-        "p99_slowed_over_active": race.slowed[1] / active.slowed[1],
-        "unordered_over_active": race.missing[1] / max(active.missing[1], 1.0),
+        "p50_over_active": p50(race.calm) / p50(active.calm),
+        "p99_over_active": p99(race.calm) / p99(active.calm),
+        "p50_over_nearest": p50(race.calm) / p50(active.nearest),
+        "p50_in_order_over_active": p50(race.in_order) / p50(active.calm),
+        "p99_in_order_over_active": p99(race.in_order) / p99(active.calm),
+        "p50_in_order_over_nearest": p50(race.in_order) / p50(active.nearest),
+        "p99_slowed_over_active": p99(race.slowed) / p99(active.slowed),
+        "unordered_over_active": p99(race.missing) / p99(active.missing),
         "unordered_all_stable": race.all_stable,
         "gap_ms": gap,
         "gap_ms_active": gap_active,
         "gap_over_active": gap / max(gap_active, 1.0),
         "identical": race.identical and active.identical,
-        "traffic_over_active": race.bytes_per_second / active.bytes_per_second,
+        "traffic_over_active": bytes_sent[0] / bytes_sent[1],
         "exact_sum_cost": sums["exact_sum_cost"],
         "busy": busy,
         "busy_own": max(load.own for load in loads),
@@ -77,29 +84,33 @@ def outcome(race: Seen, active: Seen, sums: Mapping[str, float]) -> dict[str, An
     }
 
 
+def p50(ages: Ages) -> float:
+    return float(np.percentile(ages, 50))
+
+
+def p99(ages: Ages) -> float:
+    return float(np.percentile(ages, 99))
+
+
 def told(seen: Seen) -> dict[str, Any]:
     """What one mode gave, for the page."""
-    found: dict[str, Any] = {
-        "p50_ms": round(seen.calm[0], 1),
-        "p99_ms": round(seen.calm[1], 1),
-        "p50_slowed_ms": round(seen.slowed[0], 1),
-        "p99_slowed_ms": round(seen.slowed[1], 1),
-        "p50_missing_ms": round(seen.missing[0], 1),
-        "p99_missing_ms": round(seen.missing[1], 1),
+    found: dict[str, Any] = {}
+    for name in ("calm", "in_order", "nearest", "slowed", "missing"):
+        ages = getattr(seen, name)
+        if len(ages):
+            found |= {f"p50_{name}_ms": round(p50(ages), 1), f"p99_{name}_ms": round(p99(ages), 1)}
+    calm = seen.loads[: len(TURNS)]
+    return found | {
         "gaps_ms": [round(gap, 1) for gap in seen.gaps_ms],
         "kill_gaps_ms": [round(gap, 1) for gap in seen.kill_gaps_ms],
-        "bytes_per_second": round(seen.bytes_per_second),
+        "bytes_per_second": round(statistics.mean(seen.bytes_per_second[: len(TURNS)])),
         "results": seen.results,
-        "following": seen.following,
+        "results_calm": len(seen.calm),
         "busy": [round(load.busy, 3) for load in seen.loads],
         "busy_own": [round(load.own, 3) for load in seen.loads],
-        "jobs_per_second": round(seen.loads[0].jobs_per_second, 2),
-        "job_ms": round(seen.loads[0].job_ms, 1),
+        "jobs_per_second": round(statistics.mean(load.jobs_per_second for load in calm), 2),
+        "job_ms": round(statistics.mean(load.job_ms for load in calm), 1),
     }
-    if seen.nearest is not None:
-        found |= {"p50_nearest_ms": round(seen.nearest[0], 1)}
-        found |= {"p99_nearest_ms": round(seen.nearest[1], 1)}
-    return found
 
 
 def missed(figures: Mapping[str, Any]) -> list[str]:
@@ -129,15 +140,13 @@ def main(arguments: list[str] | None = None) -> int:
 
     tell(f"the world: {', '.join(f'{n} {p}' for n, p in usual_places(places).items())}")
     lengths = QUICK if options.quick else FULL
-    seen = {
-        mode: run_mode(directory / mode, mode, places, matrix, lengths, tell)
-        for mode in ("race", "active")
-    }
+    seen = run_modes(directory, places, matrix, lengths, tell)
     spark = SparkSession.getActiveSession()
     assert spark is not None, "the undisturbed runs left none"
     sums = exact_sum_cost(spark, lengths.sums)
     tell(f"exact sums: {sums['exact_sum_cost']:.3f} of the throughput of ordered ones")
-    job_ms = statistics.mean(mode.loads[0].job_ms for mode in seen.values())
+    modes = {mode: told(each) for mode, each in seen.items()}
+    job_ms = statistics.mean(each["job_ms"] for each in modes.values())
     whole = simulated(lengths.worlds, int(1_000 * job_ms))
     tell(f"the whole network, simulated: a gap of {whole['gap_over_active']} of active's")
     figures = outcome(seen["race"], seen["active"], sums)
@@ -146,7 +155,8 @@ def main(arguments: list[str] | None = None) -> int:
         **figures,
         "missed": missed(figures),
         "sums": {name: round(value, 3) for name, value in sums.items()},
-        "modes": {mode: told(each) for mode, each in seen.items()},
+        "modes": modes,
+        "links_ms": links_ms(places, matrix),
         "missing_s": lengths.missing_s,
         "simulated": whole,
         "places": usual_places(places),

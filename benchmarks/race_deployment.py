@@ -21,10 +21,19 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.race_alerts import Alerts
+from benchmarks.race_places import (
+    FRAGMENTS,
+    READER,
+    SITES,
+    SOURCES,
+    WATCHER,
+    followed_at,
+    site_of,
+    usual_places,
+)
+from benchmarks.race_reader import Reader
 from benchmarks.race_world import JITTER_MS, matrix_text
 from benchmarks.standby_chain import now_us
-from holdfast.client import Client
 from holdfast.cluster.status import node_status
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.flight.distance import Distance
@@ -33,11 +42,6 @@ from holdfast.plans.addresses import Addresses
 from holdfast.producer import Producer
 from holdfast.testing.deployed import supervised
 
-SITES = ("site-1", "site-2", "site-3")
-FRAGMENTS = ("merged", "alerts")
-SOURCES = ("load_east", "load_west", "latency_east", "latency_west")
-READER, WATCHER = "operator", "watcher"
-PLACES = len(SITES) + len(SOURCES) + 1
 SERVERS = 10
 # No part of a bucket, so that readings come at any time of it in both modes.
 TURN_SECONDS = 0.35
@@ -45,6 +49,7 @@ BUCKET_MS = 500
 # As long until somebody counts as gone as by default, with fewer questions on the way: all these
 # processes have two processors, and asking takes more of them than anything else but jobs.
 HEARTBEAT_MS, MISSES = 375, 2
+FLOWING_SECONDS = 120.0
 
 NETWORK = f"""
 from holdfast import Network
@@ -68,41 +73,6 @@ alerts = alerts.filter("ms > 50.0").selectExpr(
 )
 alerts.output("alerts")
 """
-
-
-def site_of(fragment: str, number: int) -> int:
-    """At which site the replica of a fragment is: replicas of one number are apart."""
-    return (number + FRAGMENTS.index(fragment)) % len(SITES)
-
-
-def usual_places(places: list[str]) -> dict[str, str]:
-    """Where every node is."""
-    sites, rest = places[: len(SITES)], places[len(SITES) :]
-    found = {
-        f"{fragment}-{number + 1}": sites[site_of(fragment, number)]
-        for fragment in FRAGMENTS
-        for number in range(len(SITES))
-    }
-    found |= {
-        f"entry-{name}": place for name, place in zip(SOURCES, rest[: len(SOURCES)], strict=True)
-    }
-    return found | dict.fromkeys((READER, WATCHER), rest[-1])
-
-
-def nearest_places(
-    places: list[str], matrix: Mapping[tuple[str, str], float], followed: Mapping[str, str]
-) -> dict[str, str]:
-    """The same, with those who are followed all at the reader's nearest site.
-
-    followed  of each fragment the replica on the operator's path.
-    """
-    found = usual_places(places)
-    sites = sorted(places[: len(SITES)], key=lambda site: matrix[site, found[READER]])
-    for fragment, first in followed.items():
-        names = [f"{fragment}-{number + 1}" for number in range(len(SITES))]
-        ordered = [first, *(name for name in names if name != first)]
-        found |= dict(zip(ordered, sites, strict=True))
-    return found
 
 
 def write_deployment(
@@ -131,25 +101,32 @@ def write_deployment(
 
 
 class Readings:
-    """What the servers of both kinds of places report, some three times a second."""
+    """What the servers of both kinds of places report, some three times a second, while they do."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._producers = {
             name: Producer.of(deployment.path, name, name="readings") for name in SOURCES
         }
         self._random = np.random.default_rng(1)
-        self._stopping = threading.Event()
+        self._flowing, self._stopping = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
+    def flow(self) -> None:
+        self._flowing.set()
+
+    def pause(self) -> None:
+        self._flowing.clear()
+
     def _run(self) -> None:
-        due = time.monotonic()
-        turn = 0
+        turn, due = 0, 0.0
         while not self._stopping.is_set():
+            if not self._flowing.wait(0.2):
+                continue
             for name, producer in self._producers.items():
                 producer.send(self._rows(name, turn))
             turn += 1
-            due += TURN_SECONDS
+            due = max(due + TURN_SECONDS, time.monotonic())
             self._stopping.wait(max(0.0, due - time.monotonic()))
 
     def _rows(self, name: str, turn: int) -> pa.Table:
@@ -163,7 +140,7 @@ class Readings:
         waits = self._random.exponential(120.0, half)
         return pa.table({"origin": own, "server": others, "ms": waits, "made": made})
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self._stopping.set()
         self._thread.join(30.0)
         for producer in self._producers.values():
@@ -171,18 +148,31 @@ class Readings:
 
 
 class Running:
-    """The network in one mode, with its readings and its operator."""
+    """The network in one mode, with its readings and its readers.
 
-    def __init__(self, deployment: Deployment) -> None:
-        self.deployment = deployment
+    Who races need not wait for an order; who follows one replica has its order.
+    """
+
+    def __init__(self, deployment: Deployment, mode: str, places: list[str]) -> None:
+        self.deployment, self.mode, self.places = deployment, mode, places
         self._stack = contextlib.ExitStack()
         self.supervisor = self._stack.enter_context(supervised(deployment))
         self._wait_stable()
-        reader = Client.of(deployment.path, "alerts", name=READER)
-        self._stack.callback(reader.close)
-        self._client = reader
-        self.alerts = Alerts(reader, float(BUCKET_MS))
+        self.operator = self._reader("alerts", READER)
+        self.watcher: Reader | None = None
         self.readings = Readings(deployment)
+        self._stack.callback(self.readings.close)
+
+    def _reader(self, output: str, name: str) -> Reader:
+        reader = Reader(self.deployment, output, name, ordered=self.mode == "active")
+        self._stack.callback(reader.close)
+        return reader
+
+    def watch(self) -> Reader:
+        """The watcher, who begins to read when it is first asked for."""
+        if self.watcher is None:
+            self.watcher = self._reader("slow", WATCHER)
+        return self.watcher
 
     def _wait_stable(self, timeout_s: float = 120.0) -> None:
         """Until everybody is well: nobody is followed because the others were still starting."""
@@ -195,9 +185,28 @@ class Running:
             time.sleep(0.2)
         raise TimeoutError(f"not all replicas were stable after {timeout_s:g} s")
 
+    @contextlib.contextmanager
+    def flowing(self) -> Iterator[None]:
+        """Readings come, and results of them; at the end all of them have come out."""
+        start = now_us()
+        self.readings.flow()
+        try:
+            self.operator.wait_made(start, FLOWING_SECONDS)
+            yield
+        finally:
+            self.readings.pause()
+        if not self.drained():
+            raise TimeoutError(f"results of {self.mode} did not come out")
+
+    def drained(self) -> bool:
+        """Wait until nothing is under way any more; whether it is so."""
+        until = now_us() + 2_000 * BUCKET_MS
+        readers = [self.operator, *([self.watcher] if self.watcher is not None else [])]
+        return all(reader.wait_until(until, FLOWING_SECONDS) for reader in readers)
+
     def followed(self) -> dict[str, str]:
         """Of each fragment the replica whom the operator follows, or whom that one follows."""
-        alerts = self.alerts.following
+        alerts = self.operator.following
         inputs = node_status(self.deployment, [alerts])[alerts]["inputs"]
         upstream = [str(each["from"]) for each in inputs.values()]
         return {name.rpartition("-")[0]: name for name in (alerts, *upstream)}
@@ -207,8 +216,11 @@ class Running:
         location = Addresses.read(self.deployment).book(security)[node]
         call(location, security, "holdfast", "links", options, timeout_s=20.0)
 
-    def move(self, places: Mapping[str, str]) -> None:
-        """Put the nodes elsewhere."""
+    def follow_at(self, at: tuple[int, int]) -> None:
+        """Put those who are followed at certain sites."""
+        self._move(followed_at(self.places, self.followed(), at))
+
+    def _move(self, places: Mapping[str, str]) -> None:
         matrix = self.deployment.distances.matrix
         for node, here in places.items():
             ways = {
@@ -220,7 +232,7 @@ class Running:
                 continue  # it looks at what does not depend on distances
             if node == READER:
                 for other, distance in ways.items():
-                    self._client.links.set_distance(other, distance)
+                    self.operator.client.links.set_distance(other, distance)
             else:
                 listed = {other: asdict(distance) for other, distance in ways.items()}
                 self.tell_links(node, {"delay": listed})
@@ -235,20 +247,21 @@ class Running:
         finally:
             self.tell_links(node, {"heal": None})
 
+    @contextlib.contextmanager
+    def without(self, source: str) -> Iterator[None]:
+        """Nothing of one source comes to whoever merges it."""
+        names = [f"merged-{number + 1}" for number in range(len(SITES))]
+        for name in names:
+            self.tell_links(name, {"cut": [f"entry-{source}"]})
+        try:
+            yield
+        finally:
+            for name in names:
+                self.tell_links(name, {"heal": None})
+
     def process_of(self, node: str) -> str:
         found = self.deployment.processes.items()
         return next(process for process, nodes in found if node in nodes)
-
-    def finish(self, timeout_s: float = 60.0) -> bool:
-        """Send no more and let the rest come out; whether every id came once."""
-        self.readings.stop()
-        done_us = now_us() + 2 * BUCKET_MS * 1_000
-        deadline = time.monotonic() + timeout_s
-        while self.alerts.boundary < done_us and time.monotonic() < deadline:
-            time.sleep(0.1)
-        complete = self.alerts.boundary >= done_us and not self.alerts.broken
-        self.alerts.stop()
-        return complete
 
     def close(self) -> None:
         self._stack.close()

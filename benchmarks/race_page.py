@@ -17,14 +17,22 @@ become alerts for an operator. Two fragments have three replicas each, at three 
 processes of one machine; sources and operator are elsewhere. Every link takes 20 to 150 ms one way,
 and up to {jitter:g} ms more, made below everything the protocols see. The world is {world}.
 
-*Race* is `protection = "race"`; *active* the same with one feeder for each reader, whoever it began
-to follow when all were well; *nearest* the same with all whom the operator rests on at the nearest
-site. One mode runs after the other, with the same readings. The age of an alert is the time from
-its newest reading to its arrival; buckets of {bucket} ms are part of it.
+*Race* is `protection = "race"`, read without an order ([how](../design/race.md#pairs)); *active*
+the same with one feeder for each reader, in order. Whom one follows is chosen without regard to
+distances, so in active's three turns those who are followed are at each site for the same time;
+*nearest* is the best that active could choose, all of it known beforehand. *Race, in order* is when
+everything older was there, too: what a reader of race waits for that needs the order. Both
+deployments are up all the time; readings come to one at a time, in turns. The age of an alert is
+the time from its newer reading to its arrival. Buckets take {bucket} ms: whoever waits for an order
+waits for their ends.
 
 ![Ages of alerts, and gaps after the followed replica is cut off](race.png)
 """
 TAIL = """
+*Links alone* is what the matrix of latencies gives: where replicas race the least over all of them
+at each hop, of two readings made at once; with one feeder the furthest source, and the way over
+those who are followed. The rest is the protocols', the processor's, and, in order, the bucket's.
+
 *Slowed*: the site whose replica the operator follows has a third of its time. *Gap*: all links of
 that replica are cut without a word; the longest time between results, less the usual one, median of
 {cuts}. `exact_sum_cost` is the engine's throughput with sums that do not depend on the order over
@@ -32,8 +40,7 @@ that with sums in order: {exact_ms:.0f} against {ordered_ms:.0f} ms a bucket of 
 {exact_bytes:.0f} against {ordered_bytes:.0f} bytes a window.
 
 *Missing*: of the two inputs of a union one is cut off for {missing_s:g} s; the ages of the results
-that rest on the other. Where replicas race they are read without an order
-([how](../design/race.md#the-early-lane)); with active replicas, in order, as stable tuples.
+that rest on the other, all of them stable.
 
 ## The whole network, simulated
 {servers} servers in as many cities report loads and latencies: two unions, a join, and three
@@ -54,7 +61,7 @@ SIMULATED = (
     ("tuples sent a second", "traffic_over_active", "rows_per_second"),
 )
 
-AGES = ("p50_ms", "p99_ms", "p99_slowed_ms", "p99_missing_ms")
+KINDS = ("calm", "slowed", "missing")
 
 
 def page_of(told: dict[str, Any], command: str) -> str:
@@ -70,6 +77,9 @@ def page_of(told: dict[str, Any], command: str) -> str:
         ("p99 with an input missing over active", told["unordered_over_active"], "at most 0.2"),
         ("gap, ms", told["gap_ms"], f"active {told['gap_ms_active']}; at most 0.3 of it"),
         ("identical to an undisturbed run", told["identical"], "true wanted"),
+        ("in order, p50 over active", told["p50_in_order_over_active"], ""),
+        ("in order, p99 over active", told["p99_in_order_over_active"], ""),
+        ("in order, p50 over nearest", told["p50_in_order_over_nearest"], ""),
         ("bytes sent over active", told["traffic_over_active"], ""),
         ("exact sums over ordered ones", told["exact_sum_cost"], "at least 0.9"),
         ("CPUs busy, at most", told["busy"], "beyond 0.8 it does not count"),
@@ -80,19 +90,6 @@ def page_of(told: dict[str, Any], command: str) -> str:
             f"active {active['jobs_per_second']}; {race['job_ms']} and {active['job_ms']} ms each",
         ),
     ]
-    ages = [
-        (mode, *(f"{found[key]:,.0f}" for key in AGES))
-        for mode, found in (("race", race), ("active", active))
-    ]
-    ages.append(
-        (
-            "nearest",
-            f"{active['p50_nearest_ms']:,.0f}",
-            f"{active['p99_nearest_ms']:,.0f}",
-            "–",
-            "–",
-        )
-    )
     world = "made of cities" if told["world"] == "made" else "one that was measured"
     lines = [HEAD.format(jitter=JITTER_MS, world=world, bucket=BUCKET_MS)]
     lines += [
@@ -103,9 +100,9 @@ def page_of(told: dict[str, Any], command: str) -> str:
         "|---|---|---|",
         *(f"| {what} | {value} | {more} |" for what, value, more in rows),
         "",
-        "| ms | p50 | p99 | p99, a site slowed | p99, an input missing |",
-        "|---|---|---|---|---|",
-        *("| " + " | ".join(row) + " |" for row in ages),
+        "| ms | links alone | p50 | p99 | p99, a site slowed | p99, an input missing |",
+        "|---|---|---|---|---|---|",
+        *("| " + " | ".join(row) + " |" for row in _ages(told)),
     ]
     whole = told["simulated"]
     modes = whole["modes"]
@@ -137,28 +134,39 @@ def _missed(told: dict[str, Any]) -> str:
     return found
 
 
+def _ages(told: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The rows of the table of ages."""
+    links = told["links_ms"]
+    found = []
+    for mode in ("race", "active"):
+        each = told["modes"][mode]
+        p99s = [f"{each[f'p99_{kind}_ms']:,.0f}" for kind in KINDS]
+        found.append((mode, f"{links[mode]:,.0f}", f"{each['p50_calm_ms']:,.0f}", *p99s))
+    others = (("race, in order", "race", "in_order"), ("nearest", "active", "nearest"))
+    for name, mode, kind in others:
+        each = told["modes"][mode]
+        p50, p99 = (f"{each[f'{which}_{kind}_ms']:,.0f}" for which in ("p50", "p99"))
+        found.append((name, f"{links[name.partition(',')[0]]:,.0f}", p50, p99, "–", "–"))
+    return found
+
+
 def draw(told: dict[str, Any], figure: Figure) -> None:
     ages, gaps = figure.subplots(1, 2)
     race, active = told["modes"]["race"], told["modes"]["active"]
     for name, found in (("race", race), ("active", active)):
-        ages.plot(["p50", "p99", "p99 slowed"], _ages(found), marker="o", label=name)
+        names = ("p50_calm_ms", "p99_calm_ms", "p99_slowed_ms")
+        values = [found[each] for each in names]
+        ages.plot(["p50", "p99", "p99 slowed"], values, marker="o", label=name)
         gaps.scatter([name] * len(found["gaps_ms"]), found["gaps_ms"], s=16)
-    ages.plot(
-        ["p50", "p99"],
-        [active["p50_nearest_ms"], active["p99_nearest_ms"]],
-        marker="o",
-        label="nearest",
-    )
+    for name, found, kind in (("race, in order", race, "in_order"), ("nearest", active, "nearest")):
+        values = [found[f"p50_{kind}_ms"], found[f"p99_{kind}_ms"]]
+        ages.plot(["p50", "p99"], values, marker="o", label=name)
     ages.set_ylabel("age of alerts, ms")
     ages.set_ylim(bottom=0)
     ages.legend(frameon=False, fontsize=8)
     gaps.set_ylabel("gap after a silent cut, ms")
     for axes in (ages, gaps):
         axes.spines[["top", "right"]].set_visible(False)
-
-
-def _ages(found: dict[str, Any]) -> list[float]:
-    return [found["p50_ms"], found["p99_ms"], found["p99_slowed_ms"]]
 
 
 def record_page(told: dict[str, Any], options: str) -> None:

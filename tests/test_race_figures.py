@@ -9,16 +9,19 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.race import missed, outcome, told
-from benchmarks.race_deployment import (
-    PLACES,
-    READER,
-    nearest_places,
-    usual_places,
-    write_deployment,
-)
+from benchmarks.race_deployment import write_deployment
 from benchmarks.race_load import Load
 from benchmarks.race_measure import Seen
 from benchmarks.race_page import draw, page_of
+from benchmarks.race_places import (
+    PLACES,
+    TURNS,
+    followed_at,
+    links_followed_ms,
+    links_ms,
+    nearest,
+    usual_places,
+)
 from benchmarks.race_simulated import compared
 from benchmarks.race_world import LONGEST_MS, SHORTEST_MS, draw_places, made, measured
 
@@ -40,11 +43,19 @@ def test_places_are_neither_near_nor_far_and_replicas_of_one_number_apart(tmp_pa
     found = write_deployment(tmp_path, "race", places, matrix).distances
     assert found.places == usual_places(places)
     assert len({found.places[f"{name}-1"] for name in ("merged", "alerts")}) == 2
-    near = nearest_places(places, matrix, {"alerts": "alerts-2", "merged": "merged-3"})
-    site = near["alerts-2"]
-    assert near["merged-3"] == site
-    assert sorted(near.values()) == sorted(usual_places(places).values())
-    assert matrix[site, near[READER]] == min(matrix[each, near[READER]] for each in places[:3])
+    followed = {"alerts": "alerts-2", "merged": "merged-3"}
+    for at in TURNS:
+        moved = followed_at(places, followed, at)
+        assert (moved["merged-3"], moved["alerts-2"]) == (places[at[0]], places[at[1]])
+        assert sorted(moved.values()) == sorted(usual_places(places).values())
+    for column in zip(*TURNS, strict=True):
+        assert sorted(column) == [0, 1, 2], "everybody who is followed is everywhere in turn"
+    best = links_followed_ms(places, matrix, nearest(places, matrix))
+    assert best == min(
+        links_followed_ms(places, matrix, (a, b)) for a in range(3) for b in range(3)
+    )
+    links = links_ms(places, matrix)
+    assert links["race"] <= links["nearest"] <= links["active"]
 
 
 def test_measured_round_trips_are_halved(tmp_path: Path) -> None:
@@ -57,15 +68,17 @@ def test_measured_round_trips_are_halved(tmp_path: Path) -> None:
 
 
 def test_the_line_says_what_was_seen() -> None:
-    gaps, light = [20.0, 10.0, 30.0], Load(0.6, 0.5, 12.0, 40.0)
-    race = Seen((400, 700), None, (420, 720), gaps, [], 900, [light], True, 10, "alerts-1")
-    gaps = [900.0, 1000.0, 800.0]
-    active = Seen(
-        (600, 1000), (390, 690), (900, 2000), gaps, [], 300, [light], True, 10, "alerts-1"
-    )
-    race.missing, active.missing = (300.0, 1_000.0), (10_000.0, 20_000.0)
+    light = Load(0.6, 0.5, 12.0, 40.0)
+    race, active = (Seen(loads=[light] * 5, identical=True, results=10) for _ in range(2))
+    race.calm, race.in_order, race.slowed = (np.full(9, ms) for ms in (400.0, 540.0, 720.0))
+    active.calm, active.nearest, active.slowed = (np.full(9, ms) for ms in (600.0, 390.0, 2_000.0))
+    active.in_order = active.calm
+    race.gaps_ms, active.gaps_ms = [20.0, 10.0, 30.0], [900.0, 1000.0, 800.0]
+    race.bytes_per_second, active.bytes_per_second = [900.0] * 5, [300.0] * 5
+    race.missing, active.missing = np.full(9, 1_000.0), np.full(9, 20_000.0)
     figures = outcome(race, active, SUMS)
     assert figures["p50_over_active"] == 0.667
+    assert figures["p50_in_order_over_active"] == 0.9
     assert figures["p99_slowed_over_active"] == 0.36
     assert (figures["gap_ms"], figures["gap_ms_active"]) == (20, 900)
     assert figures["traffic_over_active"] == 3.0
@@ -87,6 +100,7 @@ def test_the_line_says_what_was_seen() -> None:
         "missing_s": 20.0,
         "simulated": whole,
         "sums": SUMS,
+        "links_ms": {"race": 100.0, "active": 250.0, "nearest": 110.0},
         "modes": {"race": told(race), "active": told(active)},
         "world": "made",
         "seconds": 200.0,
@@ -96,5 +110,8 @@ def test_the_line_says_what_was_seen() -> None:
     assert "| p50 over active | 0.667 | at most 0.9 |" in page
     assert "| p99 with an input missing over active | 0.05 | at most 0.2 |" in page
     assert "Missed: `counts`. The machine was busy for 90% of the time at worst, 70% with" in page
+    assert "| race | 100 | 400 | 400 | 720 | 1,000 |" in page
+    assert "| race, in order | 100 | 540 | 540 | – | – |" in page
+    assert "| nearest | 110 | 390 | 390 | – | – |" in page
     assert "| gap after a silent cut, ms | 0.5 | 20.0 | 40.0 |" in page
     draw(summary, Figure())

@@ -111,12 +111,12 @@ def ways_to(operator: Operator) -> tuple[Ways, Memory, frozenset[Trail]]:
 
 
 def _gives_pairs(operator: Operator, above: Iterable[Operator]) -> bool:
-    """Whether it is a join all of whose results are there once both halves are: what comes later
-    takes no pair back, and nothing before it waits for anything."""
+    """Whether it is a join whose pairs are there once both halves are: what comes later takes no
+    pair back, and nothing before it waits for anything."""
     join = getattr(operator, "stateful", None)
     others = (each for each in above if each is not operator)
     alone = all(isinstance(each, SourceOperator | StatelessOperator) for each in others)
-    return isinstance(join, Join) and join.how == "inner" and alone
+    return isinstance(join, Join) and alone
 
 
 def _stream_name(operator: Operator) -> str:

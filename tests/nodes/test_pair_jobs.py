@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,7 +68,10 @@ class Bench:
 def bench(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     network = make(spark)
     part, told = fragment_network(network, "main"), queue.SimpleQueue[Event]()
-    outputs = [Output("both", frozenset(), (), *ways_to(part.outputs["both"].operator))]
+    outputs = [
+        Output(name, frozenset(), (), *ways_to(part.outputs[name].operator))
+        for name in ("both", "lonely")
+    ]
     jobs = EarlyJobs(Workshop(lambda: part, tmp_path_factory.mktemp("jobs")), outputs, told.put)
     jobs.start()
     whole = Engine(network)
@@ -77,13 +81,14 @@ def bench(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.mark.thorough
-def test_pairs_are_those_of_inner_joins_of_single_tuples(spark: SparkSession) -> None:
+def test_pairs_are_those_of_joins_of_single_tuples(spark: SparkSession) -> None:
     (plan,) = plan_fragments(make(spark))
     found = {one.stream: one for one in plan.outputs}
     branches = {Trail(2, 0, timed=True), Trail(2, 2, timed=True)}
     assert found["both"].pairs == branches
     assert {trail for trail, _ in found["both"].memory} == branches
-    assert not any(found[name].pairs for name in ("sums", "lonely", "behind"))
+    assert found["lonely"].pairs == {TIMED}
+    assert not any(found[name].pairs for name in ("sums", "behind"))
 
 
 def source(network: Network, name: str, random: np.random.Generator) -> pa.Table:
@@ -151,14 +156,36 @@ def test_every_pair_is_found_once_and_is_that_of_the_order(
     assert chosen(pairs, Choice(tuple(known), inside=False)).num_rows == 0
 
 
-def in_order(engine: Engine, tables: dict[str, pa.Table]) -> pa.Table:
+@pytest.mark.thorough
+def test_of_an_outer_join_pairs_are_found_and_nobody_is_said_to_be_without(bench: Bench) -> None:
+    random = np.random.default_rng(8)
+    x, y = (source(bench.whole._network, name, random) for name in "xy")
+    came: list[pa.RecordBatch] = []
+    known: list[Claim] = []
+    for y_until in (HALF, FAR_FUTURE, FAR_FUTURE):
+        slices = (slice_of("x", x, FAR_FUTURE), slice_of("y", y, y_until))
+        wanted = (("lonely", (TIMED.singly,), tuple(known)),)
+        done = bench.run(RunPairs(1, None, 0, slices, (), wanted, 10_000))
+        assert isinstance(done, PairsDone), done
+        came += [block.block.batch() for block in done.outputs if isinstance(block.block, Block)]
+        known += [claim for _, claims in done.found for claim in claims]
+    expected = in_order(bench.whole, {"x": x, "y": y}, "lonely")
+    pairs = expected.filter(pc.field("w").is_valid())
+    assert 0 < pairs.num_rows < expected.num_rows, "some have no partner"
+    columns = [(name, "ascending") for name in pairs.column_names]
+    found = pa.Table.from_batches(came).select(pairs.column_names).cast(pairs.schema)
+    assert found.sort_by(columns).combine_chunks().equals(pairs.sort_by(columns).combine_chunks())
+    assert len(set(known)) == len(known) == pairs.num_rows
+
+
+def in_order(engine: Engine, tables: dict[str, pa.Table], output: str = "both") -> pa.Table:
     """What one ordered job gives."""
     given = {}
     for name, table in tables.items():
         schema = engine.input_schemas[name]
         with_ids = table.append_column("seq", pa.array(np.arange(ROWS)))
         given[name] = with_ids.select(schema.names).cast(schema)
-    return engine.advance(EMPTY, [Bucket(0, STEP * ROWS, given)], STEP * ROWS).outputs["both"]
+    return engine.advance(EMPTY, [Bucket(0, STEP * ROWS, given)], STEP * ROWS).outputs[output]
 
 
 @pytest.mark.thorough

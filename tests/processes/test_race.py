@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.processes.copies import COMMON, COPIES, World
+from tests.processes.copies import COMMON, World
 
 DEPLOYMENT = f"""{COMMON}
 [fragments.main]
@@ -16,6 +16,17 @@ protection = "race"
 [fragments.best]
 protection = "race"
 """
+
+
+THREE = f"""{COMMON}
+[fragments.main]
+protection = "race"
+replicas = 3
+[fragments.best]
+protection = "race"
+replicas = 3
+"""
+ALL = tuple(f"{fragment}-{number}" for fragment in ("main", "best") for number in (1, 2, 3))
 
 
 @pytest.fixture
@@ -28,7 +39,7 @@ def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
 
 
 def stable(world: World) -> bool:
-    return all(world.copies[name].status()["state"] == "stable" for name in COPIES)
+    return all(node.status()["state"] == "stable" for node in world.copies.values())
 
 
 def shares(world: World, reader: str) -> dict[str, float]:
@@ -54,3 +65,34 @@ def test_who_races_may_fall_silent_or_be_lost(world: World) -> None:
     world.start("main-2", "best-1")
     world.read(lambda: stable(world))
     world.finish()
+
+
+@pytest.mark.thorough
+def test_two_of_three_may_be_lost_at_once_or_one_cut_off(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = World(spark, tmp_path, THREE, ALL)
+    try:
+        world.read(lambda: stable(world))
+        # Those that are followed among them.
+        world.stop("main-1", "main-2", "best-1", "best-2")
+        world.go_on()
+        world.start("main-1", "main-2", "best-1", "best-2")
+        world.read(lambda: stable(world))
+        # Nothing that one sends arrives, and nothing that is sent to it.
+        main, best = world.copies["best-3"].status()["inputs"], world.client.following
+        for silent in {*(str(each["from"]) for each in main.values()), str(best)}:
+            cut_off(world, silent)
+        world.go_on()
+        world.finish()
+    finally:
+        world.close()
+
+
+def cut_off(world: World, silent: str) -> None:
+    everyone = [*(node for name, node in world.copies.items() if name != silent), world.entry]
+    for node in everyone:
+        node.links.cut(silent)
+        world.copies[silent].links.cut(node.name)
+    world.client.links.cut(silent)
+    world.copies[silent].links.cut("reader")

@@ -321,7 +321,7 @@ def test_a_look_at_a_join_takes_no_job_and_writes_no_state(
     left, right = (network.source(name, "k int, v double") for name in "lr")
     right = right.withColumnRenamed("v", "w")
     left.join(right, on="k", within="5 microseconds").filter("v < w").output("pairs")
-    left.groupBy("k").agg(F.count("*").alias("n")).output("counts")
+    left.groupBy(window("4 microseconds"), "k").agg(F.count("*").alias("n")).output("counts")
     whole = Engine(network)
     looks = whole.part(["pairs"])
     rng = random.Random(5)

@@ -9,8 +9,9 @@ goes out as an early frame in which every pair is claimed alone (provenance.py).
 boundaries have passed, all of it comes again, in order or by its times, under the same ``seq``;
 whoever reads takes each pair once (duplicates.py).
 
-It holds for inner joins with nothing but operators before and behind them that look at one tuple
-at a time: of anything else a look at half of the tuples says something else than the whole.
+It holds for joins with nothing but operators before and behind them that look at one tuple at a
+time: of anything else a look at half of the tuples says something else than the whole. That a tuple
+has no partner is such a thing, too: of outer joins a look says nothing but the pairs.
 
 What is looked at is, of each side, the stable tuples from the state on and those that came early
 and not in order yet. The latter are kept here, so many at most; without the oldest some pairs

@@ -218,12 +218,15 @@ class Engine:
     def look(
         self, state: State, buckets: Sequence[Bucket], boundary: int
     ) -> Mapping[str, pa.Table]:
-        """What an advance would emit. No state comes of it, and none is written."""
+        """What an advance would emit. No state comes of it, and none is written.
+
+        Joins say nothing of tuples without a partner: one may still come.
+        """
         boundary = checked_boundary(state, buckets, boundary)
         inputs = self._merge_inputs(buckets)
         if not self._anything_to_do(state, inputs, boundary):
             return self._nothing()
-        told = {"keeps": {}, "on_error": self._on_error, "forget": True}
+        told = {"keeps": {}, "on_error": self._on_error, "look": True}
         directory = self._directory / f"step-{self.next_step()}"
         version = self.next_version(state)
         streams = self._run_waves(state, version, boundary, inputs, directory, told)

@@ -8,7 +8,7 @@ A pair is emitted in the advance that brings its later tuple. An outer join must
 which tuples found no partner: once the boundary has passed a tuple's reach, all its
 candidates are looked up again and sent along with it, and ``resolve`` decides after Spark has
 evaluated the join's condition on them. No flag is kept for any tuple; the price is that an
-outer join remembers twice the reach.
+outer join remembers twice the reach. A look, which may not have all tuples, says nothing of them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class JoinStep:
             *(self._pairs(run, fresh[1], PAIR) for run in old[0]),
         ]
         for i in (0, 1):
-            if self.outer[i]:
+            if self.outer[i] and not step.look:
                 results += self._expired(i, step, [*old[i], fresh[i]], [*old[1 - i], fresh[1 - i]])
         self._keep(step, fresh)
         found = [each for each in results if each.num_rows]

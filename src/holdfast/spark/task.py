@@ -58,7 +58,7 @@ DERIVED = ("deadlines",)
 class Step:
     """One advance of one partition of one operator.
 
-    forget  it is a look: what becomes of the state is written nowhere.
+    look  what becomes of the state is written nowhere, and more tuples of these times may come.
     """
 
     before: int
@@ -71,7 +71,7 @@ class Step:
     keeps: str | None = None
     replay: bool = False
     on_error: str = STOP
-    forget: bool = False
+    look: bool = False
     _rejected: list[Rejected] = field(default_factory=list)
     _open: dict[str, list[pa.Table]] = field(default_factory=dict)
     _told: dict[str, Told] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Step:
         ``keys`` None means the family only ever grows: rows do not replace each other.
         ``opened`` says which rows are windows that were not open before.
         """
-        if rows.num_rows == 0 or self.forget:
+        if rows.num_rows == 0 or self.look:
             return
         self._tell_rows(family, rows, opened)
         rows = rows.append_column(VERSION, pa.array(np.full(rows.num_rows, self.version)))
@@ -261,5 +261,5 @@ def _step(told: Mapping[str, Any], operator: str, partition: int) -> Step:
         told["keeps"].get(operator),
         told.get("replay") is not None,
         told.get("on_error", STOP),
-        told.get("forget", False),
+        told.get("look", False),
     )
