@@ -96,3 +96,38 @@ def cut_off(world: World, silent: str) -> None:
         world.copies[silent].links.cut(node.name)
     world.client.links.cut(silent)
     world.copies[silent].links.cut("reader")
+
+
+MIXED = {
+    "continuous before hybrid": ('protection = "race"\ncheckpoint = "continuous"', "hybrid"),
+    "passive before continuous": ('protection = "passive"', 'race"\ncheckpoint = "continuous'),
+    "hybrid before undo": ('protection = "hybrid"', 'race"\nreconcile = "undo'),
+    "active after race": ('protection = "race"', "active"),
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", MIXED)
+def test_fragments_that_race_and_others_in_one_network(
+    name: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    main, best = MIXED[name]
+    deployment = f'{COMMON}[fragments.main]\n{main}\n[fragments.best]\nprotection = "{best}"\n'
+    world = World(spark, tmp_path, deployment)
+    try:
+        world.go_on()
+        for lost in ("main-1", "best-1"):
+            world.stop(lost)
+            world.go_on()
+            world.start(lost)
+            world.go_on()
+        # One comes back without anything, and joins.
+        racing = "main-2" if "race" in main else "best-2"
+        world.lose(racing)
+        world.go_on()
+        world.start(racing)
+        state = world.copies[racing].status
+        world.read(lambda: state()["state"] == "stable")
+        world.finish()
+    finally:
+        world.close()
