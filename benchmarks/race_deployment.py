@@ -200,7 +200,7 @@ class Running:
 
     def drained(self) -> bool:
         """Wait until nothing is under way any more; whether it is so."""
-        until = now_us() + 2_000 * BUCKET_MS
+        until = now_us() + 500 * BUCKET_MS
         readers = [self.operator, *([self.watcher] if self.watcher is not None else [])]
         return all(reader.wait_until(until, FLOWING_SECONDS) for reader in readers)
 

@@ -29,7 +29,7 @@ from holdfast.testing.undisturbed import logged_tuples, undisturbed
 MODES = ("race", "active")
 SLOWED_TO = 1 / 3
 # Young JVMs compile what they run: for a while jobs take twice as long as later.
-WARM_SECONDS = 12.0
+WARM_SECONDS = 10.0
 SETTLE_SECONDS = 1.0
 CUT_SECONDS = 3.0
 BEFORE_SECONDS = 2.0
@@ -53,7 +53,7 @@ class Lengths:
 
 
 FULL = Lengths(30.0, 40.0, 10, 2, 20.0, 40, 5)
-QUICK = Lengths(6.0, 7.0, 3, 0, 10.0, 24, 1)
+QUICK = Lengths(5.0, 6.0, 3, 0, 10.0, 24, 1)
 
 
 @dataclass
