@@ -119,14 +119,15 @@ class Readings:
         self._flowing.clear()
 
     def _run(self) -> None:
-        turn, due = 0, 0.0
+        number, due = 0, 0.0
         while not self._stopping.is_set():
             if not self._flowing.wait(0.2):
                 continue
-            for name, producer in self._producers.items():
-                producer.send(self._rows(name, turn))
-            turn += 1
-            due = max(due + TURN_SECONDS, time.monotonic())
+            # One after the other: what has nothing to do with each other comes at any time.
+            name = SOURCES[number % len(SOURCES)]
+            self._producers[name].send(self._rows(name, number // len(SOURCES)))
+            number += 1
+            due = max(due + TURN_SECONDS / len(SOURCES), time.monotonic())
             self._stopping.wait(max(0.0, due - time.monotonic()))
 
     def _rows(self, name: str, turn: int) -> pa.Table:
