@@ -45,7 +45,7 @@ def make(spark: SparkSession) -> Network:
     pairs = pairs.select(F.explode(F.array("k", F.col("k") + 100)).alias("k"), F.expr("v - w AS v"))
     pairs.union(y, pairs.withColumn("v", "-v")).output("both")
     x.groupBy(window("5 milliseconds")).agg(F.sum("v").alias("v")).output("sums")
-    x.join(right, on="k", within="6 milliseconds", how="left").output("lonely")
+    x.join(right, on="k", within="1 millisecond", how="left").output("lonely")
     sums = x.groupBy(window("5 milliseconds"), "k").agg(F.sum("v").alias("s"))
     right.join(sums.drop("window"), on="k", within="6 milliseconds").output("behind")
     return network
