@@ -54,8 +54,8 @@ def test_places_are_neither_near_nor_far_and_replicas_of_one_number_apart(tmp_pa
     assert best == min(
         links_followed_ms(places, matrix, (a, b)) for a in range(3) for b in range(3)
     )
-    links = links_ms(places, matrix)
-    assert links["race"] <= links["nearest"] <= links["active"]
+    alone = links_ms(places, matrix)
+    assert alone["race"] <= alone["nearest"] <= alone["active"]
 
 
 def test_measured_round_trips_are_halved(tmp_path: Path) -> None:

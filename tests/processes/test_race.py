@@ -90,10 +90,10 @@ def test_two_of_three_may_be_lost_at_once_or_one_cut_off(
 
 
 def cut_off(world: World, silent: str) -> None:
-    everyone = [*(node for name, node in world.copies.items() if name != silent), world.entry]
-    for node in everyone:
-        node.links.cut(silent)
-        world.copies[silent].links.cut(node.name)
+    others = {name: node.links for name, node in world.copies.items() if name != silent}
+    for name, links in {**others, world.entry.name: world.entry.links}.items():
+        links.cut(silent)
+        world.copies[silent].links.cut(name)
     world.client.links.cut(silent)
     world.copies[silent].links.cut("reader")
 

@@ -38,7 +38,7 @@ def network(race: bool) -> NetworkSpec:
 
 def longest_pause(spec: NetworkSpec, faults: list[Fault]) -> int:
     """How long a client's stable stream stood still, with all checks of the simulator."""
-    everybody = [one.address for one in (*spec.entries, *spec.clients)]
+    everybody = [one.address for one in spec.entries] + [one.address for one in spec.clients]
     everybody += [name for fragment in spec.fragments for name in fragment.addresses]
     world = World(spec, Schedule(tuple(faults), END), Random(4), {one: one for one in everybody})
     (client,) = world.clients.values()
