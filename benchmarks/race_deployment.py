@@ -44,7 +44,7 @@ from holdfast.testing.deployed import supervised
 
 SERVERS = 10
 # No part of a bucket, so that readings come at any time of it in both modes.
-TURN_SECONDS = 0.77
+TURN_SECONDS = 0.6
 BUCKET_MS = 500
 # As long until somebody counts as gone as by default, with fewer questions on the way: all these
 # processes have two processors, and asking takes more of them than anything else but jobs.
