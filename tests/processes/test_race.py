@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.nodes.entry_node import EntryNode
 from tests.processes.copies import COMMON, World
 
 DEPLOYMENT = f"""{COMMON}
@@ -91,6 +92,7 @@ def test_two_of_three_may_be_lost_at_once_or_one_cut_off(
 
 def cut_off(world: World, silent: str) -> None:
     others = {name: node.links for name, node in world.copies.items() if name != silent}
+    assert isinstance(world.entry, EntryNode)
     for name, links in {**others, world.entry.name: world.entry.links}.items():
         links.cut(silent)
         world.copies[silent].links.cut(name)

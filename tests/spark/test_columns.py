@@ -335,7 +335,7 @@ def test_a_look_at_a_join_takes_no_job_and_writes_no_state(
     looks.look(EMPTY, [first], first.end)  # the first one is a job
     before = set(whole.directory.iterdir()), set(looks.directory.iterdir())
     with monkeypatch.context() as patch:
-        patch.setattr(column_job.ColumnJob, "_execute", refuse)
+        patch.setattr(column_job.ColumnJob, "_run_near", refuse)
         seen = [looks.look(state, [second], second.end) for _ in range(2)]
     assert (set(whole.directory.iterdir()), set(looks.directory.iterdir())) == before
     outputs = whole.advance(state, [second]).outputs

@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from holdfast.errors import HoldfastError
 from holdfast.operators import Operator, SourceOperator, StatefulOperator, upstream
+from holdfast.spark.bucket_checks import check_times, checked_boundary
 from holdfast.spark.columns import ColumnRunner
 from holdfast.spark.continuous_files import FamilyNews, collect_news
 from holdfast.spark.groups import in_stream_order
@@ -338,7 +338,7 @@ class Engine:
                         f"bucket {bucket.start}: there is no input {name!r}; the network has "
                         f"{sorted(self._inputs)}"
                     )
-                _check_times(bucket, name, table)
+                check_times(bucket, name, table)
         for name, schema in self._inputs.items():
             tables = [bucket.tables[name] for bucket in buckets if name in bucket.tables]
             tables = [table.select(schema.names).cast(schema) for table in tables]
@@ -485,33 +485,3 @@ def _how_to_keep(operator: StatefulOperator) -> str:
     above = upstream(list(operator.inputs))
     chained = any(isinstance(each, StatefulOperator) for each in above)
     return LAZY if operator.stateful.replays() and not chained else EAGER
-
-
-def _check_times(bucket: Bucket, name: str, table: pa.Table) -> None:
-    """A tuple in the wrong bucket would silently make results depend on the buckets."""
-    times = pc.min_max(table["stime"].cast(pa.int64()))
-    low, high = times["min"].as_py(), times["max"].as_py()
-    if low is not None and (low < bucket.start or high >= bucket.end):
-        raise HoldfastError(
-            f"input {name!r}: bucket [{bucket.start}, {bucket.end}) has tuples with stime "
-            f"{low} to {high}; put each tuple into the bucket of its stime"
-        )
-
-
-def checked_boundary(state: State, buckets: Sequence[Bucket], boundary: int | None) -> int:
-    """How far an advance goes, if it can go there."""
-    if boundary is None:
-        if not buckets:
-            raise HoldfastError("advance needs at least one bucket or a boundary")
-        boundary = max(bucket.end for bucket in buckets)
-    if boundary < state.boundary:
-        raise HoldfastError(
-            f"cannot go back: the state has reached {state.boundary}, the boundary is {boundary}"
-        )
-    for bucket in buckets:
-        if bucket.start < state.boundary or bucket.end > boundary:
-            raise HoldfastError(
-                f"bucket [{bucket.start}, {bucket.end}) is not within the advance from "
-                f"{state.boundary} to {boundary}"
-            )
-    return boundary

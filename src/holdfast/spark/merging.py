@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from holdfast.spark.engine import Advance, Bucket, Engine, checked_boundary
+from holdfast.spark.bucket_checks import checked_boundary
+from holdfast.spark.engine import Advance, Bucket, Engine
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.state import State
 
