@@ -23,7 +23,7 @@ from holdfast.core.scaling import ScalingSettings
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.plans.membership_file import change_membership
 from holdfast.testing.deployed import Load, expected_file, supervised, wait_for_lines
-from tests.processes.test_shards import written
+from tests.processes.test_shard_plans import written
 
 SECONDS = 30.0
 

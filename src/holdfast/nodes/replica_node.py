@@ -377,14 +377,8 @@ class ReplicaNode(Node):
             **({"why": seen.why} if seen.joining else {}),
             **lent_status(self._shippers.lent.values()),
             **shard_status(self._shard, self._settings, len(self._others)),
-            **self._copy_status(),
+            **copy_status(self.copy, self._pair, self._shippers.total, self._runs, self._taken),
         }
-
-    def _copy_status(self) -> dict[str, Any]:
-        copy, pair = self.copy, self._pair
-        if pair is None or not isinstance(copy, ProtectedReplica):
-            return {}
-        return copy_status(copy, pair, self._shippers.total, self._runs, self._taken)
 
     # -- what comes in ----------------------------------------------------------------------
 

@@ -94,9 +94,11 @@ def lent_status(shippers: Iterable[Shipper]) -> dict[str, Any]:
 
 
 def copy_status(
-    copy: ProtectedReplica, settings: StandbySettings, shipped: Shipped, awake: bool, taken: int
+    copy: Copy, settings: StandbySettings | None, shipped: Shipped, awake: bool, taken: int
 ) -> dict[str, Any]:
     """What there is to say of one of several copies."""
+    if settings is None or not isinstance(copy, ProtectedReplica):
+        return {}
     pair = copy.pair_view()
     return {
         "protection": settings.protection.value,

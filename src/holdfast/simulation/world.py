@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from holdfast.core.client import Client
 from holdfast.core.effects import TrimLog
 from holdfast.core.events import (
     CheckpointNotSent,
@@ -24,7 +23,6 @@ from holdfast.core.messages import (
     Subscribe,
     SubscribeRefused,
 )
-from holdfast.core.replica import Replica
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.authority import Authority
 from holdfast.simulation.checkers import (
@@ -51,6 +49,7 @@ from holdfast.simulation.client_process import ClientProcess
 from holdfast.simulation.clock import Clock, ServerClock, follow
 from holdfast.simulation.conditions import Conditions
 from holdfast.simulation.coverage import Coverage
+from holdfast.simulation.described import described
 from holdfast.simulation.entry_process import EntryProcess
 from holdfast.simulation.executor import Operator
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Moment, Schedule
@@ -483,24 +482,7 @@ class World:
 
     def narrate(self, process: Process) -> None:
         """Tell what has changed in a process; called after every event if anyone listens."""
-        if not isinstance(process, ReplicaProcess | ClientProcess):
-            return
-        parts = [process.driver.state.name]
-        reader: Replica | Client | None
-        if isinstance(process, ReplicaProcess):
-            reader = process.replica
-            if isinstance(process, ProtectedProcess):
-                parts[0] += f" ({process.copy.switch.reason})"
-            if reader is not None:
-                parts += [reader.state.name]
-                parts += [f"{k} {one.state.name}" for k, one in reader.soutputs.items()]
-        else:
-            reader = process.driver
-        upstreams = reader.consumer.upstreams if reader is not None else {}
-        for stream, one in upstreams.items():
-            peer = "" if one.main is None else f" ({one.main.peer})"
-            parts.append(f"{stream} from {one.state.value}{peer}")
-        text = ", ".join(parts)
-        if self._told.get(process.address) != text:
+        text = described(process)
+        if text and self._told.get(process.address) != text:
             self._told[process.address] = text
             self._say(f"{process.address:8} {text}")

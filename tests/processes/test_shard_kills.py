@@ -1,0 +1,145 @@
+"""Shards whose processes are killed: the ring does their work, and nobody finds a trace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from holdfast.cluster.networks import load_network
+from holdfast.cluster.rescaling import rescale
+from holdfast.cluster.status import node_status
+from holdfast.deployment import Deployment, load_deployment
+from holdfast.testing.deployed import Killer, Load, expected_file, supervised, wait_for_lines
+from tests.processes.copies import NETWORK
+
+
+def _running(deployment: Deployment) -> set[str]:
+    """The copies of shards that run, as they say themselves."""
+    names = [name for name in deployment.endpoints if name.startswith("main.")]
+    told = node_status(deployment, names)
+    return {name for name, status in told.items() if status.get("awake")}
+
+
+def _await(holds: Callable[[], bool], seconds: float, story: Callable[[], object]) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, story()
+        time.sleep(0.05)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("ring", "lost", "heirs"),
+    [
+        # Each part of a lost shard goes on at another survivor.
+        ('heirs = "spread"', ["main.1"], [{"main.1.1-2", "main.1.2-2"}]),
+        # Of three shards two are lost at once, and the third does the work of all.
+        ("copies = 2", ["main.1", "main.2"], [{"main.1-3", "main.2-2"}]),
+        # Either of those that hold its state, by what they had to do.
+        ('copies = 2\nheirs = "least-loaded"', ["main.1"], [{"main.1-2"}, {"main.1-3"}]),
+    ],
+)
+def test_processes_of_a_ring_are_killed_and_their_heirs_do_the_work(
+    tmp_path: Path, spark: SparkSession, ring: str, lost: list[str], heirs: list[set[str]]
+) -> None:
+    (tmp_path / "network.py").write_text(NETWORK.partition("best = ")[0] + 'sums.output("sums")')
+    shards = f'shards = 3\nprotection = "hybrid"\n{ring}'
+    (tmp_path / "deployment.toml").write_text(KILLED.replace("shards = 2", shards))
+    deployment = load_deployment(tmp_path / "deployment.toml")
+    found = deployment.data / "sums.jsonl"
+    homes = {name for name in deployment.endpoints if name.startswith("main.") and name[-1] == "1"}
+    with supervised(deployment) as supervisor:
+        load = Load(deployment, "load", _readings)
+
+        def story() -> object:
+            return node_status(deployment, list(deployment.endpoints))
+
+        def settled() -> bool:
+            return _running(deployment) == homes
+
+        wait_for_lines(supervisor, found, 100, 120.0)
+        _await(settled, 120.0, story)
+        for name in lost:
+            assert supervisor.kill(name)
+        # Before whoever was lost is back.
+        _await(lambda: any(some <= _running(deployment) for some in heirs), 30.0, story)
+        _await(settled, 120.0, story)
+        kills = {"main.1": 1, "main.2": 1, "main.3": 1, "main-1": 2}
+        Killer(supervisor, seed=5).kill(kills, (0.2, 1.5))
+        load.stop()
+        network = load_network(deployment.network, "local[2]", {})
+        expected = expected_file(network, deployment, "sums")
+        wait_for_lines(supervisor, found, expected.count("\n"), 240.0)
+    assert found.read_text() == expected
+
+
+KILLED = """
+network = "network.py"
+[timing]
+delay = "3 seconds"
+[sources.load]
+keep = true
+[fragments.main]
+shards = 2
+[clients.recorder]
+output = "sums"
+sink = "jsonl:data/sums.jsonl"
+"""
+
+
+def _readings(first: int, count: int) -> pa.Table:
+    random = np.random.default_rng(first)
+    return pa.table({"k": random.integers(0, 50, count), "v": random.random(count)})
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_kills_of_shards_and_of_what_merges_them_leave_no_trace(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    (tmp_path / "network.py").write_text(NETWORK.partition("best = ")[0] + 'sums.output("sums")')
+    (tmp_path / "deployment.toml").write_text(KILLED)
+    deployment = load_deployment(tmp_path / "deployment.toml")
+    kills = {"main.1-1": 2, "main.2-1": 2, "main-1": 4, "entry-load": 2, "recorder": 2}
+    found = deployment.data / "sums.jsonl"
+    with supervised(deployment) as supervisor:
+        load = Load(deployment, "load", _readings)
+        wait_for_lines(supervisor, found, 100, 120.0)
+        Killer(supervisor, seed=3).kill(kills, (0.2, 1.5))
+        load.stop()
+        network = load_network(deployment.network, "local[2]", {})
+        expected = expected_file(network, deployment, "sums")
+        wait_for_lines(supervisor, found, expected.count("\n"), 240.0)
+    assert found.read_text() == expected
+    assert expected.count("\n") > 200
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_shards_are_rescaled_while_processes_are_killed(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    (tmp_path / "network.py").write_text(NETWORK.partition("best = ")[0] + 'sums.output("sums")')
+    (tmp_path / "deployment.toml").write_text(KILLED)
+    deployment = load_deployment(tmp_path / "deployment.toml")
+    found = deployment.data / "sums.jsonl"
+    with supervised(deployment) as supervisor, ThreadPoolExecutor(1) as pool:
+        load = Load(deployment, "load", _readings)
+        wait_for_lines(supervisor, found, 100, 120.0)
+        under_way = pool.submit(rescale, deployment.path, "main", 3, wait_s=240.0)
+        Killer(supervisor, seed=4).kill({"main.1-1": 1, "main-1": 1, "entry-load": 1}, (0.2, 1.5))
+        assert under_way.result(300.0).shards == 3
+        assert set(supervisor.deployment.processes) >= {"main.g2.3-1", "main-2"}
+        load.stop()
+        network = load_network(deployment.network, "local[2]", {})
+        expected = expected_file(network, deployment, "sums")
+        wait_for_lines(supervisor, found, expected.count("\n"), 240.0)
+    assert found.read_text() == expected
