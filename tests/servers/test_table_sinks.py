@@ -219,7 +219,8 @@ def test_the_table_gains_the_column_that_the_output_has_gained(
         writer.write(more.select(["seq", "stime", *wider.names]))
         position = writer.flush()
         writer.close()
-    found = {each["seq"]: each["zone"] for each in place.rows()}
+    # Each life of a sink with tentative tuples begins with a row that takes back what may stand.
+    found = {each["seq"]: each["zone"] for each in place.rows() if each["seq"] is not None}
     assert found == {0: None, 1: None, 2: "west", 3: None, 4: "west", 5: None}
 
 
