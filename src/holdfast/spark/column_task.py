@@ -24,7 +24,14 @@ from holdfast.spark.column_plans import ColumnPlan, Memory
 from holdfast.spark.join_step import resolved
 from holdfast.spark.resident_task import Order
 from holdfast.spark.runs import HASH, Bools, numbers
-from holdfast.spark.task import PROPERTY, StepPlan, by_partition, freeze_imports, job_property
+from holdfast.spark.task import (
+    PROPERTY,
+    StepPlan,
+    by_partition,
+    conform,
+    freeze_imports,
+    job_property,
+)
 
 COLUMNS = "holdfast.columns"
 
@@ -163,7 +170,7 @@ def _step_input(node: Node, memory: Memory, task: int, tasks: int) -> pa.Table:
     rows = memory.rows(plan) if tasks == 1 else plan.routed(memory, at, route)
     columns = [rows.columns[number] for number in plan.output]
     table = pa.table(columns, names=list(node.columns))
-    return table.select(node.step.given.names).cast(node.step.given).combine_chunks()
+    return conform(table, node.step.given).combine_chunks()
 
 
 def run_here(

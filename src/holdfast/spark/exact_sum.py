@@ -10,10 +10,10 @@ A state is a list of 32-bit words: none for zero; else a head (what was noted, t
 of the lowest limb), then the limbs, lowest first. Sums of numbers that are about equally large have
 three or four limbs. All arithmetic is on columns.
 
-Most of the work is done in doubles, without rounding (``_condensed``): of all values the bits in a
-stretch of 26 are taken at once, on one common grid, on which so many of them add up exactly; what
-is left of the values is below that grid. Few steps leave nothing, and only their sums, a few for
-each group, become limbs.
+Most of the work is done in doubles, without rounding (``_condensed``): of all values the bits in
+one stretch are taken at once, on one common grid, on which so many of them add up exactly: the
+fewer values, the more bits. What is left of the values is below that grid. Few steps leave nothing,
+and only their sums, a few for each group, become limbs.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +40,10 @@ _MASK = np.uint64(0xFFFFFFFF)
 _NAN, _PLUS, _MINUS = 1, 2, 4
 # The head of a state: the place of the lowest limb, the sign, what was noted.
 _SIGN, _NOTED = 12, 13
-# So many bits of all values are added at once, and so often; of the rest each becomes limbs.
-_GRID_BITS, _GRIDS = 26, 4
+# A double has room for so many bits of the values on a grid and for the number of values; that is
+# done so often, and of the rest each becomes limbs.
+_GRID_BITS, _GRIDS = 52, 4
+_MOST_VALUES = 1 << 26
 # Within these the square of a double and its rounding error are doubles.
 _SMALL, _LARGE = 2.0**-450, 2.0**450
 # Additions of so many terms at once are exact in doubles: each is below 2**34.
@@ -118,16 +121,21 @@ def _condensed(values: Floats, codes: Int64s, groups: int) -> tuple[Floats, Int6
     """Fewer doubles with the same exact sums: one or none for each grid and group, and the rest."""
     found: list[tuple[Floats, Int64s]] = []
     for _ in range(_GRIDS):
-        largest = float(np.abs(values).max()) if len(values) else 0.0
+        if len(values) <= groups:
+            break  # sums would be as many
+        largest = max(float(values.max()), -float(values.min()))
         exponent = math.frexp(largest)[1]
-        if not largest or len(values) > 1 << _GRID_BITS or abs(exponent) > 900:
+        if not largest or len(values) > _MOST_VALUES or abs(exponent) > 900:
             break
-        # Added to this, a value keeps the bits of the grid and no others.
-        grid = math.ldexp(1.5, exponent + 52 - _GRID_BITS)
-        upper = (values + grid) - grid
+        # Added to this, a value keeps the bits of the grid and no others. Each is below 2**bits of
+        # the grid's units, so that all of them together are below 2**_GRID_BITS.
+        bits = _GRID_BITS - len(values).bit_length()
+        grid = math.ldexp(1.5, exponent + 52 - bits)
+        upper = values + grid
+        upper -= grid
         sums: Floats = np.bincount(codes, upper, groups).astype(np.float64, copy=False)
         found.append((sums, np.arange(groups, dtype=np.int64)))
-        values = values - upper
+        values = np.subtract(values, upper, out=upper)
         left = np.count_nonzero(values)
         if left * 2 < len(values):
             some = np.flatnonzero(values)
@@ -200,7 +208,7 @@ class _Lists:
         flat = states.flatten().to_numpy().astype(np.uint64)
         return _Lists(offsets[:-1] - offsets[0], np.diff(offsets), flat)
 
-    @property
+    @cached_property
     def heads(self) -> Int64s:
         """The heads of those that are not zero, 0 for the others."""
         found = np.zeros(len(self.lengths), dtype=np.int64)
@@ -208,12 +216,12 @@ class _Lists:
         found[some] = self.flat[self.starts[some]].astype(np.int64)
         return found
 
-    @property
+    @cached_property
     def places(self) -> Int64s:
         """Where the lowest limb of each is."""
         return self.heads & ((1 << _SIGN) - 1)
 
-    @property
+    @cached_property
     def limbs(self) -> Int64s:
         """How many limbs each has."""
         return np.maximum(self.lengths - 1, 0)

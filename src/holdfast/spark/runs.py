@@ -220,9 +220,13 @@ def null_safe_equal(left: pa.Array, right: pa.Array) -> Bools:
         # Arrow compares no lists and structs; texts do, and NaN's text is equal to itself.
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
         return np.fromiter((repr(a) == repr(b) for a, b in pairs), np.bool_, len(left))
-    both_null = pc.and_(left.is_null(), right.is_null())
-    equal = pc.fill_null(pc.equal(left, right), False)
-    result: Bools = numbers(pc.or_(equal, both_null)).astype(np.bool_)
+    result: Bools
+    if left.null_count or right.null_count:
+        both_null = pc.and_(left.is_null(), right.is_null())
+        equal = pc.fill_null(pc.equal(left, right), False)
+        result = numbers(pc.or_(equal, both_null)).astype(np.bool_)
+    else:
+        result = numbers(pc.equal(left, right)).astype(np.bool_)
     if pa.types.is_floating(left.type):
         nan = pc.and_(pc.fill_null(pc.is_nan(left), False), pc.fill_null(pc.is_nan(right), False))
         result |= numbers(nan).astype(np.bool_)

@@ -193,7 +193,7 @@ class StepPlan:
             result = self.handler(step, ordered)
             step.finish()
             if replay is None:
-                yield _conform(result, self.output).combine_chunks()
+                yield conform(result, self.output).combine_chunks()
 
 
 def job_property(name: str) -> dict[str, Any]:
@@ -239,11 +239,14 @@ def by_partition(
         yield partition, table.filter(pa.array(home == partition))
 
 
-def _conform(result: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The result with exactly the columns and types Spark was told of."""
-    if result.num_rows == 0:
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with exactly the columns and types Spark was told of."""
+    if table.num_rows == 0:
         return schema.empty_table()
-    return result.select(schema.names).cast(schema)
+    # To cast columns to what they are takes 40 µs, with every step of every bucket.
+    if table.schema.equals(schema):
+        return table
+    return table.select(schema.names).cast(schema)
 
 
 def _step(told: Mapping[str, Any], operator: str, partition: int) -> Step:
