@@ -1,8 +1,8 @@
 """Shards: what dividing a fragment costs, and what losing a shard does.
 
     make bench BENCH=shards               everything, with 100 kills
-    make bench BENCH=shards ARGS=--quick  some six minutes
-    make bench BENCH=shards ARGS='--quick --only four'   one of the parts; four is not in --quick
+    make bench BENCH=shards ARGS=--quick  four minutes
+    make bench BENCH=shards ARGS='--quick --only scale'   one of the parts; scale is not in --quick
 
 1. One replica with both cores, and two and four shards with a core each, are given the same buckets
    of 500,000 tuples in turn (shards_engine.py): ``throughput_by_shards`` is the median ratio.
@@ -12,7 +12,7 @@
    ``messages`` are those of two operators with two and with four shards each, simulated
    (shards_messages.py).
 3. Rings of up to 200 shards run in the simulator (shards_scale.py): how pings, records and data
-   grow; quick: up to 20.
+   grow; not in the quick form.
 4. Every kind of delivery (shards_delivery.py): the time of exactly once over that of at most once
    for bursts of small tuples and of ten times larger ones, with two shards and with four, and what
    is lost and doubled while shards are killed.
@@ -34,12 +34,13 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import describe_machine
-from benchmarks.shards_delivery import LEAST, MOST, Cost, compare_and_kill, compare_cost
+from benchmarks.shards_delivery import LEAST, MOST, Cost, compare_and_kill
 from benchmarks.shards_engine import throughput
 from benchmarks.shards_messages import count_messages
 from benchmarks.shards_page import record_parts
@@ -47,10 +48,10 @@ from benchmarks.shards_rescale import run_rescalings
 from benchmarks.shards_ring import Outcome, run_ring
 from benchmarks.shards_scale import grow
 
-PARTS = ("scale", "messages", "engine", "ring", "delivery", "rescale", "four")
-# Eight drivers of Spark take a minute and a half to start on two cores.
-LONG = ("four",)
-SHARED = ("lost", "doubled", "exactly_over_at_most", "burst_ratios", "burst_seconds")
+PARTS = ("scale", "messages", "engine", "ring", "delivery", "rescale")
+# Not in the quick form.
+LONG = ("scale",)
+SHARED = ("lost", "doubled")
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class Lengths:
     kills: int
     windows: int
     rings: tuple[int, ...]
-    bursts: int
+    # By the number of shards: how many rounds of bursts; and how many tuples are in one.
+    bursts: Mapping[int, int]
     burst: int
     numbers: tuple[int, ...]
     counted: int
@@ -76,7 +78,7 @@ FULL = Lengths(
     kills=100,
     windows=100_000,
     rings=(2, 4, 50, 200),
-    bursts=9,
+    bursts={2: 9, 4: 9},
     burst=200_000,
     numbers=(2, 3, 1, 4, 2),
     counted=100_000,
@@ -86,8 +88,8 @@ QUICK = replace(
     watched=2,
     kills=10,
     rings=(2, 4, 20),
-    bursts=7,
-    numbers=(2, 3, 2),
+    bursts={2: 7, 4: 5},
+    numbers=(1, 2, 1),
 )
 
 
@@ -115,10 +117,9 @@ def ring_figures(outcome: Outcome) -> dict[str, Any]:
 
 def delivery_figures(directory: Path, lengths: Lengths) -> tuple[dict[str, Any], bool]:
     """What it costs and does; whether each kind has kept its promise."""
-    bursts = (lengths.bursts, lengths.burst)
-    cost, killed = compare_and_kill(directory / "two", 2, *bursts, lengths.kills)
+    costs, killed = compare_and_kill(directory, lengths.bursts, lengths.burst, lengths.kills)
     figures = {
-        **cost_figures(cost, 2),
+        **cost_figures(costs),
         **{
             what: {kind: one[what] for kind, one in killed.items()}
             for what in ("lost", "doubled", "sent")
@@ -127,11 +128,11 @@ def delivery_figures(directory: Path, lengths: Lengths) -> tuple[dict[str, Any],
     return figures, bool(killed[LEAST]["lost"] == 0 and killed[MOST]["doubled"] == 0)
 
 
-def cost_figures(cost: Cost, shards: int) -> dict[str, Any]:
+def cost_figures(costs: dict[int, Cost]) -> dict[str, Any]:
     return {
-        "exactly_over_at_most": {str(shards): cost.ratios},
-        "burst_ratios": {str(shards): cost.rounds},
-        "burst_seconds": {str(shards): cost.seconds},
+        "exactly_over_at_most": {str(shards): cost.ratios for shards, cost in costs.items()},
+        "burst_ratios": {str(shards): cost.rounds for shards, cost in costs.items()},
+        "burst_seconds": {str(shards): cost.seconds for shards, cost in costs.items()},
     }
 
 
@@ -172,9 +173,6 @@ def figures_of(part: str, directory: Path, lengths: Lengths) -> tuple[dict[str, 
             return ring_figures(outcome), outcome.identical
         case "delivery":
             return delivery_figures(directory, lengths)
-        case "four":
-            cost = compare_cost(directory / "four", 4, lengths.bursts, lengths.burst)
-            return cost_figures(cost, 4), True
         case _:
             return rescale_figures(directory, lengths)
 

@@ -1,11 +1,13 @@
 """What each kind of delivery costs, and what it does when shards are killed.
 
-Numbered tuples go through two or more shards and what merges them, as real processes: a fragment
-for each kind, with a source and a client of its own. First bursts are handed to exactly once and to
-at most once in turn, of small tuples and of ten times larger ones, and the time until the client
-has all of them is compared, within each round: the machine is not the same in another one. Then all
-kinds run at a steady rate while their shards are killed, and the numbers tell what was lost and
-what came twice.
+Numbered tuples go through shards and what merges them, as real processes: a fragment for each kind
+and number of shards, with a source and a client of its own. The first shards of all of them share a
+process and its driver, the second ones another, and so on: what is compared runs in the same
+processes, and a small machine has no more than four drivers. First bursts are handed to exactly
+once and to at most once in turn, of small tuples and of ten times larger ones, and the time until
+the client has all of them is compared, within each round: the machine is not the same in another
+one. Then the others run at a steady rate while their shards are killed, and the numbers tell what
+was lost and what came twice.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import json
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +35,7 @@ from holdfast.testing.deployed import Killer, Load, supervised
 
 EXACTLY, LEAST, MOST = "exactly-once", "at-least-once", "at-most-once"
 NAMES = {EXACTLY: "exactly", LEAST: "least", MOST: "most"}
+DRIVERS = "drivers"
 SIZES = {"small": 16, "ten times": 160}
 RATE = 1_000
 WAIT_SECONDS = 60.0
@@ -46,6 +49,7 @@ _FRAGMENT = """
 [fragments.{name}]
 shards = {shards}
 delivery = "{kind}"
+colocate = "{drivers}"
 [clients.{name}_reader]
 output = "{name}_out"
 """
@@ -59,17 +63,18 @@ def numbered(size: int, first: int, count: int) -> pa.Table:
 class Reader:
     """A client of one kind that notes which numbers came."""
 
-    def __init__(self, deployment: Deployment, kind: str) -> None:
+    def __init__(self, deployment: Deployment, kind: str, shards: int) -> None:
         self.kind = kind
+        self.name = name_of(kind, shards)
         self._deployment = deployment
-        self.source = f"{NAMES[kind]}_in"
+        self.source = f"{self.name}_in"
         self.next_number = 0
         self.until = 0
         self._came: list[np.ndarray[Any, Any]] = []
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
-        name = NAMES[kind]
-        self._client = Client.of(deployment.path, f"{name}_out", name=f"{name}_reader")
+        output, reader = f"{self.name}_out", f"{self.name}_reader"
+        self._client = Client.of(deployment.path, output, name=reader)
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -96,17 +101,15 @@ class Reader:
             if time.monotonic() > deadline:
                 behind = (stime - self.until) / 1e6
                 raise TimeoutError(
-                    f"{self.kind}: the client is {behind:.1f} s behind after {WAIT_SECONDS:g} s; "
+                    f"{self.name}: the client is {behind:.1f} s behind after {WAIT_SECONDS:g} s; "
                     f"the processes say: {self._told()}"
                 )
             time.sleep(0.005)
 
     def _told(self) -> str:
         """How everybody on the way is."""
-        name = NAMES[self.kind]
-        nodes = [
-            one for one in self._deployment.endpoints if one.startswith((name, f"entry-{name}"))
-        ]
+        names = (self.name, f"entry-{self.name}")
+        nodes = [one for one in self._deployment.endpoints if one.startswith(names)]
         return json.dumps(node_status(self._deployment, nodes), indent=1)
 
     def close(self) -> None:
@@ -127,23 +130,28 @@ class Cost:
     seconds: dict[str, dict[str, float]]
 
 
-def compare_cost(directory: Path, shards: int, rounds: int, tuples: int) -> Cost:
-    """Bursts for exactly once and at most once, in turn."""
-    deployment = _deployment(directory, (EXACTLY, MOST), shards)
-    with supervised(deployment), _reading(deployment, (EXACTLY, MOST)) as readers:
-        return _cost(deployment, readers, rounds, tuples)
-
-
 def compare_and_kill(
-    directory: Path, shards: int, rounds: int, tuples: int, kills: int
-) -> tuple[Cost, dict[str, Any]]:
-    """The same, and then what is lost and doubled of the others while their shards are killed."""
-    kinds = (EXACTLY, MOST, LEAST)
-    deployment = _deployment(directory, kinds, shards)
-    with supervised(deployment) as supervisor, _reading(deployment, kinds) as readers:
-        cost = _cost(deployment, readers[:2], rounds, tuples)
-        found = _kill(deployment, supervisor, readers[1:], shards, kills)
-    return cost, found
+    directory: Path, rounds: Mapping[int, int], tuples: int, kills: int
+) -> tuple[dict[int, Cost], dict[str, Any]]:
+    """What it costs, by the number of shards, and what is lost and doubled of the others.
+
+    ``rounds`` says how many there are with each number of shards; the first has its shards killed.
+    """
+    killed = next(iter(rounds))
+    wanted = [(kind, shards) for shards in rounds for kind in (EXACTLY, MOST)]
+    deployment = _deployment(directory, [*wanted, (LEAST, killed)])
+    with (
+        supervised(deployment) as supervisor,
+        _reading(deployment, [*wanted, (LEAST, killed)]) as readers,
+    ):
+        by_name = {reader.name: reader for reader in readers}
+        costs = {}
+        for shards, number in rounds.items():
+            pair = [by_name[name_of(kind, shards)] for kind in (EXACTLY, MOST)]
+            costs[shards] = _cost(deployment, pair, number, tuples)
+        losing = [by_name[name_of(kind, killed)] for kind in (MOST, LEAST)]
+        found = _kill(deployment, supervisor, losing, killed, kills)
+    return costs, found
 
 
 def _cost(deployment: Deployment, readers: list[Reader], rounds: int, tuples: int) -> Cost:
@@ -203,8 +211,8 @@ def _kill(
         for reader in readers
     }
     for number in range(kills):
-        killer = Killer(supervisor, seed=number)
-        killer.kill({_victim(one.kind, shards, number): 1 for one in readers}, (0.1, 0.5))
+        victims = _victims([one.name for one in readers], shards, number)
+        Killer(supervisor, seed=number).kill(dict.fromkeys(victims, 1), (0.1, 0.5))
     sent = {kind: load.stop() for kind, load in loads.items()}
     found = {}
     for reader in readers:
@@ -220,29 +228,32 @@ def _kill(
     return found
 
 
-def _victim(kind: str, shards: int, number: int) -> str:
-    """Each shard in turn, and now and then what merges them."""
-    name = NAMES[kind]
+def _victims(names: list[str], shards: int, number: int) -> list[str]:
+    """The process of each shard in turn, and now and then what merges them."""
     turn = number % (shards + 1)
-    return f"{name}-1" if turn == shards else f"{name}.{turn + 1}-1"
+    return [f"{name}-1" for name in names] if turn == shards else [f"{DRIVERS}.{turn + 1}"]
 
 
-def _deployment(directory: Path, kinds: tuple[str, ...], shards: int) -> Deployment:
-    directory.mkdir()
+def name_of(kind: str, shards: int) -> str:
+    return f"{NAMES[kind]}{shards}"
+
+
+def _deployment(directory: Path, fragments: list[tuple[str, int]]) -> Deployment:
     network = 'from holdfast import Network\n\nnetwork = Network("delivery", bucket="200 ms")\n'
     text = 'network = "network.py"\n[timing]\ndelay = "3 seconds"\nheartbeat = "100 ms"\n'
-    for kind in kinds:
-        network += _ONE.format(name=NAMES[kind])
-        text += _FRAGMENT.format(name=NAMES[kind], kind=kind, shards=shards)
+    for kind, shards in fragments:
+        name = name_of(kind, shards)
+        network += _ONE.format(name=name)
+        text += _FRAGMENT.format(name=name, kind=kind, shards=shards, drivers=DRIVERS)
     (directory / "network.py").write_text(network)
     (directory / "deployment.toml").write_text(text)
     return load_deployment(directory / "deployment.toml")
 
 
 @contextmanager
-def _reading(deployment: Deployment, kinds: tuple[str, ...]) -> Iterator[list[Reader]]:
-    """A reader of each kind; closed whatever happens, or the process would not end."""
-    readers = [Reader(deployment, kind) for kind in kinds]
+def _reading(deployment: Deployment, fragments: list[tuple[str, int]]) -> Iterator[list[Reader]]:
+    """A reader of each; closed whatever happens, or the process would not end."""
+    readers = [Reader(deployment, kind, shards) for kind, shards in fragments]
     try:
         for reader in readers:
             # At most once begins with what comes from now on.

@@ -1,8 +1,9 @@
 """The throughput of a fragment in one process and in shards, each a process with its own driver.
 
-``work`` is one of them: for each bucket, a file that is named on its input, it takes its part,
-advances its engine and leaves its results in a file. Who measures gives all of a fragment's
-processes a bucket at once, and merges what they made as the product does.
+``work`` is one of them: for each bucket, a file that is named on its input beside the number of
+shards, it takes its part, advances its engine and leaves its results in a file. Who measures gives
+all of a fragment's processes a bucket at once, and merges what they made as the product does. The
+first of two shards and the first of four are the same process, with an engine for each.
 """
 
 from __future__ import annotations
@@ -32,18 +33,25 @@ SERVERS = 5_000
 OUTPUT = "averages"
 
 
-def work(number: str, shards: str, master: str, directory: str) -> None:
-    """The life of a shard's process: until its input ends."""
+def work(number: str, numbers: str, master: str, directory: str) -> None:
+    """The life of a shard's process, one of each of some numbers of them, until its input ends."""
     network = Network("shards", bucket="10 seconds", spark=get_session(master))
     load = network.source("load", "server bigint, cpu double")
     sums = load.groupBy(window("10 seconds"), "server")
     sums.agg(F.avg("cpu").alias("cpu"), F.count("*").alias("readings")).output(OUTPUT)
-    routes = find_routes(network)
-    plan = ShardPlan("main", int(number), int(shards), Routing.KEY, routes.columns)
-    version = Version(Engine(network, Path(directory) / "engine"))
+    columns = find_routes(network).columns
+    served = {
+        shards: (
+            ShardPlan("main", int(number), int(shards), Routing.KEY, columns),
+            Version(Engine(network, Path(directory) / f"engine-{shards}")),
+        )
+        for shards in numbers.split(",")
+    }
     print("ready", flush=True)
     for line in sys.stdin:
-        path = Path(line.strip())
+        shards, _, name = line.strip().partition(" ")
+        plan, version = served[shards]
+        path = Path(name)
         with pa.memory_map(str(path)) as source:
             table = pa.ipc.open_file(source).read_all()
         start = int(path.stem) * BUCKET_US
@@ -63,59 +71,66 @@ def read(path: Path) -> pa.Table:
         return pa.ipc.open_file(source).read_all()
 
 
-class Shards:
-    """The processes of one number of shards."""
+class Worker:
+    """A process that is one shard of each of some numbers of them."""
 
-    def __init__(self, directory: Path, shards: int, master: str) -> None:
-        self.shards = shards
-        self.times: list[float] = []
-        self._directories = []
-        self._workers = []
-        for number in range(1, shards + 1):
-            own = directory / f"{number}-of-{shards}"
-            own.mkdir()
-            self._directories.append(own)
-            code = f"import sys; from {__name__} import work; work(*sys.argv[1:])"
-            command = [sys.executable, "-c", code]
-            command += [str(number), str(shards), master, str(own)]
-            self._workers.append(
-                subprocess.Popen(
-                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-                )
-            )
+    def __init__(self, directory: Path, number: int, numbers: list[int], master: str) -> None:
+        self.directory = directory / f"{number}-{master}"
+        self.directory.mkdir()
+        code = f"import sys; from {__name__} import work; work(*sys.argv[1:])"
+        told = [str(number), ",".join(map(str, numbers)), master, str(self.directory)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code, *told],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+
+    def give(self, shards: int, path: Path) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{shards} {path}\n")
 
     def wait(self) -> None:
-        """Until each has said its word."""
-        for worker in self._workers:
-            assert worker.stdout is not None
-            said = worker.stdout.readline().strip()
-            if said not in ("ready", "done"):
-                raise RuntimeError(f"a worker of {self.shards} shards ended: {said!r}")
+        """Until it has said its word."""
+        assert self._process.stdout is not None
+        said = self._process.stdout.readline().strip()
+        if said not in ("ready", "done"):
+            raise RuntimeError(f"the worker of {self.directory} ended: {said!r}")
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def end(self) -> None:
+        try:
+            self._process.wait(20.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+class Shards:
+    """One number of shards, and how long each bucket took them."""
+
+    def __init__(self, workers: list[Worker]) -> None:
+        self.shards = len(workers)
+        self.times: list[float] = []
+        self._workers = workers
 
     def advance(self, path: Path) -> pa.Table:
         """Give everyone a bucket; what their results come to, merged."""
         started = time.monotonic()
         for worker in self._workers:
-            assert worker.stdin is not None
-            worker.stdin.write(f"{path}\n")
-        self.wait()
-        parts = {str(own): read(own / path.name) for own in self._directories}
+            worker.give(self.shards, path)
+        for worker in self._workers:
+            worker.wait()
+        parts = {str(one.directory): read(one.directory / path.name) for one in self._workers}
         merge = Merge({name: table.schema for name, table in parts.items()}, {OUTPUT: tuple(parts)})
         start = int(path.stem) * BUCKET_US
         merging = Version(MergeEngine(merge))
         merged = merging.advance([Bucket(start, start + BUCKET_US, parts)])[OUTPUT]
         self.times.append(time.monotonic() - started)
         return merged
-
-    def close(self) -> None:
-        for worker in self._workers:
-            assert worker.stdin is not None
-            worker.stdin.close()
-        for worker in self._workers:
-            try:
-                worker.wait(20.0)
-            except subprocess.TimeoutExpired:
-                worker.kill()
 
 
 def make_bucket(directory: Path, number: int, tuples: int) -> Path:
@@ -144,11 +159,17 @@ def throughput(
 
     One replica has both cores, a shard one. Rounds alternate, and the first two only warm up.
     """
-    kinds = [Shards(directory, each, "local[2]" if each == 1 else "local[1]") for each in numbers]
+    alone = Worker(directory, 1, [1], "local[2]")
+    several = [each for each in numbers if each > 1]
+    workers = [
+        Worker(directory, number, [each for each in several if each >= number], "local[1]")
+        for number in range(1, max(several) + 1)
+    ]
+    kinds = [Shards([alone] if each == 1 else workers[:each]) for each in numbers]
     identical = True
     try:
-        for kind in kinds:
-            kind.wait()
+        for worker in (alone, *workers):
+            worker.wait()
         for number in range(rounds + 2):
             path = make_bucket(directory, number, tuples)
             found = [kind.advance(path) for kind in kinds]
@@ -162,8 +183,10 @@ def throughput(
             for kind in kinds
         }
     finally:
-        for kind in kinds:
-            kind.close()
+        for worker in (alone, *workers):
+            worker.close()
+        for worker in (alone, *workers):
+            worker.end()
     rates = {str(shards): round(tuples / seconds) for shards, seconds in usual.items()}
     ratios = {str(shards): round(statistics.median(each), 3) for shards, each in pairs.items()}
     return rates, ratios, identical

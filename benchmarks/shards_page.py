@@ -33,8 +33,9 @@ NOTES = {
         "sends is what the product runs."
     ),
     "delivery": (
-        "Processes are killed half a second to three seconds after they were started, many of them "
-        "before they take tuples: what comes at most once meanwhile is lost."
+        "Both kinds run in the same processes, four in all, each with a driver. They are killed "
+        "half a second to three seconds after they were started, many of them before they take "
+        "tuples: what comes at most once meanwhile is lost."
     ),
 }
 
@@ -185,7 +186,6 @@ _PARTS: dict[str, tuple[str, Callable[[dict[str, Any]], Rows]]] = {
     "engine": ("Throughput in one process and in shards", _engine),
     "ring": ("A ring of two hybrid shards, at 3,000 tuples a second", _ring),
     "delivery": ("Every kind of delivery", _delivery),
-    "four": ("Delivery with four shards", _cost),
     "rescale": ("Another number of shards, at 3,000 tuples a second", _rescale),
     "messages": ("Messages for 1,000 tuples beside data and pings, simulated", _messages),
     "scale": ("How messages grow, simulated", _scale),

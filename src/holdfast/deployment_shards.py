@@ -14,7 +14,8 @@
 ring: the second copy of each is where the next shard is, so that a lost one's work goes on there,
 and with ``copies = 2`` a third one is where the shard after that is. Passive and hybrid copies
 share that shard's process, too: three shards are three drivers, and when one is lost its neighbour
-does both. With ``heirs = "spread"`` each shard is in parts, like ``counts.1.1``, whose second
+does both. Fragments with the same ``colocate`` share processes, shard by shard.
+With ``heirs = "spread"`` each shard is in parts, like ``counts.1.1``, whose second
 copies are at different shards (``core/heirs.py``).
 """
 
@@ -51,11 +52,11 @@ def read_shards(
     places = tuple(endpoint(place) for place in _places(given))
     if any(place.port for place in places):
         raise KnobError("shards", "several replicas run at each place; leave the ports away")
-    if "colocate" in table or isinstance(table.get("replicas"), list):
+    if isinstance(table.get("colocate"), list) or isinstance(table.get("replicas"), list):
         raise KnobError(
             "shards",
             'the ring says where replicas run: write shards = ["east", "west"] for the places, '
-            "replicas as a number, and no colocate",
+            "replicas as a number, and one name as colocate",
         )
     wanted = table.get("routing")
     known = [each.value for each in Routing]
@@ -161,6 +162,8 @@ def why_not_rescaled(shard: FragmentSpec) -> str | None:
         return 'checkpoint = "continuous": window states are in the logs of the old shards'
     if shard.delivery is not Delivery.EXACTLY_ONCE:
         return f"delivery = {shard.delivery.value!r}: what was not passed on would be lost"
+    if shard.colocate is not None:
+        return "colocate: the process of a shard has others' work to do, too"
     if any(each.server is not None for each in shard.replicas):
         return "shards on servers"
     return None
@@ -213,14 +216,13 @@ def _in_shards(
         ring = places_of(number, part, shards, len(spec.replicas))
         standby = spec.standby
         names = tuple(f"{name}-{copy}" for copy in range(1, len(ring) + 1))
-        shared = standby is not None and shards > 1
+        shared = spec.colocate is not None or (standby is not None and shards > 1)
+        driver = spec.name if spec.colocate is None else spec.colocate[0]
         found[name] = replace(
             spec,
             name=name,
             replicas=tuple(places[at - 1] for at in ring),
-            colocate=tuple(shard_name(spec.name, generation, at) for at in ring)
-            if shared
-            else None,
+            colocate=tuple(shard_name(driver, generation, at) for at in ring) if shared else None,
             standby=standby and replace(standby, copies=names),
             shard=ShardSpec(spec.name, number, shards, routing, generation, part, parts),
         )

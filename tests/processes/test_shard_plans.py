@@ -76,6 +76,21 @@ def test_copies_form_a_ring_of_processes(tmp_path: Path) -> None:
     assert deployment.fragments["main"].protection is Protection.ACTIVE
 
 
+def test_fragments_share_processes_shard_by_shard(tmp_path: Path) -> None:
+    more = '[fragments.more]\nshards = 3\nprotection = "hybrid"\ncolocate = "pool"\n'
+    deployment = written(tmp_path, 'shards = 2\ncolocate = "pool"', more)
+    assert deployment.processes == {
+        "entry-load": ("entry-load",),
+        "pool.1": ("more.1-1", "more.3-2", "main.1-1"),
+        "pool.2": ("more.1-2", "more.2-1", "main.2-1"),
+        "pool.3": ("more.2-2", "more.3-1"),
+        "more-1": ("more-1",),
+        "more-2": ("more-2",),
+        "main-1": ("main-1",),
+    }
+    assert deployment.drivers_beside("pool.1") == 3
+
+
 def test_more_copies_are_at_the_shards_that_follow(tmp_path: Path) -> None:
     ring = 'shards = 4\nprotection = "hybrid"\ncopies = 2\nheirs = "least-loaded"'
     deployment = written(tmp_path, ring)
@@ -155,7 +170,8 @@ def test_one_shard_that_does_everything_has_no_parts(tmp_path: Path) -> None:
         ("shards = true", 'a number, "auto", or a list of places, one for each; got True'),
         ('shards = 2\nrouting = "hash"', "routing: it is one of key, random, primary; got 'hash'"),
         ('routing = "key"', "main.routing: it divides tuples among shards; give shards, too"),
-        ('shards = 2\ncolocate = "one"', "the ring says where replicas run"),
+        ('shards = 2\ncolocate = ["one"]', "the ring says where replicas run"),
+        ('shards = "auto"\ncolocate = "one"', "which is not for colocate"),
         ('shards = 2\nreplicas = ["10.0.0.1"]', "the ring says where replicas run"),
         ('shards = ["10.0.0.1:80"]', "leave the ports away"),
         ('shards = 2\n[fragments."main.2"]', "a shard would be called 'main.2', too; rename one"),
