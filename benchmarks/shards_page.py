@@ -25,7 +25,8 @@ NOTES = {
         "Shards are killed in turn, so from the second time on the heir was itself started a "
         "moment ago. What is measured when a shard is back lasts until it does its own work again, "
         "with a JVM that is seconds old. State is sent for windows of an hour, of which nearly "
-        "every tuple changes another one: for small tuples that is about as much as the tuples are."
+        "every tuple changes another one, twice a second and compressed; mirrored tuples would be "
+        "as feeds and logs have them, which are not."
     ),
     "messages": (
         "Checkpoints and their confirmations go by time, not by tuples, and to one neighbour: the "
