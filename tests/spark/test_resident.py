@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from holdfast import Network, window
-from holdfast.spark import column_job, resident
+from holdfast.spark import column_job, engine, resident
 from holdfast.spark.column_job import ColumnJob
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.faults import explain_job, is_user_code
@@ -25,6 +25,7 @@ from holdfast.spark.resident import Resident, Residents, places
 from holdfast.spark.resident_task import Order, ResidentTask
 from holdfast.spark.state import EMPTY
 from holdfast.spark.version import Version
+from holdfast.spark.warming import warm_up_apart
 from holdfast.testing import tuples
 
 SECOND = 1_000_000
@@ -72,6 +73,7 @@ def there(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plac
 
     monkeypatch.setattr(ColumnJob, "_execute", counted)
     monkeypatch.setattr(column_job, "residents_of", made.of)
+    monkeypatch.setattr(engine, "residents_of", made.of)
     yield made
     made.own.close()
 
@@ -209,6 +211,17 @@ def test_nobody_waits_for_a_task_that_is_busy(spark: SparkSession, there: Places
         thread.join(60.0)
     assert (one.boundary, other.boundary) == (3 * SECOND, 2 * SECOND)
     assert there.jobs == 1
+
+
+def test_who_warms_up_to_stand_by_has_tasks_of_its_own(spark: SparkSession, there: Places) -> None:
+    one, other = sums(spark), sums(spark)
+    warm_up_apart(one)
+    assert there.own._count == 1
+    warm_up_apart(other)
+    assert there.own._count == 2, "the one that was free is another's"
+    with there.own.taken(1):
+        Version(other).advance([bucket(other, 0)])
+    assert (there.own._count, there.jobs) == (2, 0), "nothing has to begin when it counts"
 
 
 def test_a_task_that_has_seen_many_jobs_makes_room_for_another(

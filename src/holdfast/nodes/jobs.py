@@ -38,7 +38,7 @@ from holdfast.spark.faults import explain_job, is_user_code
 from holdfast.spark.rejected import Rejected
 from holdfast.spark.state import EMPTY, State
 from holdfast.spark.undoing import Undone, give_up, rebuild
-from holdfast.spark.warming import WarmUp, warm_up
+from holdfast.spark.warming import WarmUp, warm_up, warm_up_apart
 
 _Order = RunJob | Callable[[], None] | None
 MakeWindows = Callable[[Engine], KeptWindows]
@@ -148,6 +148,10 @@ class Jobs:
     def warm(self) -> None:
         """Plan the job and run it on the standard set: some made-up tuples, whose result goes."""
         warm_up(self._open())
+
+    def warm_apart(self) -> None:
+        """The same for one that stands by, and will work beside whatever runs here."""
+        warm_up_apart(self._open())
 
     def warm_up(self, on_warm: Callable[[], None]) -> None:
         """Warm up until jobs get no quicker; after the first one, all other work goes first."""

@@ -317,7 +317,7 @@ class ReplicaNode(Node):
             # While the first input comes: Spark's first jobs are slow.
             self.jobs.warm_up(self.warm.set)
         elif self.hybrid:
-            self.jobs.warm()
+            self.jobs.warm_apart()
             held: Handle = self._found.state  # type: ignore[assignment]
             if isinstance(held, tuple):
                 self.workshop.state(held)

@@ -35,6 +35,7 @@ from holdfast.spark.continuous_files import FamilyNews, collect_news
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.rejected import STOP, Rejected, collect_rejected
+from holdfast.spark.resident import residents_of
 from holdfast.spark.session import activate
 from holdfast.spark.stages import Wave, full_schema, plan_waves
 from holdfast.spark.state import EMPTY, State, collect_runs, without_times
@@ -173,6 +174,10 @@ class Engine:
     def activate(self) -> None:
         """Make its session that of this thread."""
         activate(self._spark)
+
+    def apart(self) -> contextlib.AbstractContextManager[None]:
+        """Meanwhile, jobs of this thread begin tasks that stay of their own."""
+        return residents_of(self._spark.sparkContext).apart()
 
     def part(self, outputs: Iterable[str]) -> Engine:
         """An engine of its own for some of the outputs, with the inputs that they need.

@@ -159,6 +159,8 @@ class Residents:
         found = _LOCAL.fullmatch(str(context.master))
         room = int(found[1]) - context.defaultParallelism if found and directory else 0
         self._most = max(0, room)
+        # Of a thread whose jobs begin residents of their own: how many it has begun.
+        self._apart = threading.local()
         self._directory = Path(directory or ".")
 
     @contextlib.contextmanager
@@ -174,12 +176,24 @@ class Residents:
         with self._lock:
             self._free.extend(found)
 
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[None]:
+        """Jobs of this thread begin residents of their own meanwhile, as far as there is room.
+
+        For who warms up to work beside others: theirs are free now, and busy when it counts.
+        """
+        self._apart.begun = 0
+        try:
+            yield
+        finally:
+            self._apart.begun = None
+
     def _take(self, count: int) -> list[Resident]:
         with self._lock:
             tired = [each for each in self._free if not each.is_usable]
             self._free = [each for each in self._free if each.is_usable]
             self._count -= len(tired)
-            missing = max(0, count - len(self._free))
+            missing = max(0, count - len(self._free), self._to_begin(count))
             if self._count + missing > self._most:
                 found, missing = [], 0
             else:
@@ -197,6 +211,14 @@ class Residents:
             self._leave(found, missing)
             raise
         return found
+
+    def _to_begin(self, count: int) -> int:
+        """How many of those that this thread takes are to be its own, and are not there yet."""
+        begun = getattr(self._apart, "begun", None)
+        if begun is None or count <= begun or self._count + count - begun > self._most:
+            return 0
+        self._apart.begun = count
+        return count - int(begun)
 
     def close(self) -> None:
         """Let all that have nothing to do end, and wait a little for their jobs."""

@@ -73,6 +73,12 @@ def warm_up(engine: Engine, tuples: int = SET_TUPLES) -> None:
         return
 
 
+def warm_up_apart(engine: Engine) -> None:
+    """The same with tasks of its own, which nobody else in this process is at when it counts."""
+    with engine.apart():
+        warm_up(engine)
+
+
 def sample(schema: pa.Schema, tuples: int = SET_TUPLES) -> pa.Table:
     """Tuples with plain values: zeros, empty texts, nulls where nothing else is at hand."""
     one = pa.table([_value(field) for field in schema], schema=schema)
