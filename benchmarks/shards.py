@@ -1,7 +1,7 @@
 """Shards: what dividing a fragment costs, and what losing a shard does.
 
     make bench BENCH=shards               everything, with 100 kills
-    make bench BENCH=shards ARGS=--quick  four minutes
+    make bench BENCH=shards ARGS=--quick  some four minutes
     make bench BENCH=shards ARGS='--quick --only scale'   one of the parts; scale is not in --quick
 
 1. One replica with both cores, and two and four shards with a core each, are given the same buckets

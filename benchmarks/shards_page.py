@@ -19,7 +19,8 @@ Rows = list[tuple[str, str, str]]
 NOTES = {
     "engine": (
         "Buckets of 500,000 tuples. One replica has both cores, a shard one; every process cuts "
-        "its share out of the whole bucket itself, and merging is counted."
+        "its share out of the whole bucket itself, and merging is counted. Two of the four shards' "
+        "processes are those of two shards, too, and so run more jobs than the one replica's does."
     ),
     "ring": (
         "Shards are killed in turn, so from the second time on the heir was itself started a "
@@ -36,7 +37,8 @@ NOTES = {
     "delivery": (
         "Both kinds run in the same processes, four in all, each with a driver. They are killed "
         "half a second to three seconds after they were started, many of them before they take "
-        "tuples: what comes at most once meanwhile is lost."
+        "tuples: what comes at most once meanwhile is lost. Single rounds differ by more than what "
+        "is compared, as two cores have all processes to run, also those that wait."
     ),
 }
 
@@ -142,7 +144,7 @@ def _cost(told: dict[str, Any]) -> Rows:
             f"time of exactly once over at most once, {shards} shards, {size} tuples",
             f"{ratio:g}, the median of {', '.join(f'{one:g}' for one in rounds_of(shards, size))} "
             f"({told['burst_seconds'][shards][size]['exactly-once']:g} s)",
-            "at most 1.1",
+            "at most 1.1" if ratio <= 1.1 else f"at most 1.1: missed by {ratio - 1.1:.3f}",
         )
         for shards, ratios in told["exactly_over_at_most"].items()
         for size, ratio in ratios.items()
