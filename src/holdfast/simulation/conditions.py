@@ -33,4 +33,5 @@ class Conditions:
         skew_us = 0 if gentle else random.choice([0, 50_000, 200_000])
         quality = Quality(random.choice([3, 10, 40]), 0.0 if gentle else 0.1)
         longest_pack_us = random.choice([5_000, 50_000, 1_000_000])
-        return cls(longest_append_us, skew_us, longest_pack_us, quality=quality)
+        failures = 0.05 if schedule.failing_jobs else cls.job_failure_rate
+        return cls(longest_append_us, skew_us, longest_pack_us, failures, quality=quality)

@@ -140,7 +140,7 @@ def compute_early_what_comes_in_order_only(original: Any) -> Any:
     return broken
 
 
-@mutation(EarlyLane, "_failed", shape=SHAPE)
+@mutation(EarlyLane, "_failed", shape="failing_jobs")
 def lose_the_tuples_of_an_early_job_that_fails(original: Any) -> Any:
     def broken(self: EarlyLane, reason: str, now: int) -> None:
         self._computing = ()

@@ -113,6 +113,11 @@ class Schedule:
         return self.shape == "cut_short"
 
     @property
+    def failing_jobs(self) -> bool:
+        """Whether jobs fail so often that all replicas may fail at the same tuple."""
+        return self.shape == "failing_jobs"
+
+    @property
     def longest_us(self) -> int:
         """The longest fault."""
         return max((one.end - one.start for one in self.faults), default=0)

@@ -29,6 +29,7 @@ from holdfast.simulation.deliveries import deliveries
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Schedule
 from holdfast.simulation.membership_shapes import _departures, _moves, _rescalings
 from holdfast.simulation.networks import NetworkSpec
+from holdfast.simulation.race_shapes import _failing_jobs, _missing_input, _own_inputs
 
 WEIGHTS = {
     FaultKind.CRASH: 4,
@@ -419,33 +420,6 @@ def _steady(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _missing_input(random: Random, layout: Layout) -> list[Fault]:
-    """Entry points are away in turn, for long, while replicas are lost and connections break."""
-    time = 5 * SECOND_US
-    faults = []
-    for _ in range(random.randint(2, 3)):
-        end = time + int(random.uniform(6, 20) * SECOND_US)
-        faults.append(Fault(FaultKind.PARTITION, time, end, (random.choice(layout.entries),)))
-        for _ in range(random.randint(0, 3)):
-            start = time + int(random.random() * (end - time))
-            until = start + int(random.choice([0.3, 2, 5]) * random.uniform(0.5, 1.5) * SECOND_US)
-            if random.random() < 0.5:
-                kinds = [FaultKind.CRASH, FaultKind.CRASH, FaultKind.PAUSE, FaultKind.SLOW]
-                hit = random.choice(random.choice(layout.groups))
-                faults.append(Fault(random.choice(kinds), start, until, (hit,)))
-            else:
-                kinds = [FaultKind.CUT, FaultKind.LOSE_CONNECTION, FaultKind.SLOW_LINK]
-                link = random.choice(layout.links)
-                faults.append(Fault(random.choice(kinds), start, until, link))
-        time = max(one.end for one in faults) + int(random.uniform(1, 6) * SECOND_US)
-    return faults
-
-
-def _own_inputs(random: Random, layout: Layout) -> list[Fault]:
-    """The same, where some results rest on some of the inputs."""
-    return _missing_input(random, layout)
-
-
 Shape: TypeAlias = Callable[[Random, Layout], list[Fault]]
 SHAPES: dict[Shape, float] = {
     _bursts: 0.28,
@@ -471,6 +445,7 @@ SHAPES: dict[Shape, float] = {
     _arrivals: 0.0,
     _missing_input: 0.0,
     _own_inputs: 0.0,
+    _failing_jobs: 0.0,
     _collections: 0.0,
     _bounded: 0.0,
     _rescalings: 0.0,
@@ -485,6 +460,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _steady: special_networks.long_windows,
     _missing_input: special_networks.racing_unions,
     _own_inputs: special_networks.racing_memories,
+    _failing_jobs: special_networks.racing_unions,
     _collections: special_networks.racing_chain,
     _bounded: special_networks.bounded_unions,
     _rescalings: special_networks.rescaled_ring,
