@@ -14,6 +14,7 @@ CORE = Path(holdfast.core.__file__).parent
 FILES = sorted(CORE.glob("*.py"))
 ALLOWED = {
     "__future__",
+    "abc",
     "bisect",
     "collections",
     "dataclasses",

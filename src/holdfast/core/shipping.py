@@ -7,6 +7,7 @@ own incarnation.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 
 from holdfast.core.copy import Copy
@@ -18,7 +19,7 @@ from holdfast.core.standby import StandbySwitch, StateHeld, SwitchEvent
 from holdfast.core.stream_copy import FAR_FUTURE
 
 
-class ShippingCopy(Copy):
+class ShippingCopy(Copy, ABC):
     """A copy that takes the checkpoints of others."""
 
     switch: StandbySwitch
@@ -33,15 +34,17 @@ class ShippingCopy(Copy):
         # When the producers are to hear of it next, while it sleeps.
         self._keep_at = 0
 
+    @abstractmethod
     def report(self) -> CopyReport:
         """What the other copies are told."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _switch(self, event: SwitchEvent, now: int, effects: list[Effect]) -> None:
-        raise NotImplementedError
+        """Let the switch take a fact, and do what it orders."""
 
+    @abstractmethod
     def _sleep(self, now: int, effects: list[Effect]) -> None:
-        raise NotImplementedError
+        """Stop running."""
 
     def _shipped(self, sender: str, checkpoint: Checkpoint, effects: list[Effect]) -> None:
         reason = self._refusal(checkpoint)
