@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.journals import entries
-from benchmarks.replace_setting import PROCESSES, PROTECTIONS, X_SECONDS
+from benchmarks.replace_setting import PROCESSES, PROTECTIONS, X_SECONDS, Numbers
 from benchmarks.replace_watch import Reader
 from benchmarks.standby_chain import now_us
 from holdfast.cluster.rolling import restart_rolling
@@ -97,15 +97,27 @@ def replace(
     for name, reader in readers.items():
         usual = reader.lateness_us(usual_us, lost_at)
         joining = reader.lateness_us(up_at, rejoined[name])
-        latest = int(joining.max()) if len(joining) else 0
         found[name] = {
             "rejoin_s": round((rejoined[name] - up_at) / 1e6, 2),
-            "partner_pause_ms": round(max(0.0, latest - float(np.median(usual))) / 1e3),
+            "partner_pause_ms": round(pause_us(joining, usual) / 1e3),
+            "pause_by_chance_ms": round(pause_by_chance_us(len(joining), usual) / 1e3),
             "usual_ms": round(float(np.median(usual)) / 1e3),
             "gap_ms": round(reader.gap_us(lost_at, now_us()) / 1e3),
         }
         tell(f"{name}: {found[name]}")
     return found
+
+
+def pause_us(late: Numbers, usual: Numbers) -> float:
+    """How much later than usual the latest of some results was."""
+    return max(0.0, float(late.max() - np.median(usual))) if len(late) else 0.0
+
+
+def pause_by_chance_us(count: int, usual: Numbers) -> float:
+    """The same of as many results while nothing happened, the most: what a pause must exceed to
+    be anybody's doing."""
+    stretches = range(0, len(usual) - count + 1, max(1, count))
+    return max((pause_us(usual[at : at + count], usual) for at in stretches), default=0.0)
 
 
 def _spark_up(supervisor: Supervisor, process: str, since: int) -> int:

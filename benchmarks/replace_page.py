@@ -19,9 +19,9 @@ nothing.
 
 *Rejoined* is a replica that is stable again, or a copy that holds the other one's state, counted
 from when Spark was up. *Pause* is how much later than usual the latest result of its partner was
-meanwhile; *gap* the longest time without a result from the loss until all is well, of which a
-bucket is usual. What is lost or doubled is told by the right answer, which follows from the tuples'
-numbers.
+meanwhile, and below it what that is in a calm stretch of as many results, the most; *gap* the
+longest time without a result from the loss until all is well, of which a bucket is usual. What is
+lost or doubled is told by the right answer, which follows from the tuples' numbers.
 """
 
 TAIL = """
@@ -50,6 +50,7 @@ def page_of(told: dict[str, Any], command: str) -> str:
     for what, key, wanted in (
         ("rejoined after, s", "rejoin_s", ""),
         ("partner's pause, ms", "partner_pause_ms", "at most a bucket's job"),
+        ("the same while nothing happened, ms", "pause_by_chance_ms", ""),
         ("a bucket's job before, ms", "job_ms", ""),
         ("gap, ms", "gap_ms", f"at most {told['x_s'] * 1000:,.0f}"),
         ("lost", "lost", "0"),
