@@ -77,6 +77,12 @@ def test_the_exit_codes_are_the_documented_ones() -> None:
     assert [one.name for one in Verdict] == ["FINE", "CRASH", "WRONG", "STALL"]
 
 
+def test_the_seed_that_found_a_mistake_before_is_tried_first() -> None:
+    found = planted("never trim")
+    assert [one.seed for one in islice(found.scenarios(), 3)] == [0, 1, 2]
+    assert [one.seed for one in islice(found.scenarios(before=7), 3)] == [7, 0, 1]
+
+
 def test_there_are_enough_mutations_and_each_has_a_name_of_its_own() -> None:
     assert len(MUTATIONS) >= 60
     assert len({one.name for one in MUTATIONS}) == len(MUTATIONS)
