@@ -59,7 +59,6 @@ def test_planted_mistakes_are_found_and_the_exit_code_tells_which_kind(
     "name",
     [
         "never notice a lost subscription",
-        pytest.param("keep the torn end of a log", marks=pytest.mark.thorough),
         "let pass in order what came early",
         "claim results that were not computed",
         "let early results wait for the order",
