@@ -33,6 +33,7 @@ from holdfast.flight.peers import act, connect, explain
 from holdfast.flight.refused import Refused, refusal_of
 from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
+from holdfast.flight.wire import CLOSING
 from holdfast.intact import small_enough
 from holdfast.rows import fit_table, table_of
 
@@ -349,7 +350,10 @@ class Producer:
     def _acks(self, reader: flight.FlightMetadataReader, broken: list[Exception]) -> None:
         try:
             while (data := reader.read()) is not None:
-                self._acknowledged(int(json.loads(data.to_pybytes())["sequence"]))
+                said = json.loads(data.to_pybytes())
+                if CLOSING in said:
+                    break
+                self._acknowledged(int(said["sequence"]))
             if not self._closed:
                 broken.append(ConnectionError("the entry point ended the call"))
         except Exception as error:

@@ -75,6 +75,8 @@ class Hosted:
     def _host(self, process: str) -> ProcessHost:
         host = ProcessHost(self.deployment, process)
         host.fatal = self.failures.append  # type: ignore[method-assign,assignment]
+        # The JVM is that of the tests: nobody ends because of it, and hosts are not stopped.
+        host._watch_engine = lambda spark: None  # type: ignore[method-assign,assignment]
         return host
 
     def start(self, *names: str) -> None:

@@ -32,17 +32,9 @@ output = "best"
 
 
 def held(world: World) -> tuple[int, int, int]:
-    """File descriptors and threads of this process, and how much its nodes have to tell.
-
-    Who watches the JVM ends with its process, which the nodes of this test share.
-    """
-    threads = [each for each in threading.enumerate() if "EngineWatch" not in repr(target(each))]
+    """File descriptors and threads of this process, and how much its nodes have to tell."""
     told = sum(len(json.dumps(node.status())) for node in world.copies.values())
-    return sum(1 for _ in Path("/proc/self/fd").iterdir()), len(threads), told
-
-
-def target(thread: threading.Thread) -> object:
-    return getattr(thread, "_target", None)
+    return sum(1 for _ in Path("/proc/self/fd").iterdir()), threading.active_count(), told
 
 
 def read_something(world: World, next_id: int) -> int:

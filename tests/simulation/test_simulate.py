@@ -59,7 +59,6 @@ def test_planted_mistakes_are_found_and_the_exit_code_tells_which_kind(
     "name",
     [
         "never notice a lost subscription",
-        pytest.param("keep the torn end of a log", marks=pytest.mark.thorough),
         "let pass in order what came early",
         "claim results that were not computed",
         "let early results wait for the order",
@@ -75,6 +74,12 @@ def test_mistakes_that_one_shape_of_schedules_shows_are_found_within_few_runs(na
 def test_the_exit_codes_are_the_documented_ones() -> None:
     assert [int(one) for one in Verdict] == [0, 3, 4, 5]
     assert [one.name for one in Verdict] == ["FINE", "CRASH", "WRONG", "STALL"]
+
+
+def test_the_seed_that_found_a_mistake_before_is_tried_first() -> None:
+    found = planted("never trim")
+    assert [one.seed for one in islice(found.scenarios(), 3)] == [0, 1, 2]
+    assert [one.seed for one in islice(found.scenarios(before=7), 3)] == [7, 0, 1]
 
 
 def test_there_are_enough_mutations_and_each_has_a_name_of_its_own() -> None:

@@ -118,7 +118,6 @@ class Server:
         make_private(self._data)
         # The submissions that were last seen to, so that nothing is done twice.
         self._seen_to: dict[str, Submission] = {}
-        self._cannot: dict[str, str] = {}
         self._member = None if cluster is None else self._take_part(f"{host}:{port}", cluster)
         self._listener = Listener(
             lambda port: StreamServer(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast.deployment import Deployment
     from holdfast.flight.security import Security
 
 _SUBMIT = """Hands a deployment to a cluster: any of its servers. Sources, and clients with a sink,
@@ -44,62 +44,50 @@ def add_cluster(commands: argparse._SubParsersAction[Any]) -> None:
         _add_security(parser)
         parser.set_defaults(command=command)
 
-    submit = commands.add_parser(
-        "submit", help="hand a deployment to a cluster, which places it", description=_SUBMIT
-    )
-    submit.add_argument("deployment", metavar="DEPLOYMENT.toml")
-    submit.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
-    submit.set_defaults(command=_submit)
-
-    withdraw = commands.add_parser("withdraw", help="have a cluster stop what was submitted")
-    withdraw.add_argument("deployment", metavar="DEPLOYMENT.toml")
-    withdraw.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
-    withdraw.set_defaults(command=_withdraw)
+    _add(commands, "submit", "hand a deployment to a cluster, which places it", _submit, _SUBMIT)
+    _add(commands, "withdraw", "have a cluster stop what was submitted", _withdraw)
 
     placement = commands.add_parser("placement", help="where a cluster has put replicas")
     kinds = placement.add_subparsers(required=True, metavar="ACTION")
     why = "why each replica is where it is, and what the second best server would cost"
-    explain = kinds.add_parser("explain", help=why, description=why)
-    explain.add_argument("deployment", metavar="DEPLOYMENT.toml")
-    explain.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
-    explain.set_defaults(command=_explain)
+    _add(kinds, "explain", why, _explain)
 
     replicas = commands.add_parser(
         "replicas", help="discard, add, move or remove replicas of what was submitted to a cluster"
     )
     actions = replicas.add_subparsers(required=True, metavar="ACTION")
-    collect = actions.add_parser(
-        "collect", help="discard the least useful replicas and feeds now", description=_COLLECT
-    )
-    collect.add_argument("deployment", metavar="DEPLOYMENT.toml")
-    collect.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
+    now = "discard the least useful replicas and feeds now"
+    collect = _add(actions, "collect", now, _collect, _COLLECT)
     collect.add_argument(
         "--cost", type=float, required=True, help="what all streams may cost: tuples a second × ms"
     )
     collect.add_argument(
         "--least", type=int, default=1, help="so many replicas of each fragment stay (default 1)"
     )
-    collect.set_defaults(command=_collect)
-    more = "add a replica of a fragment where it costs least"
-    add = actions.add_parser("add", help=more, description=more)
-    add.add_argument("deployment", metavar="DEPLOYMENT.toml")
+    add = _add(actions, "add", "add a replica of a fragment where it costs least", _add_replica)
     add.add_argument("fragment", metavar="FRAGMENT")
-    add.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
     add.add_argument("--at", metavar="SERVER", help="there, wherever it would cost least")
-    add.set_defaults(command=_add)
     to = "have another replica join at a server, and this one go when that one is stable"
-    move = actions.add_parser("move", help=to, description=to)
-    move.add_argument("deployment", metavar="DEPLOYMENT.toml")
+    move = _add(actions, "move", to, _move)
     move.add_argument("replica", metavar="REPLICA")
     move.add_argument("server", metavar="SERVER")
-    move.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
-    move.set_defaults(command=_move)
     fewer = "have a replica end, and its fragment one fewer from now on"
-    remove = actions.add_parser("remove", help=fewer, description=fewer)
-    remove.add_argument("deployment", metavar="DEPLOYMENT.toml")
-    remove.add_argument("replica", metavar="REPLICA")
-    remove.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
-    remove.set_defaults(command=_remove)
+    _add(actions, "remove", fewer, _remove).add_argument("replica", metavar="REPLICA")
+
+
+def _add(
+    commands: argparse._SubParsersAction[Any],
+    name: str,
+    text: str,
+    command: Callable[[argparse.Namespace], int],
+    description: str = "",
+) -> argparse.ArgumentParser:
+    """A command about a deployment that a cluster runs."""
+    parser = commands.add_parser(name, help=text, description=description or text)
+    parser.add_argument("deployment", metavar="DEPLOYMENT.toml")
+    parser.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
+    parser.set_defaults(command=command)
+    return parser
 
 
 def _add_security(parser: argparse.ArgumentParser) -> None:
@@ -218,24 +206,23 @@ def _submit(options: argparse.Namespace) -> int:
     return 0
 
 
-def _loaded(options: argparse.Namespace) -> Deployment:
+def _ask(options: argparse.Namespace, action: str, **more: Any) -> dict[str, Any]:
+    """Ask a cluster about what was submitted to it; its answer, with the name of that."""
     from holdfast.deployment import load_deployment
 
-    return load_deployment(options.deployment)
+    deployment = load_deployment(options.deployment)
+    asked = {"name": deployment.name, **more}
+    return asked | _call(options.to, deployment.security.read(), action, asked)
 
 
 def _withdraw(options: argparse.Namespace) -> int:
-    deployment = _loaded(options)
-    security = deployment.security.read()
-    _call(options.to, security, "cluster-withdraw", {"name": deployment.name})
-    print(f"{deployment.name} is withdrawn; the servers stop it")
+    found = _ask(options, "cluster-withdraw")
+    print(f"{found['name']} is withdrawn; the servers stop it")
     return 0
 
 
 def _explain(options: argparse.Namespace) -> int:
-    deployment = _loaded(options)
-    asked = {"name": deployment.name}
-    found = _call(options.to, deployment.security.read(), "cluster-placement", asked)
+    found = _ask(options, "cluster-placement")
     for choice in found["choices"]:
         print(explained(choice))
     for feed in found["feeds"]:
@@ -249,25 +236,19 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _collect(options: argparse.Namespace) -> int:
-    deployment = _loaded(options)
-    asked = {"name": deployment.name, "cost": options.cost, "least": options.least}
-    found = _call(options.to, deployment.security.read(), "cluster-collect", asked)
+    found = _ask(options, "cluster-collect", cost=options.cost, least=options.least)
     print(found["said"] or f"nothing may go; its streams cost {found['before']:.0f}")
     return 0
 
 
-def _add(options: argparse.Namespace) -> int:
-    deployment = _loaded(options)
-    asked = {"name": deployment.name, "fragment": options.fragment, "server": options.at}
-    found = _call(options.to, deployment.security.read(), "cluster-add", asked)
+def _add_replica(options: argparse.Namespace) -> int:
+    found = _ask(options, "cluster-add", fragment=options.fragment, server=options.at)
     print(f"{found['replica']} at {found['server']} joins")
     return 0
 
 
 def _move(options: argparse.Namespace) -> int:
-    deployment = _loaded(options)
-    asked = {"name": deployment.name, "replica": options.replica, "server": options.server}
-    found = _call(options.to, deployment.security.read(), "cluster-move", asked)
+    found = _ask(options, "cluster-move", replica=options.replica, server=options.server)
     print(
         f"{found['replica']} joins at {found['server']}; {options.replica} goes when it is stable"
     )
@@ -275,9 +256,7 @@ def _move(options: argparse.Namespace) -> int:
 
 
 def _remove(options: argparse.Namespace) -> int:
-    deployment = _loaded(options)
-    asked = {"name": deployment.name, "replica": options.replica}
-    found = _call(options.to, deployment.security.read(), "cluster-remove", asked)
+    found = _ask(options, "cluster-remove", replica=options.replica)
     print(f"{options.replica} ends; {', '.join(found['left'])} goes on")
     return 0
 

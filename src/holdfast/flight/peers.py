@@ -184,9 +184,15 @@ class Peers:
             self._on_problem(peer, text, why)
 
     def close(self) -> None:
+        """End what is under way; no thread is left that may be in the middle of a call."""
         self._closed = True
-        for peer in self._peers.values():
+        peers = list(self._peers.values())
+        for peer in peers:
             peer.close()
+        deadline = time.monotonic() + 2 * CALL_SECONDS
+        for thread in (thread for peer in peers for thread in peer.threads):
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
 
     @property
     def closed(self) -> bool:
@@ -205,16 +211,20 @@ class _Peer:
         self._queue: queue.Queue[Message | None] = queue.Queue(_QUEUED)
         self._questions: dict[type[Question], Question] = {}
         self._readers: dict[int, _Reading] = {}
+        # All whose threads may run, those that were cancelled, too.
+        self._readings: list[_Reading] = []
         self._failures = 0
         self._said = ""
         name_of_thread = f"{owner.name} to {name}"
-        threading.Thread(target=self._work, name=name_of_thread, daemon=True).start()
+        self._thread = threading.Thread(target=self._work, name=name_of_thread, daemon=True)
+        self._thread.start()
 
     def send(self, message: Message) -> None:
         if isinstance(message, Subscribe):
             reading = _Reading(self, message)
             self._readers[message.feed] = reading
-            reading.start()
+            reading.thread.start()
+            self._readings = [one for one in self._readings if one.thread.is_alive()] + [reading]
             return
         if isinstance(message, Unsubscribe):
             reading_or_none = self._readers.pop(message.feed, None)
@@ -231,8 +241,13 @@ class _Peer:
         except queue.Full:
             self._questions.clear()
 
+    @property
+    def threads(self) -> list[threading.Thread]:
+        """Those that may be in the middle of a call."""
+        return [self._thread, *(reading.thread for reading in self._readings)]
+
     def close(self) -> None:
-        for reading in list(self._readers.values()):
+        for reading in self._readings:
             reading.cancel()
         with contextlib.suppress(queue.Full):
             self._queue.put_nowait(None)
@@ -361,12 +376,9 @@ class _Reading:
         self._request = request
         self._reader: flight.FlightStreamReader | None = None
         self._cancelled = False
-        self._thread = threading.Thread(
+        self.thread = threading.Thread(
             target=self._run, name=f"feed of {request.stream}", daemon=True
         )
-
-    def start(self) -> None:
-        self._thread.start()
 
     def cancel(self) -> None:
         self._cancelled = True

@@ -11,6 +11,7 @@ Calls run in threads of their own. They talk to the driver only through ``Proces
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +40,7 @@ from holdfast.flight.refusals import Refusals, Tell
 from holdfast.flight.refused import refused
 from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
-from holdfast.flight.wire import WireError, decode_message, encode_message
+from holdfast.flight.wire import CLOSING, WireError, decode_message, encode_message
 from holdfast.intact import check_intact, check_size
 from holdfast.ports import check_free
 from holdfast.slots import wrong_part
@@ -57,6 +58,7 @@ _ROLES: Mapping[str, tuple[Role, ...]] = {
 }
 
 Control = Callable[[dict[str, Any]], dict[str, Any]]
+Answer = Callable[[bytes], None]
 
 
 class Process(Protocol):
@@ -81,9 +83,7 @@ class Process(Protocol):
 class PutBatch:
     """A batch of a producer, and the way to acknowledge it."""
 
-    def __init__(
-        self, batch: pa.RecordBatch, options: dict[str, Any], answer: Callable[[bytes], None]
-    ) -> None:
+    def __init__(self, batch: pa.RecordBatch, options: dict[str, Any], answer: Answer) -> None:
         self.batch = batch
         self.options = options
         self._answer = answer
@@ -118,6 +118,9 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         self._process = process
         self._controls = dict(controls or {})
         self.feeds = Feeds(process.name, self._links.arrival, count)
+        self._closing = False
+        # How those who are in the middle of a DoPut are told to end it.
+        self._putting: set[Answer] = set()
         # Flight itself says only that it did not start properly.
         check_free(host, port)
         super().__init__(
@@ -127,12 +130,17 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         )
 
     def close(self, within_s: float = 2.0) -> None:
-        """End the feeds, then the server; it listens no more when this returns.
+        """End the calls under way, then the server; it listens no more when this returns.
 
-        Flight waits without end for calls under way, such as an idle producer's. They are
-        left behind: whatever they bring is refused, and they end with the process.
+        Nothing but the caller's end ends a call that brings tuples, so callers are told to end
+        theirs. Flight waits for all calls without end, and again when the interpreter ends; those
+        of callers who do not listen are left behind, and whatever they bring is refused.
         """
+        self._closing = True
         self.feeds.close()
+        for tell in list(self._putting):
+            with contextlib.suppress(Exception):  # it has ended meanwhile
+                tell(json.dumps({CLOSING: True}).encode())
         closing = threading.Thread(target=self.shutdown, name="closing", daemon=True)
         closing.start()
         closing.join(within_s)
@@ -149,15 +157,19 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         """Who calls, with one of these roles; on a link that is cut the call waits, until the
         caller gives it up."""
         sender = self._gatekeeper.admit(context, what, *roles)
-        if not self._links.wait_to_hear(sender, within_s, context.is_cancelled):
+        if not self._links.wait_to_hear(sender, within_s, lambda: self._given_up(context)):
             raise flight.FlightUnavailableError(str(LinkCut(self._process.name)))
         return sender
+
+    def _given_up(self, context: flight.ServerCallContext) -> bool:
+        """Whether nobody waits for a call any more."""
+        return self._closing or context.is_cancelled()
 
     def _let_out(
         self, context: flight.ServerCallContext, sender: str, within_s: float | None
     ) -> None:
         """Hold an answer back while the link is cut."""
-        if not self._links.wait_to_reach(sender, within_s, context.is_cancelled):
+        if not self._links.wait_to_reach(sender, within_s, lambda: self._given_up(context)):
             raise flight.FlightUnavailableError(str(LinkCut(self._process.name)))
 
     # -- subscribing --------------------------------------------------------------------
@@ -265,9 +277,15 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
             _check_own_name(sender, options)
             self._schema(stream)
 
+        turn = threading.Lock()
+
+        def tell(data: bytes) -> None:
+            with turn:
+                writer.write(pa.py_buffer(data))
+
         def answer(data: bytes) -> None:
             self._let_out(context, sender, None)
-            writer.write(pa.py_buffer(data))
+            tell(data)
 
         def batches() -> Iterator[PutBatch]:
             for chunk in reader:
@@ -277,7 +295,13 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
                 self._look_at(sender, chunk.data, bounded=not is_checkpoint)
                 yield PutBatch(chunk.data, said, answer)
 
-        self._process.put(sender, stream, options, batches())
+        self._putting.add(tell)
+        try:
+            if self._closing:
+                raise flight.FlightUnavailableError(f"{self._process.name} is stopping")
+            self._process.put(sender, stream, options, batches())
+        finally:
+            self._putting.discard(tell)
 
     def _look_at(self, sender: str, batch: pa.RecordBatch, bounded: bool) -> None:
         """Refuse what nobody may read, before anybody does."""

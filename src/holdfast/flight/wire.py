@@ -15,7 +15,8 @@ the source (or time) and the one after the last, and the newest time of those (`
 
     [[1, 0, 0, 4711, 5011, 1700000000]]
 
-``{"refused": why, "detail": "..."}`` in its place ends a feed that was not granted.
+``{"refused": why, "detail": "..."}`` in its place ends a feed that was not granted. Whoever brings
+tuples is told ``{"closing": true}`` in place of an acknowledgement when it is to end its call.
 
 ``PROTOCOL`` is sent with every call. It changes when the meaning of anything here changes; a
 peer of another protocol is refused by name.
@@ -34,6 +35,7 @@ from holdfast.core.records import Membership
 from holdfast.errors import HoldfastError
 
 PROTOCOL = 4
+CLOSING = "closing"
 # What reading JSON and making something of it may raise, whatever was sent.
 NOT_DECODED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 

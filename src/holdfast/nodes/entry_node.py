@@ -54,6 +54,8 @@ LOG_OPTIONS = LogOptions(
     durability=Durability.ALWAYS, segment_bytes=16 << 20, preallocate_bytes=1 << 20
 )
 _IDLE_SECONDS = 0.01
+# How long a source may take to end what it reads when the node stops.
+_READER_SECONDS = 5.0
 # Who did not get to look for so long was not running, rather than busy.
 _STOOD_STILL_US = 1_000_000
 # Clocks differ by less; a source that is further ahead is told of.
@@ -148,6 +150,10 @@ class EntryNode(Node):
     def stop(self) -> None:
         self._stopping = True
         super().stop()
+        for offer in list(self._under_way.values()):
+            offer.durable.cancel()  # it is on no disk by now, and calls wait for it
+        if self._reader.is_alive():
+            self._reader.join(_READER_SECONDS)
         self._intake.close()
         self._ledger.close()
 
