@@ -149,6 +149,7 @@ class Copy:
             ),
             tuple((name, one.why) for name, one in soutputs.items() if one.why is not None),
             self.settings.timing.alpha if replica is None else replica.patience.alpha,
+            None if replica is None else replica.patience.measured_us,
             self.state,
             self.consumers.membership.epoch,
             self.incarnation,

@@ -94,6 +94,11 @@ class Learned:
         lead_us = (self.slowest_us - self.usual_us) * (1 - forget)
         self.slowest_us = max(took_us, self.usual_us + max(0.0, lead_us))
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there were more jobs than the slow first ones."""
+        return self._count > _FIRST
+
     def need_us(self, delays: bool) -> int:
         """What a job and messages may take after a wait."""
         if not self._count:
@@ -129,6 +134,11 @@ class Patience:
         """What jobs and messages take of X after the wait, by what was measured."""
         need_us = self._calm.need_us(self._delays)
         return max(need_us, self._beside.need_us(self._delays)) if self._corrects else need_us
+
+    @property
+    def measured_us(self) -> int | None:
+        """The same when nothing is corrected; None while there were too few jobs."""
+        return self._calm.need_us(self._delays) if self._calm.is_known else None
 
     @property
     def _now(self) -> Learned:

@@ -372,6 +372,7 @@ class ReplicaNode(Node):
             "delivery": self._settings.delivery.value,
             "delay_s": self._settings.timing.delay_us / 1e6,
             "alpha": round(view.alpha, 3),
+            "need_s": None if view.need_us is None else round(view.need_us / 1e6, 3),
             "operators": self.jobs.state_sizes(),
             **({} if windows is None else {"checkpoint": windows.status()}),
             **({"why": seen.why} if seen.joining else {}),
