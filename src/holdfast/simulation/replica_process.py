@@ -47,6 +47,11 @@ if TYPE_CHECKING:
     from holdfast.simulation.world import World
 
 
+# Of the jobs on a busy machine, how many are kept waiting for long, and for how much of X at most.
+STALLS = 0.05
+LONGEST_STALL = 0.15
+
+
 class ReplicaProcess(Process):
     """A replica with the stand-in executor."""
 
@@ -122,7 +127,15 @@ class ReplicaProcess(Process):
 
     def job_duration(self, job: RunJob) -> int:
         duration = int(self._job_us * (0.5 + self.world.random.random())) + 50 * len(job.slices)
+        if self.busy:
+            duration += self._taken_away(duration)
         return duration * (1 + 9 * self.slow)
+
+    def _taken_away(self, duration: int) -> int:
+        """For how long others have the processors meanwhile: often a little, at times for long."""
+        random, most_us = self.world.random, LONGEST_STALL * self.settings.timing.delay_us
+        stall = random.random() * most_us if random.random() < STALLS else 0.0
+        return int(2 * duration * random.random() + stall)
 
     def _run(self, job: RunJob) -> None:
         self._job_checks.begins(job)
