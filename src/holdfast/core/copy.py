@@ -170,11 +170,10 @@ class Copy:
 
     def reach(self) -> tuple[int, int] | None:
         """How far its inputs have come and how far they are processed; None while it sleeps."""
-        replica = self.replica
-        if replica is None:
+        if self.replica is None:
             return None
-        arrived = min(one.live_boundary for one in replica.copies.values())
-        versions = replica.versions
+        arrived = min(one.live_boundary for one in self.replica.copies.values())
+        versions = self.replica.versions
         return arrived, max(versions.stable_position, versions.live_position or 0)
 
     def glance(self) -> Glance:

@@ -31,6 +31,7 @@ from holdfast.core.events import (
     JobDone,
     JobFailed,
     PairsFailed,
+    ProcessorsMeasured,
     WindowBlock,
     WindowsRead,
     WindowsTimed,
@@ -64,6 +65,8 @@ class ReplicaProcess(Process):
         self._job_us = job_us
         self._job_checks = JobChecks(self, plan)
         self.hung = 0
+        # Whether it was told last that its machine is busy.
+        self._told_busy = False
         self._held_back: list[tuple[int, JobDone | JobFailed | Beside]] = []
         # A passive copy has no engine until its first job has started one.
         self.starting_until = 0
@@ -138,6 +141,10 @@ class ReplicaProcess(Process):
         return int(2 * duration * random.random() + stall)
 
     def _run(self, job: RunJob) -> None:
+        if self.busy or self._told_busy:
+            self._told_busy = bool(self.busy)
+            used = ProcessorsMeasured(1.0 if self.busy else 0.4)
+            self.world.clock.after(1_000, self.receive_in_life, self.life, used)
         self._job_checks.begins(job)
         random = self.world.random
         duration = self.job_duration(job)
