@@ -111,6 +111,7 @@ class WatchedReplica(ReplicaNode):
                         "tuples": report.tuples_in,
                         "start": report.start,
                         "stop": report.stop,
+                        "alpha": round(self.copy.view().alpha, 3),
                     }
                 )
 

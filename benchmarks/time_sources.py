@@ -16,11 +16,13 @@ from benchmarks.dpc_world import Hosts, World
 OWN_TIME = Setting(
     rate=3_000, adapts=True, own_time=True, lateness_ms=300, idle_after_ms=800, bucket_ms=200
 )
-# For the random order: as it comes, however fast.
+# For the random order: as it comes, however fast; nobody is to stand in for anybody.
 AT_ONCE = Setting(
-    rate=3_000, adapts=True, own_time=True, lateness_ms=1_000, delay_s=30.0, quiet=True
+    rate=3_000, adapts=True, own_time=True, lateness_ms=1_000, delay_s=30.0, quiet=True, replicas=1
 )
 LATENESS_US = 1_000_000
+# How many rows are sent at once.
+BATCH = 60_000
 
 
 def longest_gap_s(world: World, since: float, until: float) -> float:
@@ -83,8 +85,8 @@ def stable_stream(hosts: Hosts, rows: int, shuffled: bool) -> npt.NDArray[np.int
         order = np.argsort(at + random.integers(0, LATENESS_US, rows), kind="stable")
         numbers, at = numbers[order], at[order]
     with World(hosts, AT_ONCE) as world:
-        for first in range(0, rows, 10_000):
-            part = slice(first, first + 10_000)
+        for first in range(0, rows, BATCH):
+            part = slice(first, first + BATCH)
             for index, producer in enumerate(world.load._producers):
                 mine = numbers[part] % len(SOURCES) == index
                 stamps = pa.array(start + at[part][mine]).cast(pa.timestamp("us", "UTC"))

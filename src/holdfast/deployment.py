@@ -45,6 +45,7 @@
 
     [outputs.busy]
     delay = "5 seconds"               # X from the sources to this output; fragments share it
+    divide = "equal"                  # or by what their jobs were "measured" to need
 
     [distances]                       # as if its nodes were far apart; needs chaos = true
     matrix = "latencies.txt"          # milliseconds between places (flight/distance.py)
@@ -90,6 +91,7 @@ from holdfast.core.settings import (
     StandbySettings,
     Timing,
 )
+from holdfast.durable import read_document
 from holdfast.errors import HoldfastError
 from holdfast.flight.credentials import SecuritySpec as SecuritySpec
 from holdfast.flight.distance import Distances
@@ -101,6 +103,8 @@ LOOPBACK = "127.0.0.1"
 RESCALED = "rescaled"
 # How many copies a passive or hybrid fragment was given beside its first two, in the same way.
 ARRIVED = "arrived"
+# What the jobs of each fragment were measured to need, in microseconds, beside the other tables.
+MEASURED = "measured"
 
 
 class DeploymentError(HoldfastError):
@@ -230,6 +234,18 @@ class ClientSpec:
 
 
 @dataclass(frozen=True)
+class OutputSpec:
+    """An output with a bound of its own (plans/budget.py).
+
+    delay_us  X from the sources to it.
+    measured  the fragments on the way share it by what their jobs need; else equally.
+    """
+
+    delay_us: int
+    measured: bool = False
+
+
+@dataclass(frozen=True)
 class CollectionSpec:
     """What a cluster discards of a submission (core/collection.py).
 
@@ -267,8 +283,10 @@ class Deployment:
     coordinates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     # How much faster or slower nodes go to make up for a machine's clock that was set.
     follow_clock: float = FOLLOW
-    # X from the sources to an output, in microseconds, where it was given (plans/budget.py).
-    outputs: Mapping[str, int] = field(default_factory=dict)
+    # The outputs for which X from the sources was given.
+    outputs: Mapping[str, OutputSpec] = field(default_factory=dict)
+    # What the jobs of each fragment need, in microseconds, once ``holdfast divide`` has measured.
+    measured: Mapping[str, int] = field(default_factory=dict)
     # Whether its parts may be made to fail on purpose: ``holdfast chaos``.
     chaos: bool = False
     # Where its nodes are, as if they were not on one machine.
@@ -356,6 +374,11 @@ def membership_path(data: Path) -> Path:
     return data / "membership.json"
 
 
+def measured_path(data: Path) -> Path:
+    """What the jobs of each fragment need, as the deployment goes by (plans/measured_file.py)."""
+    return data / "measured.json"
+
+
 def moved_path(data: Path) -> Path:
     """Which servers were replaced: {"east": {"was": "10.0.0.2:4700", "now": "10.0.0.3:4700"}}."""
     return data / "moved.json"
@@ -372,7 +395,7 @@ def read_tables(path: str | os.PathLike[str]) -> dict[str, Any]:
     except ValueError as error:
         raise DeploymentError(f"{path}: {error}") from None
     if file.suffix != ".json":  # which is what servers are sent, with whatever has changed
-        _refuse_rescaled(found, file)
+        _refuse_handed_on(found, file)
     moved = moved_path(file.parent / str(found.get("data", "data")))
     if moved.is_file():
         for server, place in json.loads(moved.read_text()).items():
@@ -381,6 +404,9 @@ def read_tables(path: str | os.PathLike[str]) -> dict[str, Any]:
                 table["listen"] = place["now"]
     _add_replicas(found, file.parent / str(found.get("data", "data")))
     _change_shards(found, file.parent / str(found.get("data", "data")))
+    measured = measured_path(file.parent / str(found.get("data", "data")))
+    if measured.is_file():
+        found[MEASURED] = read_document(measured)["needs_us"]
     return found
 
 
@@ -403,7 +429,13 @@ def _change_shards(tables: dict[str, Any], data: Path) -> None:
             tables["fragments"][fragment][RESCALED] = about
 
 
-def _refuse_rescaled(tables: dict[str, Any], file: Path) -> None:
+def _refuse_handed_on(tables: dict[str, Any], file: Path) -> None:
+    """What only servers are sent is not for the file that somebody writes."""
+    if MEASURED in tables:
+        raise DeploymentError(
+            f"{file.name}: {MEASURED!r} means nothing here; what jobs need is measured by "
+            f"holdfast divide"
+        )
     fragments = tables.get("fragments")
     for name, table in fragments.items() if isinstance(fragments, dict) else ():
         if isinstance(table, dict) and ARRIVED in table:

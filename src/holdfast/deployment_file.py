@@ -27,12 +27,14 @@ from holdfast.delivery_knobs import read_delivery
 from holdfast.deployment import (
     ARRIVED,
     LOOPBACK,
+    MEASURED,
     RESCALED,
     ClientSpec,
     CollectionSpec,
     Deployment,
     Endpoint,
     FragmentSpec,
+    OutputSpec,
     SecuritySpec,
     SourceSpec,
 )
@@ -59,7 +61,7 @@ class DeploymentReader(TableReader):
     def deployment(self, found: dict[str, Any]) -> Deployment:
         self._known(
             "the file",
-            found,
+            {key: each for key, each in found.items() if key != MEASURED},
             "name",
             "network",
             "data",
@@ -91,6 +93,7 @@ class DeploymentReader(TableReader):
             sources={name: self._source(name, each) for name, each in _items(found, "sources")},
             fragments=self._fragments(found),
             outputs={name: self._output(name, each) for name, each in _items(found, "outputs")},
+            measured=found.get(MEASURED, {}),
             clients={name: self._client(name, each) for name, each in _items(found, "clients")},
             security=self._security(found),
             spark_master=str(spark.get("master", "local[2]")),
@@ -380,10 +383,14 @@ class DeploymentReader(TableReader):
             )
         return tuple(str(each) for each in names)
 
-    def _output(self, name: str, found: dict[str, Any]) -> int:
+    def _output(self, name: str, found: dict[str, Any]) -> OutputSpec:
         where = f"outputs.{name}"
-        self._table(where, found, "delay")
-        return self._length(f"{where}.delay", self._need(where, found, "delay"))
+        self._table(where, found, "delay", "divide")
+        delay_us = self._length(f"{where}.delay", self._need(where, found, "delay"))
+        by = found.get("divide", "equal")
+        if by not in ("equal", "measured"):
+            raise self._error(f"{where}.divide", f"it is one of equal, measured; got {by!r}")
+        return OutputSpec(delay_us, measured=by == "measured")
 
     def _client(self, name: str, found: dict[str, Any]) -> ClientSpec:
         where = f"clients.{name}"

@@ -233,6 +233,8 @@ def test_what_is_kept_for_a_retired_client_goes_and_the_client_is_told(deploymen
             read_until(client, 11, 30.0)
         # Others read what is there, and what comes.
         with Client("load", producers, name="other", next_id=10) as client:
+            # Nothing is kept for it, so it is there before more comes: it is told how far all is.
+            wait(lambda: client.read(1.0) is not None)
             with Producer("load", location(node), name="test") as producer:
                 producer.send(numbers(10, 5))
             read_until(client, 15, 30.0)

@@ -61,6 +61,25 @@ def test_more_is_left_where_jobs_vary() -> None:
     assert varies.alpha_x_us < steady.alpha_x_us - 200_000
 
 
+def test_more_is_left_where_no_processor_is_ever_idle() -> None:
+    """Jobs that were quick so far say nothing of one that finds the processors taken."""
+    patience = Patience(TIMING)
+    run(patience, *[80] * 40)
+    for _ in range(20):
+        patience.measured(0.85)
+    assert patience.alpha == pytest.approx(0.87), "it is idle now and then"
+    for _ in range(10):
+        patience.measured(1.0)
+    assert patience.alpha == pytest.approx(0.74, abs=0.005)
+    run(patience, *[300] * 40)
+    slow = patience.alpha_x_us
+    for _ in range(100):
+        patience.measured(0.5)
+    assert X - patience.alpha_x_us < 0.85 * (X - slow), "more than jobs took was left"
+    run(patience, *[80] * 200)
+    assert patience.alpha == pytest.approx(0.87)
+
+
 def test_a_redo_takes_no_longer_than_two_usual_jobs_however_much_is_left() -> None:
     patience = Patience(TIMING)
     run(patience, *[50] * 30)

@@ -9,7 +9,14 @@ import pyarrow as pa
 import pytest
 
 from holdfast.core.settings import Timing
-from holdfast.deployment import Deployment, DeploymentError, Endpoint, FragmentSpec, SourceSpec
+from holdfast.deployment import (
+    Deployment,
+    DeploymentError,
+    Endpoint,
+    FragmentSpec,
+    OutputSpec,
+    SourceSpec,
+)
 from holdfast.plans.budget import check_budget, divide, end_to_end_us, told
 from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.plans.plan import Plan, SourcePlan
@@ -48,7 +55,9 @@ def deployment(**outputs: float) -> Deployment:
         sources={name: SourceSpec(name, Endpoint()) for name in PLAN.sources},
         fragments={name: FragmentSpec(name, (Endpoint(),)) for name in PLAN.fragments},
         clients={},
-        outputs={name.replace("_", "."): int(each * SECOND) for name, each in outputs.items()},
+        outputs={
+            name.replace("_", "."): OutputSpec(int(each * SECOND)) for name, each in outputs.items()
+        },
     )
 
 

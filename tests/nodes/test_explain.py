@@ -129,6 +129,19 @@ def test_overload_corrections_and_problems_are_said() -> None:
     assert "main-1 has its inputs back and is correcting its results" in text
 
 
+def test_a_source_ahead_of_the_clock_is_told_of_though_others_lack() -> None:
+    """Whoever is ahead waits for all others, and they are named as what is missing."""
+    ahead = "the newest tuple is 42 s ahead of this machine's clock"
+    text, held_up = told(
+        main_1=lacking("means", ago(0.4))
+        | {"inputs": {"means": {"boundary": ago(0.4)}, "weather": {"boundary": ago(-42)}}},
+        entry_weather={"boundary": ago(-42), "warnings": [ahead]},
+    )
+    assert held_up
+    assert f"  entry-weather: {ahead}" in text
+    assert "should be current soon" not in text
+
+
 def test_the_command_asks_the_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = planned(tmp_path, 'network = "network.py"\n[sources.load]\n[fragments.main]\n')
     Addresses.choose(found)

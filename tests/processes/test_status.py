@@ -74,7 +74,8 @@ def test_how_x_is_divided_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture
     (found.data / "processes.json").write_text("{}")
     main(["status", "--json", str(found.path)])
     outputs = json.loads(capsys.readouterr().out)["outputs"]
-    assert outputs == {"out": {"delay_s": 5.0, "asked": True, "fragments": {"main": 5.0}}}
+    divided = {"asked": True, "divide": "equal", "fragments": {"main": 5.0}}
+    assert outputs == {"out": {"delay_s": 5.0, **divided}}
     main(["status", str(found.path)])
     assert "output out: X = 5 s from the sources, as asked" in capsys.readouterr().out
 

@@ -33,9 +33,9 @@ from holdfast.nodes.node import Place
 from holdfast.nodes.pace import Busy
 from holdfast.nodes.thread_watch import watch_threads
 from holdfast.plans.addresses import Addresses, Book
+from holdfast.plans.lags import source_of
 from holdfast.plans.membership_file import MembershipFile
 from holdfast.plans.plan import Plan, read_plan
-from holdfast.plans.source_times import source_of
 from holdfast.plans.topology import Topology
 from holdfast.ports import PortTaken
 

@@ -13,6 +13,7 @@ from holdfast.deployment import load_deployment, read_tables
 from holdfast.durable import make_private, write_whole
 from holdfast.errors import HoldfastError, InputError
 from holdfast.flight.peers import call, explain
+from holdfast.plans.measured_file import adopt
 
 _SUBMIT_SECONDS = 60.0
 
@@ -33,6 +34,7 @@ def submit(
     if not host or not port.isdigit():
         raise InputError(f"a server is host:port, got {server!r}")
     make_private(found.data)
+    found = adopt(found)
     plan_network(found, tell, lambda: False)
     base = found.path.parent
 

@@ -42,6 +42,7 @@ from holdfast.deployment import Deployment, DeploymentError, load_deployment, me
 from holdfast.durable import make_private
 from holdfast.errors import HoldfastError
 from holdfast.plans.addresses import Addresses, taken_ports
+from holdfast.plans.measured_file import adopt
 from holdfast.plans.topology import Topology
 
 _ASK_AGAIN_SECONDS = 1.0
@@ -108,6 +109,7 @@ class Supervisor:
         make_private(self.deployment.data)
         self.deployment.security.make()
         self._take_lock()
+        self.deployment = adopt(self.deployment)
         plan = plan_network(self.deployment, self._tell, lambda: self._stopping, self._change)
         if plan is None:
             return

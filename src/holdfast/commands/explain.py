@@ -75,6 +75,8 @@ def explain(
         return [head, *_troubles(output, graph, status)], False
     lines = [head]
     _follow(output, graph, status, now, lines, set(), 1)
+    # A source that is ahead of the clock lacks nothing: all others are behind it.
+    lines += [f"  {text}" for text in _warnings(output, graph, status)]
     if len(lines) == 1:
         lines.append("  Every node that provides it works; it should be current soon.")
     return lines, True
@@ -172,19 +174,31 @@ def _boundaries(stream: str, graph: Graph, status: Mapping[str, Status]) -> dict
     return found
 
 
-def _troubles(output: str, graph: Graph, status: Mapping[str, Status]) -> list[str]:
-    """What is wrong on the way to a stream that is current all the same."""
-    seen, left, lines = set[str](), [output], []
+def _on_the_way_to(output: str, graph: Graph) -> list[str]:
+    """Everybody who provides something that an output hangs on."""
+    seen, left, found = set[str](), [output], dict[str, None]()
     while left:
         stream = left.pop()
-        left += [name for name in graph.inputs[stream] if name not in seen]
-        for name in graph.producers[stream]:
-            node = status[name]
-            if name not in seen and "error" in node:
-                lines.append(f"  {name} does not answer ({node['error']}); others stand in.")
-            seen.add(name)
-        seen.add(stream)
-    return lines
+        if stream not in seen:
+            seen.add(stream)
+            left += graph.inputs[stream]
+            found |= dict.fromkeys(graph.producers[stream])
+    return list(found)
+
+
+def _warnings(output: str, graph: Graph, status: Mapping[str, Status]) -> list[str]:
+    """What entry points on the way have to say, though they work."""
+    names = _on_the_way_to(output, graph)
+    return [f"{name}: {text}" for name in names for text in status[name].get("warnings", ())]
+
+
+def _troubles(output: str, graph: Graph, status: Mapping[str, Status]) -> list[str]:
+    """What is wrong on the way to a stream that is current all the same."""
+    return [
+        f"  {name} does not answer ({status[name]['error']}); others stand in."
+        for name in _on_the_way_to(output, graph)
+        if "error" in status[name]
+    ]
 
 
 def _says_why(node: Status, output: str) -> bool:

@@ -1,4 +1,4 @@
-"""The commands for deployments: up, status, top, explain, logs, restart, down, web, client,
+"""The commands for deployments: up, status, top, explain, logs, divide, restart, down, web, client,
 replica, rescale, server, cluster, submit, chaos."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.commands.chaos import add_chaos
 from holdfast.commands.cluster import add_cluster
+from holdfast.commands.divide import add_divide
 from holdfast.commands.members import add_members
 from holdfast.commands.rescale import add_rescale
 from holdfast.commands.security import add_security
@@ -36,6 +37,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     logs.add_argument("process", nargs="?", help="one process; default: all")
     logs.add_argument("-n", type=int, default=20, metavar="LINES", help="last lines of each")
     logs.add_argument("--follow", action="store_true", help="go on as they write")
+    add_divide(_command(commands, "divide", "measure jobs, and divide X by what they need", None))
     restart = _command(
         commands, "restart", "restart processes one after the other while others go on", _restart
     )

@@ -94,13 +94,17 @@ def _budget(deployment: Deployment, found: Sequence[NodeReport]) -> list[str]:
     """How X is divided, where it was given for outputs, and what replicas wait of it now."""
     if not deployment.outputs:
         return []
+    from holdfast.plans.measured_file import read_next
     from holdfast.plans.topology import reach
 
     waits = [
         f"  {each.name} waits {each.status['alpha']:g} x {each.status['delay_s']:g} s now"
+        + ("" if (need := each.status.get("need_s")) is None else f", its jobs need {need:g} s")
         for each in found
         if "alpha" in each.status
     ]
+    if read_next(deployment.data) is not None:
+        waits.append("measured since: holdfast up divides by it when it starts next")
     return reach(deployment.path).topology.budget() + waits
 
 

@@ -149,6 +149,7 @@ class Copy:
             ),
             tuple((name, one.why) for name, one in soutputs.items() if one.why is not None),
             self.settings.timing.alpha if replica is None else replica.patience.alpha,
+            None if replica is None else replica.patience.measured_us,
             self.state,
             self.consumers.membership.epoch,
             self.incarnation,
@@ -169,11 +170,10 @@ class Copy:
 
     def reach(self) -> tuple[int, int] | None:
         """How far its inputs have come and how far they are processed; None while it sleeps."""
-        replica = self.replica
-        if replica is None:
+        if self.replica is None:
             return None
-        arrived = min(one.live_boundary for one in replica.copies.values())
-        versions = replica.versions
+        arrived = min(one.live_boundary for one in self.replica.copies.values())
+        versions = self.replica.versions
         return arrived, max(versions.stable_position, versions.live_position or 0)
 
     def glance(self) -> Glance:

@@ -49,6 +49,7 @@ class CopyView:
     outputs   (stream, the id that comes next, the first id that is kept, tuples not acknowledged)
     tentative (stream, why) of the outputs on which tentative tuples stand
     alpha     the share of X that tuples wait for missing ones, now
+    need_us   what jobs and messages take of X after the wait; None while that is not known
     which     of two copies it is
     epoch     of the membership that it obeys
     incarnation  which life of its directory it is
@@ -62,6 +63,7 @@ class CopyView:
     outputs: tuple[tuple[str, int, int, int], ...]
     tentative: tuple[tuple[str, Why], ...]
     alpha: float
+    need_us: int | None
     which: CopyState
     epoch: int
     incarnation: int

@@ -306,6 +306,14 @@ class LoadMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessorsMeasured:
+    """The share of this machine's processors that was used since the last look, by whatever does
+    not give way to others."""
+
+    used: float
+
+
+@dataclass(frozen=True, slots=True)
 class BusyMeasured:
     """The share of the last seconds in which this process was at work."""
 
@@ -346,6 +354,7 @@ Event: TypeAlias = (
     | CheckpointFailed
     | CheckpointNotSent
     | LoadMeasured
+    | ProcessorsMeasured
     | BusyMeasured
     | StandardSetTimed
     | SourceReached

@@ -11,8 +11,11 @@ meanwhile. One slow job may be chance. Where they recur, as beside programs that
 away now and then, the next one will come, too: the slowest is remembered as long as they do, and
 some of X is left by how much jobs vary on the whole.
 Messages wait for a busy machine as well, which is told by how much longer the slowest took than is
-usual. α is what all this leaves of X, but no more than the share that was asked for and no less
-than a bound below which waiting would be of no use. It falls at once and rises slowly.
+usual. More of X is left where no processor is ever idle, whatever jobs took so far: one of them may
+find the processors taken for longer, and the first after a wait, which is over more than any
+before, is slower there than on an idle machine.
+α is what all this leaves of X, but no more than the share that was asked for and no less than a
+bound below which waiting would be of no use. It falls at once and rises slowly.
 Where α was given by hand it stays.
 
 Who answers new tuples at once when a failure was noticed has no job under way at the end of a wait.
@@ -29,8 +32,8 @@ Jobs beside a correction, this replica's or a partner's, which may share the mac
 than others. What they take is learned by itself, and counts as long as something is corrected: a
 failure that comes after it finds the machine as it was before.
 
-Only times of jobs go in, never a clock: what is tentative depends on the machine, what is stable
-does not.
+Only times of jobs go in, and how much of the processors is used, never a clock: what is tentative
+depends on the machine, what is stable does not.
 """
 
 from __future__ import annotations
@@ -63,6 +66,13 @@ _BUSY = 1.0
 _TOGETHER = 0.5
 # What is left of X for it at least, however quick jobs were lately: they were over less.
 _LEAST_NEED = 0.13
+# The same where no processor is ever idle; and how much more is left there than jobs took so far.
+_LEAST_NEED_BUSY = 0.26
+_MORE_BUSY = 0.3
+# From so much use of the processors on a machine counts as busy, and wholly so from there on.
+_BUSY_FROM, _BUSY_WHOLLY = 0.9, 0.98
+# How much one look at the processors counts, when there is more use of them and when there is less.
+_GAIN_MORE, _GAIN_LESS = 0.25, 1 / 16
 REDO_AT_FIRST = 10
 # A redo goes so many times as fast as the stream at least, or it would never come to an end.
 _REDO_SPEED = 4
@@ -94,6 +104,11 @@ class Learned:
         lead_us = (self.slowest_us - self.usual_us) * (1 - forget)
         self.slowest_us = max(took_us, self.usual_us + max(0.0, lead_us))
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there were more jobs than the slow first ones."""
+        return self._count > _FIRST
+
     def need_us(self, delays: bool) -> int:
         """What a job and messages may take after a wait."""
         if not self._count:
@@ -114,6 +129,8 @@ class Patience:
         self._calm = Learned(timing.delay_us)
         self._beside = Learned(timing.delay_us)
         self._corrects = False
+        # How much of the processors is used, lately.
+        self._used = 0.0
         self._job: tuple[int, int, bool, bool] | None = None
         self._redo_buckets = min(timing.redo_buckets, REDO_AT_FIRST)
         self.alpha_x_us = timing.alpha_x_us
@@ -128,7 +145,19 @@ class Patience:
     def need_us(self) -> int:
         """What jobs and messages take of X after the wait, by what was measured."""
         need_us = self._calm.need_us(self._delays)
-        return max(need_us, self._beside.need_us(self._delays)) if self._corrects else need_us
+        if self._corrects:
+            need_us = max(need_us, self._beside.need_us(self._delays))
+        return int(need_us * (1 + _MORE_BUSY * self._busy))
+
+    @property
+    def _busy(self) -> float:
+        """How busy the machine is: 0 if processors are idle now and then, 1 if never."""
+        return min(1.0, max(0.0, (self._used - _BUSY_FROM) / (_BUSY_WHOLLY - _BUSY_FROM)))
+
+    @property
+    def measured_us(self) -> int | None:
+        """The same when nothing is corrected; None while there were too few jobs."""
+        return self._calm.need_us(self._delays) if self._calm.is_known else None
 
     @property
     def _now(self) -> Learned:
@@ -153,6 +182,12 @@ class Patience:
             self._corrects = corrects
             self._adapt()
 
+    def measured(self, used: float) -> None:
+        """So much of the processors was used of late."""
+        gain = _GAIN_MORE if used > self._used else _GAIN_LESS
+        self._used += gain * (used - self._used)
+        self._adapt()
+
     def job_begins(self, span_us: int, is_redo: bool, now: int) -> None:
         """A job over so much stream time begins; ``is_redo``: beside a live version."""
         self._job = (now, span_us, is_redo, self._corrects)
@@ -173,7 +208,8 @@ class Patience:
     def _adapt(self) -> None:
         timing = self._timing
         if timing.alpha_adapts:
-            need_us = max(self.need_us, int(_LEAST_NEED * timing.delay_us))
+            least = _LEAST_NEED + (_LEAST_NEED_BUSY - _LEAST_NEED) * self._busy
+            need_us = max(self.need_us, int(least * timing.delay_us))
             left_us = timing.delay_us - need_us
             self.alpha_x_us = max(timing.least_alpha_x_us, min(timing.alpha_x_us, left_us))
 

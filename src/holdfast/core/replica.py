@@ -41,6 +41,7 @@ from holdfast.core.events import (
     JobFailed,
     MembershipTold,
     MessageArrived,
+    ProcessorsMeasured,
     RecoveryRecord,
     Started,
     TimerFired,
@@ -151,6 +152,9 @@ class Replica:
                 decide |= self.manager.state is not before
             case Started():
                 self._consume(TimerFired(), now, effects)
+            case ProcessorsMeasured(used):
+                self.patience.measured(used)
+                decide = self._may_act(now)
             case FeedLost() | MembershipTold():
                 self._consume(event, now, effects)
             case JobDone():

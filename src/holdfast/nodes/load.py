@@ -12,7 +12,9 @@ import psutil
 class CpuLoad:
     """The share of CPU time that was used between two looks."""
 
-    def __init__(self) -> None:
+    def __init__(self, nice: bool = True) -> None:
+        """``nice``: whether what gives way to others counts as use."""
+        self._nice = nice
         self._busy, self._total = self._read()
 
     def look(self) -> float:
@@ -22,17 +24,16 @@ class CpuLoad:
         passed = self._total - before_total
         return (self._busy - before_busy) / passed if passed > 0 else 0.0
 
-    @staticmethod
-    def _read() -> tuple[float, float]:
+    def _read(self) -> tuple[float, float]:
         busy = total = 0.0
         every = psutil.cpu_times(percpu=True)
         # There may be fewer than the highest number says: some can be switched off.
         for number in os.sched_getaffinity(0):
             if number < len(every):
                 times = every[number]
-                used = times.user + times.nice + times.system + times.irq + times.softirq
-                busy += used + times.steal
-                total += used + times.steal + times.idle + times.iowait
+                used = times.user + times.system + times.irq + times.softirq + times.steal
+                busy += used + (times.nice if self._nice else 0.0)
+                total += used + times.nice + times.idle + times.iowait
         return busy, total
 
 

@@ -60,6 +60,7 @@ from holdfast.core.events import (
     JobFailed,
     LoadMeasured,
     MessageArrived,
+    ProcessorsMeasured,
     StandardSetTimed,
 )
 from holdfast.core.messages import CheckpointShipped
@@ -87,7 +88,7 @@ from holdfast.network import Network
 from holdfast.nodes.early_jobs import EarlyJobs
 from holdfast.nodes.jobs import JobReport, Jobs
 from holdfast.nodes.left_out import LeftOut
-from holdfast.nodes.load import LoadWatch
+from holdfast.nodes.load import CpuLoad, LoadWatch
 from holdfast.nodes.node import GaveUp, Node, Place
 from holdfast.nodes.pace import Busy, Pace, tell_pace
 from holdfast.nodes.problems import tell_early, tell_work
@@ -152,6 +153,7 @@ class ReplicaNode(Node):
         self._shard = plan.shard
         self._pace = Pace(settings.timing.alpha_x_us)
         self._busy = Busy(time.monotonic())
+        self._processors = CpuLoad(nice=False)
         # Set when jobs are quick, or when there will be none before it is needed.
         self.warm = threading.Event()
         if pair is not None:
@@ -301,6 +303,7 @@ class ReplicaNode(Node):
         self.say_beyond(view.beyond)
         tell_pace(self._pace, self.metrics, self.problems, self.loop.now(), reach, recovering)
         self.metrics.alpha.set(view.alpha)
+        self.loop.post(ProcessorsMeasured(self._processors.look()))
         if self._pair is not None and self._pair.by_load:
             share = self.place.at_work.share(time.monotonic())
             self.loop.post(BusyMeasured(share or 0.0))
@@ -372,6 +375,7 @@ class ReplicaNode(Node):
             "delivery": self._settings.delivery.value,
             "delay_s": self._settings.timing.delay_us / 1e6,
             "alpha": round(view.alpha, 3),
+            "need_s": None if view.need_us is None else round(view.need_us / 1e6, 3),
             "operators": self.jobs.state_sizes(),
             **({} if windows is None else {"checkpoint": windows.status()}),
             **({"why": seen.why} if seen.joining else {}),

@@ -1,11 +1,22 @@
 """X from the sources to an output is a budget: the fragments on the way share it.
 
 What a tuple may take adds up over the fragments it passes. An output with a ``delay`` of its own
-gives each fragment on its paths an equal share: the delay divided by the number of fragments on the
-longest path through it. So no path takes longer than the delay, whichever a tuple takes. A fragment
-that several outputs hang on has the least share any of them gives it; one that none does has
-``timing.delay``, which is meant for a single fragment. What of its share a fragment waits, and what
-it leaves for its jobs, is its own affair (core/patience.py).
+gives each fragment on its paths a share, so that no path takes longer than the delay, whichever a
+tuple takes:
+
+- *equal*: the delay divided by the number of fragments on the longest path through the fragment.
+- *measured*: first what it wants, and an equal part of what that leaves on the path that leaves
+  least. A fragment wants as much as it takes to do its jobs in what it does not wait, and to wait
+  for its sources. Where the paths want more than there is, each has its part in proportion.
+
+In both, what the fragments of one path are given adds up to the delay at most: each takes the least
+that any path through it gives, and what one path gives its fragments adds up to the delay.
+
+A fragment that several outputs hang on has the least share any of them gives it; one that none does
+has ``timing.delay``, which is meant for a single fragment. What of its share a fragment waits, and
+what it leaves for its jobs, is its own affair (core/patience.py). What jobs need is measured by
+``holdfast divide`` and stays as it is while the deployment runs (plans/measured_file.py): so the
+shares are the same for everybody, and no fragment takes more before another has less.
 """
 
 from __future__ import annotations
@@ -15,6 +26,8 @@ from functools import cache
 from typing import Any
 
 from holdfast.deployment import Deployment, DeploymentError
+from holdfast.plans.fragment_plans import FragmentPlan
+from holdfast.plans.lags import holds_us
 from holdfast.plans.plan import Plan
 from holdfast.times import show_duration
 
@@ -23,35 +36,93 @@ def divide(deployment: Deployment, plan: Plan) -> dict[str, int]:
     """X of each fragment, in microseconds."""
     shares = dict.fromkeys(plan.fragments, deployment.timing.delay_us)
     least: dict[str, int] = {}
-    for output, delay_us in deployment.outputs.items():
-        for name, fragments in longest_paths(plan, output).items():
-            share = delay_us // fragments
+    for output in deployment.outputs:
+        for name, share in shares_of(deployment, plan, output).items():
             least[name] = min(least.get(name, share), share)
     return shares | least
 
 
+def shares_of(deployment: Deployment, plan: Plan, output: str) -> dict[str, int]:
+    """What an output with a delay of its own gives each fragment on its paths."""
+    delay_us = deployment.outputs[output].delay_us
+    if not by_needs(deployment, output):
+        return {name: delay_us // count for name, count in longest_paths(plan, output).items()}
+    wanted = wanted_us(deployment, plan)
+    return {
+        name: min(
+            wanted[name] + (delay_us - whole) // count
+            if whole <= delay_us
+            else delay_us * wanted[name] // whole
+            for count, whole in paths.items()
+        )
+        for name, paths in paths_through(plan, output, wanted).items()
+    }
+
+
+def by_needs(deployment: Deployment, output: str) -> bool:
+    """Whether what jobs need decides the shares: it was asked for, and has been measured."""
+    return deployment.outputs[output].measured and bool(deployment.measured)
+
+
+def wanted_us(deployment: Deployment, plan: Plan) -> dict[str, int]:
+    """The share that each fragment wants, for its jobs and its sources.
+
+    One that was not measured, because it is new, wants as much as the slowest that was.
+    """
+    timing, held = deployment.timing, holds_us(deployment, plan)
+    rest = 1 - (timing.alpha_least if timing.alpha_adapts else timing.alpha)
+    unknown = max(deployment.measured.values(), default=0)
+    found = {}
+    for name, fragment in plan.fragments.items():
+        need_us = deployment.measured.get(measured_as(fragment), unknown)
+        waits_us = max(held.get(name, 0), 2 * plan.bucket_us)
+        found[name] = int(max(need_us / rest, waits_us + need_us, waits_us / timing.alpha)) + 1
+    return found
+
+
+def measured_as(fragment: FragmentPlan) -> str:
+    """By which name it is known what a fragment's jobs need: all its shards by one."""
+    return fragment.name if fragment.shard is None else f"{fragment.shard.fragment}.*"
+
+
 def longest_paths(plan: Plan, output: str) -> dict[str, int]:
     """The fragments an output hangs on, and how many are on the longest path through each."""
+    nothing = dict.fromkeys(plan.fragments, 0)
+    return {name: max(paths) for name, paths in paths_through(plan, output, nothing).items()}
+
+
+def paths_through(plan: Plan, output: str, weights: Mapping[str, int]) -> dict[str, dict[int, int]]:
+    """The paths from the sources to an output through each fragment that it hangs on.
+
+    By how many fragments are on a path, the heaviest of these paths.
+    """
     made_by = {each.stream: name for name, one in plan.fragments.items() for each in one.outputs}
     above = {
         name: {made_by[stream] for stream in one.inputs if stream in made_by}
         for name, one in plan.fragments.items()
     }
-
-    @cache
-    def depth(name: str) -> int:
-        """How many fragments lie between the sources and the end of this one."""
-        return 1 + max((depth(each) for each in above[name]), default=0)
-
-    below = {made_by[output]: 0}
-    left = [made_by[output]]
-    while left:
-        name = left.pop()
+    until: dict[str, dict[int, int]] = {}
+    for name in plan.in_order:
+        until[name] = {} if above[name] else {1: weights[name]}
         for each in above[name]:
-            if below.get(each, -1) < below[name] + 1:
-                below[each] = below[name] + 1
-                left.append(each)
-    return {name: depth(name) + further for name, further in below.items()}
+            _join(until[name], until[each], weights[name])
+    below: dict[str, dict[int, int]] = {made_by[output]: {0: 0}}
+    for name in reversed(plan.in_order):
+        for each in above[name] if name in below else ():
+            _join(below.setdefault(each, {}), below[name], weights[name])
+    found: dict[str, dict[int, int]] = {}
+    for name, after in below.items():
+        found[name] = {}
+        for count, weight in after.items():
+            _join(found[name], until[name], weight, count)
+    return found
+
+
+def _join(paths: dict[int, int], others: dict[int, int], weight: int, count: int = 1) -> None:
+    """Add to some paths others that are so many fragments longer, and so much heavier."""
+    for length, heaviest in others.items():
+        known = paths.get(length + count, 0)
+        paths[length + count] = max(known, heaviest + weight)
 
 
 def end_to_end_us(plan: Plan, shares: Mapping[str, int], output: str) -> int:
@@ -70,35 +141,49 @@ def end_to_end_us(plan: Plan, shares: Mapping[str, int], output: str) -> int:
 
 def check_budget(deployment: Deployment, plan: Plan) -> None:
     """DeploymentError if an output's X cannot be divided."""
-    for output, delay_us in deployment.outputs.items():
+    for output, spec in deployment.outputs.items():
         if output not in plan.outputs:
             raise DeploymentError(
                 f"{deployment.path.name}: outputs.{output}: the network has no such output; it has "
                 f"{sorted(plan.outputs)}"
             )
-        for name, fragments in longest_paths(plan, output).items():
-            share_us = delay_us // fragments
+        longest = longest_paths(plan, output)
+        for name, share_us in shares_of(deployment, plan, output).items():
             alpha = deployment.timing.alpha
             if share_us * alpha <= plan.bucket_us:
                 raise DeploymentError(
-                    f"{deployment.path.name}: outputs.{output}.delay: {show_duration(delay_us)} "
-                    f"over {fragments} fragments leave {name} {share_us / 1e6:g} s, of which "
-                    f"tuples may wait {alpha:g} x {share_us / 1e6:g} s: less than a bucket of "
+                    f"{deployment.path.name}: outputs.{output}.delay: "
+                    f"{show_duration(spec.delay_us)} over {longest[name]} fragments leave {name} "
+                    f"{share_us / 1e6:g} s, of which tuples may wait {alpha:g} x "
+                    f"{share_us / 1e6:g} s: less than a bucket of "
                     f"{show_duration(plan.bucket_us)}. Make the delay longer or the bucket shorter"
                 )
 
 
 def division(deployment: Deployment, plan: Plan) -> dict[str, dict[str, Any]]:
-    """The same for programs: seconds for each output, and for each fragment on its paths."""
+    """The same for programs: seconds for each output, and for each fragment on its paths.
+
+    divide   by what: "measured" only if it has been.
+    needs_s  what the jobs of each fragment were measured to need, where the shares go by it.
+    """
     shares = divide(deployment, plan)
-    return {
-        output: {
+    found: dict[str, dict[str, Any]] = {}
+    for output in plan.outputs:
+        asked = output in deployment.outputs
+        measured = asked and by_needs(deployment, output)
+        names = longest_paths(plan, output)
+        found[output] = {
             "delay_s": end_to_end_us(plan, shares, output) / 1e6,
-            "asked": output in deployment.outputs,
-            "fragments": {name: shares[name] / 1e6 for name in longest_paths(plan, output)},
+            "asked": asked,
+            "divide": "measured" if measured else "equal",
+            "fragments": {name: shares[name] / 1e6 for name in names},
         }
-        for output in plan.outputs
-    }
+        if measured:
+            needs = {name: _need_us(deployment, plan, name) for name in names}
+            found[output]["needs_s"] = {
+                name: need_us / 1e6 for name, need_us in needs.items() if need_us is not None
+            }
+    return found
 
 
 def told(deployment: Deployment, plan: Plan) -> list[str]:
@@ -108,14 +193,27 @@ def told(deployment: Deployment, plan: Plan) -> list[str]:
     waits = "at most" if timing.alpha_adapts else "always"
     lines = []
     for output in plan.outputs:
-        given = "as asked" if output in deployment.outputs else "by timing.delay"
+        asked = output in deployment.outputs
+        measured = asked and by_needs(deployment, output)
+        given = "as asked" if asked else "by timing.delay"
+        if measured:
+            given += ", divided by what jobs need"
+        elif asked and deployment.outputs[output].measured:
+            given += ", divided equally: what jobs need is not measured yet (holdfast divide)"
         lines.append(
             f"output {output}: X = {end_to_end_us(plan, shares, output) / 1e6:g} s from the "
             f"sources, {given}"
         )
         for name, fragments in longest_paths(plan, output).items():
+            need_us = _need_us(deployment, plan, name) if measured else None
+            needs = "" if need_us is None else f"; its jobs need {need_us / 1e6:g} s"
             lines.append(
-                f"  fragment {name}: {shares[name] / 1e6:g} s ({fragments} on its longest path), "
-                f"of which tuples wait {waits} {timing.alpha * shares[name] / 1e6:g} s"
+                f"  fragment {name}: {shares[name] / 1e6:g} s ({fragments} on its longest "
+                f"path{needs}), of which tuples wait {waits} "
+                f"{timing.alpha * shares[name] / 1e6:g} s"
             )
     return lines
+
+
+def _need_us(deployment: Deployment, plan: Plan, fragment: str) -> int | None:
+    return deployment.measured.get(measured_as(plan.fragments[fragment]))

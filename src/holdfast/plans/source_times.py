@@ -1,4 +1,4 @@
-"""The sources of a deployment with their own time: made as the file says, and checked against X.
+"""The sources of a deployment with their own time, checked against X.
 
 A tuple may be held for αX before its bucket goes out without what is missing. A live source that
 is slower than that by its own settings would make everything tentative for ever, so the sum is
@@ -8,40 +8,26 @@ with something that does not wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from holdfast.connect.push_source import PushSource
-from holdfast.connect.source import FUTURE_LIMIT, Source
 from holdfast.core.settings import Timing
 from holdfast.core.source_time import Late, TimeSettings
 from holdfast.deployment import Deployment, DeploymentError, SourceSpec
 from holdfast.errors import HoldfastError
 from holdfast.plans.budget import divide
+from holdfast.plans.lags import (
+    boundary_interval_us,
+    holds_us,
+    lags_us,
+    least_lag_us,
+    source_of,
+    who_waits,
+)
 from holdfast.times import show_duration
 
 if TYPE_CHECKING:
     from holdfast.plans.plan import Plan
-
-
-def source_of(spec: SourceSpec) -> Source:
-    """The source that an entry point reads, or that producers push."""
-    if spec.reads is None:
-        source: Source = PushSource(0)
-    else:
-        from holdfast.connect.specs import parse_source
-
-        source = parse_source(f"{spec.name}={spec.reads}")[1]
-    if source.future_limit is None:
-        # Beside others that go by the clock, one row of another century holds up everything.
-        source = replace(source, future_limit=FUTURE_LIMIT)
-    return replace(source, **spec.times)
-
-
-def boundary_interval_us(bucket_us: int) -> int:
-    """How often an entry point says how far it is."""
-    return max(10_000, min(100_000, bucket_us // 2))
 
 
 def lane_idle_us(timing: Timing, settings: TimeSettings) -> int:
@@ -53,74 +39,33 @@ def lane_idle_us(timing: Timing, settings: TimeSettings) -> int:
     return max(settings.bucket_us, left // 2)
 
 
-def check_times(deployment: Deployment, plan: Plan) -> None:
-    """DeploymentError if a source's settings about time cannot work."""
+def check_sources(deployment: Deployment, plan: Plan) -> None:
+    """DeploymentError if what is said of a source's time is wrong in itself."""
     for spec in deployment.sources.values():
         try:
-            _check(deployment, spec, plan)
-        except DeploymentError:
-            raise
+            source_of(spec).time_settings(plan.bucket_us)
         except HoldfastError as error:
             raise _error(deployment, spec, str(error)) from None
+
+
+def check_times(deployment: Deployment, plan: Plan) -> None:
+    """DeploymentError if a source's settings about time cannot work with X."""
+    for spec in deployment.sources.values():
+        _check(deployment, spec, plan)
 
 
 def timing_at(deployment: Deployment, plan: Plan, source: str) -> Timing:
     """The times of who waits for a source; of the one with the shortest X, if there are several."""
     shares = divide(deployment, plan)
-    waiting = [shares[name] for name in _who_waits(plan, source)]
+    waiting = [shares[name] for name in who_waits(plan, source)]
     delay_us = min(waiting, default=deployment.timing.delay_us)
     return replace(deployment.timing, delay_us=delay_us)
 
 
 def least_alpha(deployment: Deployment, plan: Plan, fragment: str, timing: Timing) -> float:
     """How far α of a fragment may fall: what sources lag by their settings must fit into it."""
-    lags = _lags_us(deployment, plan)
-    least_us = _least_lag_us(plan, fragment, lags)
-    bucket_us = plan.bucket_us
-    held_us = [
-        lags[name] - least_us + 2 * bucket_us + boundary_interval_us(bucket_us)
-        for name, spec in deployment.sources.items()
-        if plan.sources[name].stime is not None and source_of(spec).live
-        if fragment in _who_waits(plan, name)
-    ]
-    return min(timing.alpha, max(timing.alpha_least, max(held_us, default=0) / timing.delay_us))
-
-
-def _who_waits(plan: Plan, source: str) -> list[str]:
-    """The fragments that hold tuples back for a source.
-
-    Those that read it, and those that merge what became of it with what does not hang on it: to
-    all others everything comes as late as it does.
-    """
-    reached, found = {source}, []
-    for name in plan.in_order:
-        fragment = plan.fragments[name]
-        hanging = [stream in reached for stream in fragment.inputs]
-        if any(hanging):
-            reached |= {each.stream for each in fragment.outputs}
-            if source in fragment.inputs or not all(hanging):
-                found.append(name)
-    return found
-
-
-def _lags_us(deployment: Deployment, plan: Plan) -> dict[str, int]:
-    """How far each stream lags behind the present by the settings of its sources."""
-    lags = {}
-    for name, spec in deployment.sources.items():
-        source = source_of(spec)
-        settings = source.time_settings(plan.bucket_us)
-        waits = plan.sources[name].stime is not None and source.live
-        lags[name] = settings.lateness_us + (settings.idle_after_us or 0) if waits else 0
-    for name in plan.in_order:
-        lag_us = max(lags[stream] for stream in plan.fragments[name].inputs)
-        lags |= {each.stream: lag_us for each in plan.fragments[name].outputs}
-    return lags
-
-
-def _least_lag_us(plan: Plan, fragment: str, lags: Mapping[str, int]) -> int:
-    """How late the freshest tuples come to a fragment; those of a source come at once."""
-    inputs = plan.fragments[fragment].inputs
-    return min(0 if stream in plan.sources else lags[stream] for stream in inputs)
+    held = holds_us(deployment, plan).get(fragment, 0)
+    return min(timing.alpha, max(timing.alpha_least, held / timing.delay_us))
 
 
 def _check(deployment: Deployment, spec: SourceSpec, plan: Plan) -> None:
@@ -139,10 +84,10 @@ def _check(deployment: Deployment, spec: SourceSpec, plan: Plan) -> None:
     if settings.late is Late.TAKE and found.late_refused is not None:
         raise _error(deployment, spec, f"late = 'take' is not possible: {found.late_refused}")
     if source.live:
-        lags, shares = _lags_us(deployment, plan), divide(deployment, plan)
-        for name in _who_waits(plan, spec.name):
+        lags, shares = lags_us(deployment, plan), divide(deployment, plan)
+        for name in who_waits(plan, spec.name):
             timing = replace(deployment.timing, delay_us=shares[name])
-            less_us = _least_lag_us(plan, name, lags)
+            less_us = least_lag_us(plan, name, lags)
             _check_sum(deployment, spec, settings, name, timing, less_us)
 
 

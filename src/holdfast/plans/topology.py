@@ -26,15 +26,15 @@ from holdfast.plans.addresses import Book
 from holdfast.plans.budget import check_budget, divide, division, end_to_end_us, told
 from holdfast.plans.deliveries import check_delivery
 from holdfast.plans.fragment_plans import MOST_WAYS, FragmentPlan
+from holdfast.plans.lags import boundary_interval_us, source_of
 from holdfast.plans.membership_file import read_membership
 from holdfast.plans.plan import Plan, deployed, read_plan
 from holdfast.plans.sharding import merging
 from holdfast.plans.source_times import (
-    boundary_interval_us,
+    check_sources,
     check_times,
     lane_idle_us,
     least_alpha,
-    source_of,
     timing_at,
 )
 
@@ -326,6 +326,7 @@ class Topology:
                         f"deployed; add [{what}.{name}]"
                     )
         check_delivery(deployment, plan)
+        check_sources(deployment, plan)
         check_budget(deployment, plan)
         check_times(deployment, plan)
         for stream in deployment.bounds:

@@ -17,6 +17,7 @@ class FaultKind(Enum):
     PAUSE = "pause"
     SLOW = "slow"
     HANG = "jobs hang"
+    BUSY = "others take the processors"
     CUT = "cut"
     CUT_ONE_WAY = "one-way cut"
     PARTITION = "partition"

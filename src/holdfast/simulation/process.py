@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class Process(ABC):
-    """A driver, its disk, and whether it is up, paused or slow."""
+    """A driver, its disk, and whether it is up, paused, slow or on a busy machine."""
 
     def __init__(self, world: World, address: str) -> None:
         self.world = world
@@ -55,6 +55,7 @@ class Process(ABC):
         self.life = 0
         self.paused = 0
         self.slow = 0
+        self.busy = 0
         self.disturbed_at = 0
         self.disk_lost = False
         # How far its time is ahead of the true one.

@@ -31,6 +31,7 @@ from holdfast.core.events import (
     JobDone,
     JobFailed,
     PairsFailed,
+    ProcessorsMeasured,
     WindowBlock,
     WindowsRead,
     WindowsTimed,
@@ -47,6 +48,11 @@ if TYPE_CHECKING:
     from holdfast.simulation.world import World
 
 
+# Of the jobs on a busy machine, how many are kept waiting for long, and for how much of X at most.
+STALLS = 0.05
+LONGEST_STALL = 0.15
+
+
 class ReplicaProcess(Process):
     """A replica with the stand-in executor."""
 
@@ -59,6 +65,8 @@ class ReplicaProcess(Process):
         self._job_us = job_us
         self._job_checks = JobChecks(self, plan)
         self.hung = 0
+        # Whether it was told last that its machine is busy.
+        self._told_busy = False
         self._held_back: list[tuple[int, JobDone | JobFailed | Beside]] = []
         # A passive copy has no engine until its first job has started one.
         self.starting_until = 0
@@ -122,9 +130,21 @@ class ReplicaProcess(Process):
 
     def job_duration(self, job: RunJob) -> int:
         duration = int(self._job_us * (0.5 + self.world.random.random())) + 50 * len(job.slices)
+        if self.busy:
+            duration += self._taken_away(duration)
         return duration * (1 + 9 * self.slow)
 
+    def _taken_away(self, duration: int) -> int:
+        """For how long others have the processors meanwhile: often a little, at times for long."""
+        random, most_us = self.world.random, LONGEST_STALL * self.settings.timing.delay_us
+        stall = random.random() * most_us if random.random() < STALLS else 0.0
+        return int(2 * duration * random.random() + stall)
+
     def _run(self, job: RunJob) -> None:
+        if self.busy or self._told_busy:
+            self._told_busy = bool(self.busy)
+            used = ProcessorsMeasured(1.0 if self.busy else 0.4)
+            self.world.clock.after(1_000, self.receive_in_life, self.life, used)
         self._job_checks.begins(job)
         random = self.world.random
         duration = self.job_duration(job)

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation import special_networks
 from holdfast.simulation.bound_shapes import _bounded
+from holdfast.simulation.busy_shapes import _busy, busy_unions
 from holdfast.simulation.collecting import _collections
 from holdfast.simulation.copy_shapes import (
     _around,
@@ -446,6 +447,7 @@ SHAPES: dict[Shape, float] = {
     _missing_input: 0.0,
     _own_inputs: 0.0,
     _failing_jobs: 0.0,
+    _busy: 0.0,
     _collections: 0.0,
     _bounded: 0.0,
     _rescalings: 0.0,
@@ -461,6 +463,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _missing_input: special_networks.racing_unions,
     _own_inputs: special_networks.racing_memories,
     _failing_jobs: special_networks.racing_unions,
+    _busy: busy_unions,
     _collections: special_networks.racing_chain,
     _bounded: special_networks.bounded_unions,
     _rescalings: special_networks.rescaled_ring,

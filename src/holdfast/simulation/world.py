@@ -368,6 +368,9 @@ class World:
                 for process in self._at(fault.servers[0]):
                     process.slow += 1 if begins else -1
                     process.disturbed_at = self.clock.now
+            case FaultKind.BUSY:
+                for process in self._at(fault.servers[0]):
+                    process.busy += 1 if begins else -1
             case FaultKind.HANG:
                 for process in self._at(fault.servers[0]):
                     if isinstance(process, ReplicaProcess):

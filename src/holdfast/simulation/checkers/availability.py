@@ -7,8 +7,9 @@ between a source and the client for long enough, the client has been told about 
 that source that is older than X per fragment of the path, as stable or tentative.
 
 A reader follows one replica of its producer. When several stand, it may be any of them, so
-what is promised is what all of them can have. Paths through a replica whose policy is to
-suspend promise nothing, nor does a copy that sleeps: how soon one wakes is standby.py's. One that
+what is promised is what all of them can have. Paths through a replica that suspends promise
+nothing while its policy says so, in a failure or a correction, and everything before and after; nor
+does a copy that sleeps: how soon one wakes is standby.py's. One that
 recovers, or was cut off for minutes and takes what it missed first, has readers only if it is the
 last: those of the others are promised X all the same.
 """
@@ -58,7 +59,9 @@ class Availability:
 
     def sample(self) -> None:
         for process in self._world.replicas.values():
-            if not self._suspends(process):
+            if self._suspends(process):
+                self._excuse(process)
+            else:
                 self._check_replica(process)
         if self._changes != self._world.changes:
             self._changes = self._world.changes
@@ -68,8 +71,18 @@ class Availability:
 
     @staticmethod
     def _suspends(process: ReplicaProcess) -> bool:
-        settings = process.settings
-        return Policy.SUSPEND in (settings.while_failed, settings.while_stabilizing)
+        """Whether new tuples wait now because the policy says so."""
+        driver, settings = process.replica, process.settings
+        if driver is None or driver.state in (NodeState.STABLE, NodeState.RECOVERING):
+            return False
+        corrects = driver.state is NodeState.STABILIZATION
+        policy = settings.while_stabilizing if corrects else settings.while_failed
+        return policy is Policy.SUSPEND
+
+    def _excuse(self, process: ReplicaProcess) -> None:
+        """Nothing is promised of it now; from now on it has its time again."""
+        self._recovered_at[process.address] = self._world.clock.now
+        self._changes = -1
 
     def _check_replica(self, process: ReplicaProcess) -> None:
         now = self._world.clock.now
@@ -79,8 +92,7 @@ class Availability:
         self._check_partner(process)
         away = driver is None or process.paused or process.slow or starts
         if driver is None or away or not takes_tuples(driver) or self._catches_up(driver):
-            self._recovered_at[address] = now
-            self._changes = -1
+            self._excuse(process)
             return
         deadline = driver.sunion.next_deadline()
         waited = now + process.ahead_us - (deadline - driver.patience.alpha_x_us)
