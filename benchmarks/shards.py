@@ -14,8 +14,8 @@
 3. Rings of up to 200 shards run in the simulator (shards_scale.py): how pings, records and data
    grow; not in the quick form.
 4. Every kind of delivery (shards_delivery.py): the time of exactly once over that of at most once
-   for bursts of small tuples and of ten times larger ones, with two shards and with four, and what
-   is lost and doubled while shards are killed.
+   for bursts of small tuples and of ten times larger ones, with two shards and with four; what it
+   would cost to wait for each acknowledgement; what is lost and doubled while shards are killed.
 5. Two shards become three and two again while they run (shards_rescale.py): for how long no stable
    results came, ``rescale_gap_ms``, and how long it took.
 
@@ -133,6 +133,7 @@ def cost_figures(costs: dict[int, Cost]) -> dict[str, Any]:
         "exactly_over_at_most": {str(shards): cost.ratios for shards, cost in costs.items()},
         "burst_ratios": {str(shards): cost.rounds for shards, cost in costs.items()},
         "burst_seconds": {str(shards): cost.seconds for shards, cost in costs.items()},
+        "waiting_over_exactly": {str(shards): cost.waiting for shards, cost in costs.items()},
     }
 
 

@@ -153,6 +153,15 @@ def _cost(told: dict[str, Any]) -> Rows:
 
 def _delivery(told: dict[str, Any]) -> Rows:
     rows = _cost(told)
+    rows += [
+        (
+            f"time of exactly once if each batch waits for the one before, over not waiting, "
+            f"{shards} shards",
+            f"{ratio:g}",
+            "",
+        )
+        for shards, ratio in told.get("waiting_over_exactly", {}).items()
+    ]
     wanted = {"at-least-once": "lost 0", "at-most-once": "doubled 0"}
     for kind, lost in told["lost"].items():
         said = f"sent {told['sent'][kind]:,}, lost {lost:,}, doubled {told['doubled'][kind]:,}"
