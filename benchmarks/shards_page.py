@@ -153,6 +153,15 @@ def _cost(told: dict[str, Any]) -> Rows:
 
 def _delivery(told: dict[str, Any]) -> Rows:
     rows = _cost(told)
+    rows += [
+        (
+            f"time of exactly once if each batch waits for the one before, over not waiting, "
+            f"{shards} shards",
+            f"{ratio:g}",
+            "",
+        )
+        for shards, ratio in told.get("waiting_over_exactly", {}).items()
+    ]
     wanted = {"at-least-once": "lost 0", "at-most-once": "doubled 0"}
     for kind, lost in told["lost"].items():
         said = f"sent {told['sent'][kind]:,}, lost {lost:,}, doubled {told['doubled'][kind]:,}"
@@ -182,6 +191,12 @@ def _scale(told: dict[str, Any]) -> Rows:
             if key.endswith("_per_second_and_shard")
         ]
         rows.append((f"{one['shards']} shards: messages a second, each", ", ".join(kinds), ""))
+        if "rescaled_to" in one:
+            said = (
+                f"{one['rescale_messages']:,}, {one['rescale_messages_per_new_shard']:g} for each"
+            )
+            what = f"messages with which they become {one['rescaled_to']}, beside data and pings"
+            rows.append((what, f"{said} new one, in {one['rescale_s']:g} s", ""))
     return rows
 
 

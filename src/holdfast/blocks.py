@@ -7,7 +7,9 @@ the oldest ones go when they exceed its limit, and they are read again when some
 
 from __future__ import annotations
 
+import itertools
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 
@@ -55,23 +57,45 @@ class Block:
 
 
 class Memory:
-    """Bounds the memory of blocks that are in a log, too."""
+    """Bounds the memory of blocks that are in a log, too.
+
+    It keeps none of them: one that nobody asks for any more is gone at once, and what it took is
+    there for the next.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
-        self._blocks: deque[Block] = deque()
+        # By when they came, the oldest first; and their bytes.
+        self._blocks: dict[int, tuple[weakref.ref[Block], int]] = {}
         self._bytes = 0
-        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        # A block may go at any moment, also in the middle of what is done here.
+        self._lock = threading.RLock()
+
+    @property
+    def size_bytes(self) -> int:
+        """How much is in memory."""
+        return self._bytes
 
     def add(self, block: Block) -> None:
-        """Keep a block that can be loaded, and let older ones go to make room."""
+        """A block that can be loaded; older ones go from memory to make room."""
+        number = next(self._numbers)
         with self._lock:
-            self._blocks.append(block)
+            self._blocks[number] = (
+                weakref.ref(block, lambda _: self._remove(number)),
+                block.nbytes,
+            )
             self._bytes += block.nbytes
             while self._bytes > self._limit:
-                oldest = self._blocks.popleft()
-                self._bytes -= oldest.nbytes
-                oldest.forget()
+                oldest = self._remove(next(iter(self._blocks)))
+                if oldest is not None:
+                    oldest.forget()
+
+    def _remove(self, number: int) -> Block | None:
+        with self._lock:
+            known, size = self._blocks.pop(number, (None, 0))
+            self._bytes -= size
+        return None if known is None else known()
 
 
 class Loader:

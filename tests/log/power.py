@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from holdfast.log.files import Files, Part
+from holdfast.log.direct import Part
+from holdfast.log.files import Files
 
 SECTOR = 512
 T = TypeVar("T")

@@ -23,7 +23,8 @@ from holdfast.log import (
     WriteFailed,
     inspect,
 )
-from holdfast.log.files import Files, Part
+from holdfast.log.direct import Part
+from holdfast.log.files import Files
 from tests.log.helpers import SCHEMA, SMALL, Model, drain, seen, segment_count, stable, values
 
 

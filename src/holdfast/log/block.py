@@ -36,8 +36,8 @@ import pyarrow as pa
 
 from holdfast.checksum import crc32c, with_checksum
 from holdfast.core.frame import Header, Kind
+from holdfast.log.direct import Part
 from holdfast.log.errors import FrameTooLarge
-from holdfast.log.files import Part
 
 MAGIC = b"HFB1"
 HEADER = struct.Struct("<4sIIBBHQQIIqqq")

@@ -11,17 +11,15 @@ import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 import pyarrow as pa
 
 from holdfast import disk
 from holdfast.disk import Operation
+from holdfast.log.direct import Part, split_parts, whole_pages, write_pages
 from holdfast.log.errors import LogLocked
 
 _MOST_PARTS = 1024  # IOV_MAX on Linux
-
-Part: TypeAlias = bytes | pa.Buffer
 
 
 class Files:
@@ -68,6 +66,19 @@ class Files:
         for start in range(0, len(parts), _MOST_PARTS):
             some = parts[start : start + _MOST_PARTS]
             offset += self._write_fully(fd, some, offset)
+
+    def write_past_cache(self, fd: int, parts: Sequence[Part], offset: int) -> None:
+        """Like ``write``; what can be kept out of the system's cache is (direct.py)."""
+        begin, end = whole_pages(offset, sum(map(len, parts)))
+        before, rest = split_parts(parts, begin)
+        pages, after = split_parts(rest, end - begin)
+        if pages:
+            disk.check_descriptor(Operation.WRITE, fd)
+            end = begin + write_pages(fd, pages, offset + begin)
+            after = split_parts(rest, end - begin)[1]
+        for some, at in ((before, 0), (after, end)):
+            if some:
+                self.write(fd, some, offset + at)
 
     def _write_fully(self, fd: int, parts: Sequence[Part], offset: int) -> int:
         size = sum(map(len, parts))

@@ -33,6 +33,8 @@ class LogOptions:
     preallocate_bytes  how much of a segment is reserved on the disk ahead of the writer. It
                        makes writing cheaper and takes that much room until the segment is
                        sealed or the log closed. 0 for none.
+    direct_bytes       appends of at least so many bytes go past the system's cache, which costs
+                       less (direct.py); for logs that are rarely read back. 0 for none.
     index_bytes        about how far apart the entries of the index are.
     checkpoint_bytes   how much may be written before the index file is brought up to date, and
                        so about how much is read when a log is opened after a crash.
@@ -42,6 +44,7 @@ class LogOptions:
     sync_interval_ms: float = 50.0
     segment_bytes: int = 64 * _MIB
     preallocate_bytes: int = 8 * _MIB
+    direct_bytes: int = 0
     index_bytes: int = 64 * _KIB
     checkpoint_bytes: int = 8 * _MIB
 
@@ -50,5 +53,6 @@ class LogOptions:
         for name in ("sync_interval_ms", "segment_bytes", "index_bytes", "checkpoint_bytes"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above zero; got {getattr(self, name)}")
-        if self.preallocate_bytes < 0:
-            raise ValueError(f"preallocate_bytes is 0 or more; got {self.preallocate_bytes}")
+        for name in ("preallocate_bytes", "direct_bytes"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is 0 or more; got {getattr(self, name)}")

@@ -21,8 +21,8 @@ from holdfast.core.frame import Kind
 from holdfast.frames import Frame
 from holdfast.gained import with_gained
 from holdfast.log.block import Encoded, Format, LogBlock, encoded
+from holdfast.log.direct import Part
 from holdfast.log.errors import SchemaMismatch
-from holdfast.log.files import Part
 
 
 class _Sink:

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from holdfast.log.block import header_at
+from holdfast.log.direct import Part
 from holdfast.log.errors import DiskFull, LogBroken, LogError, WriteFailed
-from holdfast.log.files import Part
 from holdfast.log.segment import Segment, create_segment
 from holdfast.log.store import Placed, Store
 
@@ -69,12 +69,19 @@ class Writer:
             end += block.length
         try:
             self._reserve(end)
-            self._files.write(self.fd, parts, start)
+            self._write(parts, start, end - start)
         except BaseException as error:
             self.cut()
             if isinstance(error, OSError):
                 raise self._failure(f"write {end - start} bytes", error) from error
             raise
+
+    def _write(self, parts: list[Part], start: int, size: int) -> None:
+        direct_bytes = self._store.options.direct_bytes
+        if direct_bytes and size >= direct_bytes:
+            self._files.write_past_cache(self.fd, parts, start)
+        else:
+            self._files.write(self.fd, parts, start)
 
     def _reserve(self, end: int) -> None:
         """Reserves room ahead of the writer: the file system then allocates in large steps and

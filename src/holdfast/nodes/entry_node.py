@@ -51,7 +51,10 @@ from holdfast.nodes.watched import Watched
 from holdfast.operators import SourceOperator
 
 LOG_OPTIONS = LogOptions(
-    durability=Durability.ALWAYS, segment_bytes=16 << 20, preallocate_bytes=1 << 20
+    durability=Durability.ALWAYS,
+    segment_bytes=16 << 20,
+    preallocate_bytes=1 << 20,
+    direct_bytes=1 << 20,
 )
 _IDLE_SECONDS = 0.01
 # How long a source may take to end what it reads when the node stops.

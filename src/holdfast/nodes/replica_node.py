@@ -117,6 +117,7 @@ LOG_OPTIONS = LogOptions(
     sync_interval_ms=20.0,
     segment_bytes=16 << 20,
     preallocate_bytes=1 << 20,
+    direct_bytes=1 << 20,
 )
 
 

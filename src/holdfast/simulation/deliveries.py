@@ -44,7 +44,7 @@ def deliveries(random: Random) -> NetworkSpec:
         if level == levels - 1:
             operators += [Gather((stream,), window_us)]
         outputs = tuple((f"{name}.{number}", one) for number, one in enumerate(operators))
-        fragments.append(_fragment(random, name, Plan(outputs), kind))
+        fragments.append(fragment_of(random, name, Plan(outputs), kind))
         stream, kind = f"{name}.0", random.choice(_AFTER[kind])
     last = fragments[-1]
     watched = tuple(stream for stream, _ in last.plan.outputs)
@@ -55,7 +55,8 @@ def deliveries(random: Random) -> NetworkSpec:
     return spec
 
 
-def _fragment(random: Random, name: str, plan: Plan, delivery: Delivery) -> Fragment:
+def fragment_of(random: Random, name: str, plan: Plan, delivery: Delivery) -> Fragment:
+    """A fragment of a kind, with one of the protections that it may have."""
     copies = [Protection.NONE, Protection.PASSIVE]
     if delivery is _EXACTLY:
         copies += [Protection.ACTIVE, Protection.HYBRID]
