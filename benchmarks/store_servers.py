@@ -25,8 +25,8 @@ class GoogleStore(ObjectStore):
 
     def command(self) -> list[str]:
         where = ["--host", HOST, "--port", str(self.port)]
-        kept = ["--data-dir", str(self.directory / "objects"), "--default-bucket", self.BUCKET]
-        return [self._program, "start", *where, *kept]
+        kept = ["--data-dir", str(self.directory / "objects")]
+        return [self._program, *kept, "start", *where, "--default-bucket", self.BUCKET]
 
     def address(self, path: str) -> str:
         return (
