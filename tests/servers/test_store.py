@@ -91,8 +91,8 @@ def flushed(writer: Writer) -> Position:
     while True:
         try:
             return writer.flush()
-        except OSError:
-            assert time.monotonic() < deadline
+        except OSError as error:
+            assert time.monotonic() < deadline, error
 
 
 def test_a_writer_that_is_killed_again_and_again(store: ObjectStore, tmp_path: Path) -> None:
