@@ -3,18 +3,25 @@
 In: a topic with JSON values until they are tuples with ids and times, against a consumer that only
 takes the values. Out: tuples with ids until they are committed records with headers, against a
 transactional producer that is handed the same values as they are, without headers and without the
-id that is committed with them. Both sides have the same settings of the library where these matter
-(how much is fetched ahead and how soon again; how long records are gathered, compression, records
-in a transaction), and both are opened before the clock starts: in, it starts with the first
-records. Both sides in turn, the best of each.
+id that is committed with them; and, to know what headers cost by themselves, against one that is
+handed values, times and headers that were made before. All have the same settings of the library
+where these matter (how much is fetched ahead and how soon again; how long records are gathered,
+compression, records in a transaction), and are opened before the clock starts: in, it starts with
+the first records.
+
+What a machine gives varies from second to second, and less between neighbours. So they take turns,
+every other turn in the opposite order, and the ratio is the median of the turns' own ratios.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import confluent_kafka as kafka
@@ -28,7 +35,13 @@ from holdfast.connect.ingest import Inlet
 from holdfast.connect.kafka_reader import FETCHING
 from holdfast.connect.kafka_sink import write_kafka
 from holdfast.connect.kafka_source import read_kafka
-from holdfast.connect.kafka_writer import GATHERING
+from holdfast.connect.kafka_writer import (
+    GATHERING,
+    ID_HEADER,
+    STABILITY_HEADER,
+    STABLE,
+    STIME_HEADER,
+)
 from holdfast.frames import SEQ, STIME, TIME, TMAX
 from holdfast.operators import SourceOperator
 
@@ -37,25 +50,51 @@ COLUMNS = pa.schema(
     [pa.field("number", pa.int64()), pa.field("server", pa.string()), pa.field("text", pa.string())]
 )
 FLUSH_ROWS = 20_000
+# The time of all records, in milliseconds.
+STAMP = time.time_ns() // 1_000_000
 
 
-def measure_throughput(broker: Broker, records: int, turns: int) -> dict[str, float]:
-    """Records a second in and out, and how they compare with the bare library."""
+@dataclass(frozen=True)
+class Throughput:
+    """Records a second of each turn, by what was measured."""
+
+    turns: dict[str, list[float]]
+
+    def median(self, name: str) -> int:
+        return round(statistics.median(self.turns[name]))
+
+    def best(self, name: str) -> int:
+        return round(max(self.turns[name]))
+
+    def ratio(self, name: str, bare: str) -> float:
+        """The median of the turns' own ratios."""
+        pairs = zip(self.turns[name], self.turns[bare], strict=True)
+        return round(statistics.median(own / other for own, other in pairs), 2)
+
+    def ratio_of_bests(self, name: str, bare: str) -> float:
+        return round(self.best(name) / self.best(bare), 2)
+
+
+def measure_throughput(broker: Broker, records: int, turns: int) -> Throughput:
+    """In and out, and of the bare library."""
     values = [_value(number) for number in range(records)]
     table = _table(records)
+    headers = _headers(table)
     broker.create("load", 2)
     _bare_out(broker, "load", values)
-    best: dict[str, float] = {}
+    found: dict[str, list[float]] = {}
     for turn in range(turns):
         runs: dict[str, Callable[[], float]] = {
-            "bare_in": lambda: _bare_in(broker, records),
-            "in": lambda: _in(broker, records),
-            "bare_out": lambda turn=turn: _timed_out(broker, f"bare-{turn}", values),  # type: ignore[misc]
-            "out": lambda turn=turn: _out(broker, f"out-{turn}", table),  # type: ignore[misc]
+            "bare_in": partial(_bare_in, broker, records),
+            "in": partial(_in, broker, records),
+            "bare_out": partial(_timed_out, broker, f"bare-{turn}", values),
+            "out": partial(_out, broker, f"out-{turn}", table),
+            "bare_out_headers": partial(_timed_out, broker, f"headers-{turn}", values, headers),
         }
-        for name, run in runs.items():
-            best[name] = max(best.get(name, 0.0), run())
-    return {name: round(each) for name, each in best.items()}
+        order = [*runs.items()]
+        for name, run in reversed(order) if turn % 2 else order:
+            found.setdefault(name, []).append(run())
+    return Throughput(found)
 
 
 def _value(number: int) -> bytes:
@@ -65,10 +104,19 @@ def _value(number: int) -> bytes:
 
 def _table(records: int) -> pa.Table:
     rows = [json.loads(_value(number)) for number in range(records)]
-    times = pa.array(np.full(records, time.time_ns() // 1000)).cast(TIME)
+    times = pa.array(np.full(records, STAMP * 1000)).cast(TIME)
     own = pa.Table.from_pylist(rows, COLUMNS)
     schema = pa.schema([SEQ, STIME, *COLUMNS])
     return pa.table([pa.array(np.arange(records)), times, *own.columns], schema=schema)
+
+
+def _headers(table: pa.Table) -> list[dict[str, bytes]]:
+    """What the sink gives each record besides its value."""
+    stimes = table["stime"].cast(pa.int64()).to_pylist()
+    return [
+        {STIME_HEADER: b"%d" % stime, STABILITY_HEADER: STABLE, ID_HEADER: b"%d" % number}
+        for number, stime in enumerate(stimes)
+    ]
 
 
 def _bare_in(broker: Broker, records: int) -> float:
@@ -114,7 +162,9 @@ def _in(broker: Broker, records: int) -> float:
     return (records - before) / taken
 
 
-def _bare_out(broker: Broker, topic: str, values: list[bytes]) -> float:
+def _bare_out(
+    broker: Broker, topic: str, values: list[bytes], headers: list[dict[str, bytes]] | None = None
+) -> float:
     """Records a second."""
     producer = kafka.Producer(
         {
@@ -125,18 +175,26 @@ def _bare_out(broker: Broker, topic: str, values: list[bytes]) -> float:
         }
     )
     producer.init_transactions(CALL_SECONDS)
+    produce = producer.produce
     started = time.monotonic()
     for first in range(0, len(values), FLUSH_ROWS):
         producer.begin_transaction()
-        for value in values[first : first + FLUSH_ROWS]:
-            producer.produce(topic, value)
+        some = slice(first, first + FLUSH_ROWS)
+        if headers is None:
+            for value in values[some]:
+                produce(topic, value)
+        else:
+            for value, each in zip(values[some], headers[some], strict=True):
+                produce(topic, value, None, -1, None, None, STAMP, each)
         producer.commit_transaction(CALL_SECONDS)
     return len(values) / (time.monotonic() - started)
 
 
-def _timed_out(broker: Broker, topic: str, values: list[bytes]) -> float:
+def _timed_out(
+    broker: Broker, topic: str, values: list[bytes], headers: list[dict[str, bytes]] | None = None
+) -> float:
     broker.create(topic, 2)
-    return _bare_out(broker, topic, values)
+    return _bare_out(broker, topic, values, headers)
 
 
 def _out(broker: Broker, topic: str, table: pa.Table) -> float:

@@ -1,4 +1,4 @@
-"""Objects that are made of columns say the same as those that are made row by row."""
+"""Objects and arrays that are made of columns say the same as those that are made row by row."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.connect.json_columns import json_objects
-from holdfast.connect.json_values import json_texts
+from holdfast.connect.json_columns import json_arrays, json_objects
+from holdfast.connect.json_values import json_texts, jsonable
 from holdfast.frames import TIME
 
 WINDOW = pa.struct([("start", TIME), ("end", TIME)])
@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
         ("yes", pa.bool_()),
         ("at", TIME),
         ("local", pa.timestamp("us")),
+        ("elsewhere", pa.timestamp("us", tz="Europe/Berlin")),
         ("window", WINDOW),
         ("day", pa.date32()),
         ("price", pa.decimal128(10, 2)),
@@ -40,6 +41,7 @@ FULL: dict[str, Any] = {
     "yes": True,
     "at": AT,
     "local": AT.replace(tzinfo=None),
+    "elsewhere": AT,
     "window": {"start": AT, "end": AT},
     "day": AT.date(),
     "price": decimal.Decimal("1.50"),
@@ -57,12 +59,20 @@ def same(table: pa.Table) -> None:
     assert repr(found) == repr(expected)
 
 
+def same_arrays(table: pa.Table) -> None:
+    """To the letter: a key that is written otherwise is another key."""
+    rows = zip(*(table[name].to_pylist() for name in table.column_names), strict=True)
+    assert json_arrays(table) == [json.dumps(jsonable([*row])).encode() for row in rows]
+
+
 def test_every_type_with_and_without_values() -> None:
     empty = dict.fromkeys(SCHEMA.names)
     same(pa.Table.from_pylist([FULL, empty, FULL], SCHEMA))
     same(pa.Table.from_pylist([empty], SCHEMA))
     same(SCHEMA.empty_table())
     same(pa.concat_tables([pa.Table.from_pylist([FULL], SCHEMA)] * 2))
+    same_arrays(pa.Table.from_pylist([FULL, empty, FULL], SCHEMA))
+    same_arrays(SCHEMA.empty_table())
 
 
 @given(
@@ -76,4 +86,20 @@ def test_every_type_with_and_without_values() -> None:
 )
 def test_numbers_and_texts(rows: list[tuple[float | None, str | None]]) -> None:
     schema = pa.schema([("number", pa.float64()), ("text", pa.string())])
-    same(pa.table([pa.array([n for n, _ in rows], pa.float64()), [t for _, t in rows]], schema))
+    table = pa.table([pa.array([n for n, _ in rows], pa.float64()), [t for _, t in rows]], schema)
+    same(table)
+    same_arrays(table)
+
+
+@given(st.lists(st.one_of(st.none(), st.datetimes()), max_size=5))
+def test_times(times: list[datetime.datetime | None]) -> None:
+    local = pa.array(times, pa.timestamp("us"))
+    same(pa.table({"at": local.cast(pa.int64()).cast(TIME), "local": local}))
+
+
+def test_a_part_of_a_table_is_judged_by_its_own_texts() -> None:
+    table = pa.table({"text": ["plain", 'needs "escapes"', "plain, too", "a\\b"]})
+    assert json_objects(table.slice(2, 1)) == [b'{"text": "plain, too"}']
+    for first in range(4):
+        same(table.slice(first, 1))
+    same(table)

@@ -19,6 +19,8 @@ from holdfast.connect.sink import Position
 from holdfast.errors import InputError, StateError
 from tests.connect.test_sinks import SCHEMA, tuples
 
+S3, AZURE = "s3://bucket/busy", "abfss://account@bucket/busy"
+
 
 class Store(fs.FileSystemHandler):  # type: ignore[misc]
     """Objects in a directory; fails before or after a part is there, when told to."""
@@ -26,7 +28,7 @@ class Store(fs.FileSystemHandler):  # type: ignore[misc]
     def __init__(self, directory: Path) -> None:
         self._below = fs.SubTreeFileSystem(str(directory), fs.LocalFileSystem())
         self.fails: str | None = None
-        self.listed = 0
+        self.listed = self.copied = 0
 
     def open_output_stream(self, path: str, metadata: Any) -> Any:
         if self.fails == "before":
@@ -49,12 +51,20 @@ class Store(fs.FileSystemHandler):  # type: ignore[misc]
     def normalize_path(self, path: str) -> str:
         return path
 
+    def copy_file(self, path: str, to: str) -> None:
+        self.copied += 1
+        if self.fails == "in between":
+            raise OSError("no answer")
+        self._below.copy_file(path, to)
+
+    def delete_file(self, path: str) -> None:
+        self._below.delete_file(path)
+
     def _unused(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("a store is not asked for that")
 
     create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = _unused
-    delete_file = move = copy_file = open_input_file = open_input_stream = _unused
-    open_append_stream = _unused
+    move = open_input_file = open_input_stream = open_append_stream = _unused
 
 
 class _Unanswered:
@@ -86,8 +96,10 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return made
 
 
-def opened(tmp_path: Path, position: Position | None = None, **options: Any) -> Any:
-    sink = write_parquet("s3://bucket/busy", **options).known_as("me", tmp_path / "sink.json")
+def opened(
+    tmp_path: Path, position: Position | None = None, address: str = S3, **options: Any
+) -> Any:
+    sink = write_parquet(address, **options).known_as("me", tmp_path / "sink.json")
     return sink.open("busy", SCHEMA, position)
 
 
@@ -114,7 +126,7 @@ def test_parts_are_named_by_their_ids_and_nothing_is_listed(tmp_path: Path, stor
         "part-me-000000000000003-000000000000007.parquet",
     ]
     assert ids(tmp_path) == list(range(7))
-    assert store.listed == 0
+    assert store.listed == store.copied == 0
 
 
 @pytest.mark.parametrize("fails", ["before", "after"])
@@ -159,6 +171,57 @@ def test_what_was_written_but_not_noted_in_the_position_is_written_the_same(
     again.flush()
     assert ids(tmp_path) == list(range(5))
     assert len(names(tmp_path)) == 2
+
+
+def test_where_arrow_begins_objects_empty_a_part_is_whole_or_not_there(
+    tmp_path: Path, store: Store
+) -> None:
+    busy = tmp_path / "bucket" / "busy"
+    (busy / "_begun").mkdir()
+    writer = opened(tmp_path, address=AZURE)
+    writer.write(tuples(0, 3))
+    position = writer.flush()
+    assert [*(busy / "_begun").iterdir()] == []
+    writer.write(tuples(3, 2))
+    store.fails = "in between"
+    for _ in range(2):
+        with pytest.raises(OSError, match="no answer"):
+            writer.flush()
+        assert ids(tmp_path) == [0, 1, 2]
+    # Never under the same name: a request of the first that arrives late must not empty it.
+    begun = {*(busy / "_begun").iterdir()}
+    assert len(begun) == 2
+    store.fails = None
+    again = opened(tmp_path, position, address=AZURE)
+    again.write(tuples(3, 2))
+    again.flush()
+    assert {*(busy / "_begun").iterdir()} == begun
+    assert ids(tmp_path) == list(range(5))
+
+
+@pytest.mark.parametrize(
+    ("address", "reached"),
+    [
+        ("gs://bucket/busy", "gs://bucket/busy?retry_limit_seconds=10"),
+        ("gs://bucket/busy?scheme=http", "gs://bucket/busy?scheme=http&retry_limit_seconds=10"),
+        ("gs://bucket/busy?retry_limit_seconds=3", "gs://bucket/busy?retry_limit_seconds=3"),
+        ("s3://bucket/busy", "s3://bucket/busy"),
+    ],
+)
+def test_no_store_is_tried_in_silence_for_minutes(
+    monkeypatch: pytest.MonkeyPatch, address: str, reached: str
+) -> None:
+    asked: list[str] = []
+
+    class FileSystem:
+        @staticmethod
+        def from_uri(uri: str) -> tuple[None, str]:
+            asked.append(uri)
+            return None, "bucket/busy"
+
+    monkeypatch.setattr(parquet_store.fs, "FileSystem", FileSystem)
+    parquet_store.file_system_of(address)
+    assert asked == [reached]
 
 
 def test_a_store_that_lost_a_part_is_refused(tmp_path: Path, store: Store) -> None:

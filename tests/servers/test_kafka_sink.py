@@ -44,8 +44,8 @@ def flushed(writer: Writer) -> Position:
     while True:
         try:
             return writer.flush()
-        except OSError:
-            assert time.monotonic() < deadline
+        except OSError as error:
+            assert time.monotonic() < deadline, error
 
 
 def ids(broker: Broker, topic: str, count: int) -> list[int]:

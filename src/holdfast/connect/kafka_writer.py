@@ -11,9 +11,8 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from holdfast.connect.committing_writer import (
     TakeBack,
     TentativeRows,
 )
-from holdfast.connect.json_columns import as_bytes, json_objects
+from holdfast.connect.json_columns import as_bytes, json_arrays, json_objects
 from holdfast.connect.json_values import jsonable
 from holdfast.connect.kafka_client import CALL_SECONDS, client_config, kafka
 from holdfast.connect.sink import Position
@@ -46,9 +45,12 @@ GATHERING = {
     "queue.buffering.max.kbytes": 262_144,
 }
 _ANY_PARTITION = -1
-Headers = list[tuple[str, bytes]]
+# Values are made for so many records at once: while these are handed over, those before are sent.
+_AT_ONCE = 2_000
+Key = str | bytes | None
+Headers = dict[str, bytes]
 # Value, key, time in milliseconds, headers.
-Record = tuple[bytes | None, str | bytes | None, int, Headers]
+Record = tuple[bytes | None, Key, int, Headers]
 # A library call gets its own time limit, and a little more before it is left behind.
 _LEFT_BEHIND_SECONDS = CALL_SECONDS + 5.0
 
@@ -68,7 +70,7 @@ class KafkaWriter(CommittingWriter):
         self._producer: _Producer | None = None
         self._next_id = 0
         # By key, the time of the newest tentative record that stands on a topic with keys.
-        self._standing: dict[str | bytes | None, int] = {}
+        self._standing: dict[Key, int] = {}
 
     def committed(self) -> int:
         if self._producer is None:
@@ -105,26 +107,25 @@ class KafkaWriter(CommittingWriter):
                 self._take_back(producer, below_stime)
 
     def _records(self, producer: _Producer, topic: str, table: pa.Table, stability: bytes) -> None:
+        for first in range(0, table.num_rows, _AT_ONCE):
+            some = table.slice(first, _AT_ONCE)
+            producer.produce(topic, self._made(some, stability))
+
+    def _made(self, table: pa.Table, stability: bytes) -> Iterator[Record]:
+        """The records. What they consist of is made by columns; each is to be used at once."""
         own = [name for name in table.column_names if name not in _SYSTEM]
         values, keys = json_objects(table.select(own)), self._keys(table)
         stimes = table["stime"].cast(pa.int64()).combine_chunks()
         if stability is TENTATIVE and self._key:
             self._standing.update(zip(keys, stimes.to_pylist(), strict=True))
-        # Lists only, of which C makes tuples: a loop here would cost more than the sending.
-        headers = [
-            zip(repeat(STIME_HEADER), as_bytes(stimes.cast(pa.string())), strict=False),
-            repeat((STABILITY_HEADER, stability)),
-        ]
-        if stability is STABLE:
-            ids = table["seq"].combine_chunks().cast(pa.string())
-            headers.append(zip(repeat(ID_HEADER), as_bytes(ids), strict=False))
         stamps = np.maximum(stimes.to_numpy() // 1000, 0).tolist()
-        each = map(list, zip(*headers, strict=False))
-        producer.produce(topic, zip(values, keys, stamps, each, strict=True))
+        ids = _texts(table["seq"]) if stability is STABLE else None
+        headers = _headers(_texts(stimes), stability, ids)
+        return zip(values, keys, stamps, headers, strict=True)
 
     def _take_back(self, producer: _Producer, below_stime: int) -> None:
         """With keys, a tombstone for each that is taken back; without, one record that says so."""
-        headers = [(STIME_HEADER, b"%d" % below_stime), (STABILITY_HEADER, UNDO)]
+        headers = {STIME_HEADER: b"%d" % below_stime, STABILITY_HEADER: UNDO}
         topic, stamp = self._tentative_topic, max(0, below_stime // 1000)
         if not self._key:
             producer.produce(topic, [(b"{}", None, stamp, headers)])
@@ -134,16 +135,39 @@ class KafkaWriter(CommittingWriter):
         for key in gone:
             del self._standing[key]
 
-    def _keys(self, table: pa.Table) -> list[str | bytes | None]:
+    def _keys(self, table: pa.Table) -> list[Key]:
         if not self._key:
             return [None] * table.num_rows
-        columns = [table[name].to_pylist() for name in self._key]
-        if len(columns) == 1:
-            return [_key_text(each) for each in columns[0]]
-        return [json.dumps(jsonable(list(each))) for each in zip(*columns, strict=True)]
+        if len(self._key) > 1:
+            return [*json_arrays(table.select(self._key))]
+        column = table[self._key[0]]
+        if pa.types.is_integer(column.type):
+            return [*_texts(column)]
+        return [_key_text(each) for each in column.to_pylist()]
 
 
-def _key_text(value: object) -> str | bytes | None:
+def _texts(numbers: pa.Array | pa.ChunkedArray) -> list[bytes]:
+    return as_bytes(numbers.cast(pa.string()))
+
+
+def _headers(stimes: list[bytes], stability: bytes, ids: list[bytes] | None) -> Iterator[Headers]:
+    """The headers of each record: the same dict each time, as the library copies what is in it.
+
+    One of its own for each record would cost as much as making its value.
+    """
+    headers = {STIME_HEADER: b"", STABILITY_HEADER: stability}
+    if ids is None:
+        for stime in stimes:
+            headers[STIME_HEADER] = stime
+            yield headers
+        return
+    for stime, number in zip(stimes, ids, strict=True):
+        headers[STIME_HEADER] = stime
+        headers[ID_HEADER] = number
+        yield headers
+
+
+def _key_text(value: object) -> Key:
     if value is None or isinstance(value, str | bytes):
         return value
     plain = jsonable(value)

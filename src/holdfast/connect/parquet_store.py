@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import time
 import urllib.parse
+import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,10 @@ from holdfast.durable import make_private, read_document, write_document
 from holdfast.errors import InputError, StateError
 
 _SHOWN_OF_WRITER = 8
+_TRIES, _TRIES_SECONDS = "retry_limit_seconds", 10
+# Where Arrow makes an object empty first, also one that is there, and whole when it is closed. A
+# copy within the store is whole or not there; readers pass over names that begin with _.
+_SHOW_WHAT_IS_BEGUN = ("abfs", "abfss")
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,7 @@ class ParquetStoreWriter(CommittingWriter):
     ) -> None:
         super().__init__(str(sink), position, sink.tentative)
         self._system, self._path = file_system_of(sink.address)
+        self._shows_what_is_begun = sink.address.partition(":")[0] in _SHOW_WHAT_IS_BEGUN
         self._rows = StepRows(output, schema, sink.tentative)
         self._writer = sink.writer[:_SHOWN_OF_WRITER] or "run"
         self._notes = sink.notes
@@ -164,7 +170,18 @@ class ParquetStoreWriter(CommittingWriter):
         self._put_bytes(name, written.getvalue())
 
     def _put_bytes(self, name: str, data: bytes | pa.Buffer) -> None:
-        with self._system.open_output_stream(f"{self._path}/{name}") as stream:
+        whole = f"{self._path}/{name}"
+        if not self._shows_what_is_begun:
+            self._send(whole, data)
+            return
+        # Never the same name again: what an earlier life sent may arrive still, and empty it.
+        begun = f"{self._path}/_begun/{uuid.uuid4().hex}-{name}"
+        self._send(begun, data)
+        self._system.copy_file(begun, whole)
+        self._system.delete_file(begun)
+
+    def _send(self, path: str, data: bytes | pa.Buffer) -> None:
+        with self._system.open_output_stream(path) as stream:
             stream.write(data)
 
 
@@ -173,9 +190,18 @@ def file_system_of(address: str) -> tuple[Any, str]:
     if address.startswith("file:"):
         raise InputError(f"for a directory of this machine write its path alone, not {address!r}")
     try:
-        found, path = fs.FileSystem.from_uri(address)
+        found, path = fs.FileSystem.from_uri(_impatient(address))
     except (pa.ArrowInvalid, ValueError) as error:
         raise InputError(
             f"{address!r} is no address of an object store that Arrow knows: {error}"
         ) from None
     return found, path.rstrip("/")
+
+
+def _impatient(address: str) -> str:
+    """Google's store is tried again for a quarter of an hour otherwise, in which nobody knows."""
+    parts = urllib.parse.urlsplit(address)
+    if parts.scheme not in ("gs", "gcs") or _TRIES in urllib.parse.parse_qs(parts.query):
+        return address
+    query = "&".join(filter(None, [parts.query, f"{_TRIES}={_TRIES_SECONDS}"]))
+    return parts._replace(query=query).geturl()

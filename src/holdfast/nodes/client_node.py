@@ -147,24 +147,41 @@ class ClientNode:
 
     def _run(self) -> None:
         try:
-            flushed, saved = time.monotonic(), True
+            due = due_if_behind = time.monotonic() + self._flush_seconds
+            saved = True
             while not self._stopping.is_set():
                 event = None
                 self._turns += 1
                 if self._writer.fails or not saved:
                     self._stopping.wait(AGAIN_SECONDS)
                 else:
-                    event = self._client.read(timeout_s=min(0.1, self._flush_seconds))
+                    event = self._client.read(timeout_s=self._patience(due))
                 if event is not None:
                     self._take(event)
-                due = time.monotonic() - flushed >= self._flush_seconds
-                if ((self._writer.waits and self._writer.ready) or not saved) and due:
+                now = time.monotonic()
+                if self._can_flush(saved) and now >= (
+                    due_if_behind if self._client.waiting else due
+                ):
                     saved = self._flush()
-                    flushed = time.monotonic()
-            if (self._writer.waits and self._writer.ready) or not saved:
+                    # What a flush takes does not add to how long tuples wait; but who is behind
+                    # takes more of them before the next, which costs much the same.
+                    due = now + self._flush_seconds
+                    due_if_behind = time.monotonic() + self._flush_seconds
+            if self._can_flush(saved):
                 self._flush()
         except BaseException as error:
             self._on_fatal(error)
+
+    def _can_flush(self, saved: bool) -> bool:
+        """Whether something waits to be made durable, or to be noted that it is."""
+        return (self._writer.waits and self._writer.ready) or not saved
+
+    def _patience(self, due: float) -> float:
+        """How long to wait for more: with tuples that wait themselves, until they are due."""
+        longest = min(0.1, self._flush_seconds)
+        if not (self._writer.waits and self._writer.ready):
+            return longest
+        return max(0.0, min(longest, due - time.monotonic()))
 
     def _take(self, event: ClientEvent) -> None:
         """Note an event, and hand on to the sink what it takes."""
