@@ -52,8 +52,8 @@ class Lengths:
     worlds: int
 
 
-FULL = Lengths(30.0, 40.0, 10, 2, 20.0, 40, 5)
-QUICK = Lengths(5.0, 6.0, 3, 0, 10.0, 24, 1)
+FULL = Lengths(30.0, 40.0, 10, 2, 20.0, 400, 5)
+QUICK = Lengths(5.0, 6.0, 3, 0, 10.0, 160, 1)
 
 
 @dataclass

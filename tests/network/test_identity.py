@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -18,6 +19,7 @@ from holdfast.description import describe_query, describe_without
 from holdfast.errors import StateError
 from holdfast.identity import identity_of, refuse_changed
 from holdfast.network import Network
+from holdfast.spark import exact_sum
 from holdfast.stream import Stream
 from holdfast.windows import count_window, session_window, window
 
@@ -209,6 +211,18 @@ def test_a_query_that_has_the_column_in_its_state_or_names_it_is_another(
     assert any("zone" in line for line in found.lines)
     if name not in ("aggregate", "key", "named"):
         assert found.lines != describe_query(gaining(spark, build, gained=False))
+
+
+def test_how_sums_are_kept_is_part_of_it(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that state with sums of another shape is refused, not misread."""
+    build = summed("sum(x) s", "avg(x) m", "stddev(x) d", "max(x) v")
+    now = described(spark, build)
+    assert now == described(spark, build)
+    monkeypatch.setattr(exact_sum, "STATE", pa.list_(pa.uint32()))
+    with pytest.raises(StateError, match=r"was .*uint32.*\n.*now .*list<item: double>"):
+        refuse_changed(described(spark, build), now, "the state directory")
 
 
 # -- in several processes ---------------------------------------------------------------

@@ -192,6 +192,17 @@ def test_continuous_checkpoints_have_a_time_or_bounds(tmp_path: Path) -> None:
         ("replicas = 2", 'replicas = 3\nprotection = "hybrid"', "hybrid has 3 here"),
         ("replicas = 2", 'protection = "hybrid"', "main.reconcile: copies that stand by keep"),
         ("replicas = 2", "replicas = 2\nstandby = {}", "main.standby: only passive and hybrid"),
+        (
+            "replicas = 2",
+            'replicas = 2\nprotection = "race"\nstandby = {}',
+            "main.standby: only passive and hybrid fragments have copies that wait",
+        ),
+        ("replicas = 2", 'replicas = 1\nprotection = "race"', "race has 1 here"),
+        (
+            "replicas = 2",
+            'replicas = 2\nprotection = "race"\ndelivery = "at-least-once"',
+            "main.delivery: .*none or passive, because",
+        ),
         ('"127.0.0.1:4711"', '"127.0.0.1:port"', "sources.load.listen: write it as host"),
         ("[clients.screen]", "[clients.main-1]", "two processes have this name"),
         ('output = "busy"\n\n', "\n", "clients.screen: 'output' is missing"),

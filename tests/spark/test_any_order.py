@@ -11,6 +11,8 @@ from pyspark.sql import functions as F
 
 from holdfast import Aggregator, Network, aggregate, window
 from holdfast.frames import TIME
+from holdfast.operators import StatefulOperator
+from holdfast.spark.aggregate import Aggregate
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.folds import Fold
 from holdfast.spark.version import Version
@@ -88,3 +90,37 @@ def test_user_code_depends_on_order_unless_it_says_otherwise() -> None:
         assert fold.depends_on_order == depends
     assert Fold("first", "in", ("out",), (pa.int64(),)).depends_on_order
     assert not Fold("add_exactly", "in", ("out",), (pa.int64(),)).depends_on_order
+
+
+def test_what_aggregates_of_one_column_rest_on_is_kept_once(spark: SparkSession) -> None:
+    network = Network("shared", spark=spark)
+    source = network.source("s", "k bigint not null, v double, w double")
+    wanted = ["sum(v)", "avg(v)", "stddev(v)", "count(v)", "count(1)", "avg(k)", "sum(w)"]
+    grouped = source.groupBy(window("1 second"))
+    stream = grouped.agg(*(f"{each} AS a{at}" for at, each in enumerate(wanted)))
+    operator = stream.operator
+    assert isinstance(operator, StatefulOperator)
+    assert isinstance(operator.stateful, Aggregate)
+    folds = [fold for each in operator.stateful.aggregations for fold in each.folds]
+    assert [(fold.kind, fold.columns[0]) for fold in folds] == [
+        ("add_exactly", "a0_add_exactly"),
+        ("add_long", "a0_count"),
+        ("add_squares", "a2_squares"),
+        ("count", "a4_count"),
+        ("add_long", "a5_add_long"),
+        ("add_exactly", "a6_add_exactly"),
+        ("add_long", "a6_count"),
+    ]
+    # Each does what it would do alone.
+    alone = {
+        f"a{at}": source.groupBy(window("1 second")).agg(f"{each} AS a{at}")
+        for at, each in enumerate(wanted)
+    }
+    for name, one in {**alone, "all": stream}.items():
+        one.output(name)
+    engine = Engine(network)
+    whole = tuples(300).append_column("w", tuples(300)["v"]).drop_columns(["s"])
+    found = Version(engine).advance([Bucket(0, 3 * SECOND, {"s": whole})])
+    engine.close()
+    for name in alone:
+        assert found["all"][name].combine_chunks().equals(found[name][name].combine_chunks())

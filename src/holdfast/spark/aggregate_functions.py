@@ -2,7 +2,8 @@
 
 ``F.avg("load").alias("mean")`` or ``"avg(load) AS mean"`` are resolved by Spark itself; what
 Spark resolved them to says which folds the state needs, from which values, and how the folded
-columns become the result. Results therefore have Spark's names, types and nulls.
+columns become the result. Results therefore have Spark's names, types and nulls. Sum, average,
+deviation and count of one column rest on the same sum and count, which the state has once.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ _SUPPORTED = (
 
 @dataclass(frozen=True)
 class Aggregation:
-    """One result column: the values it folds and how to finish it."""
+    """One result column: the values it folds and how to finish it.
+
+    What an aggregation before it folds as well is not named again.
+    """
 
     field: StructField
     values: tuple[Column, ...]
@@ -64,11 +68,37 @@ class _Call:
     result: StructField
 
 
+class _Kept:
+    """The folds of an operator; those of sums and counts are known by what they are of."""
+
+    def __init__(self) -> None:
+        self._shared: dict[tuple[str, str | None], Fold] = {}
+        self._values: list[Column] = []
+        self._folds: list[Fold] = []
+
+    def shared(self, kind: str, of: str | None, value: Column | None, fold: Fold) -> Fold:
+        """``fold``, or the one that is kept already of the same kind and argument."""
+        known = self._shared.setdefault((kind, of), fold)
+        if known is fold:
+            self._folds.append(fold)
+            if value is not None:
+                assert fold.value is not None
+                self._values.append(value.alias(fold.value))
+        return known
+
+    def aggregation(self, field: StructField, finish: Column) -> Aggregation:
+        """The aggregation that needed what came since the one before."""
+        found = Aggregation(field, tuple(self._values), tuple(self._folds), finish)
+        self._values, self._folds = [], []
+        return found
+
+
 def aggregations(
     frame: DataFrame, wanted: Sequence[Column | str | UserAggregate | Top], operator: str
 ) -> list[Aggregation]:
     """The folds for each wanted aggregate over ``frame``."""
     found = []
+    kept = _Kept()
     for index, each in enumerate(wanted):
         prefix = f"a{index}"
         if isinstance(each, UserAggregate):
@@ -78,7 +108,7 @@ def aggregations(
         else:
             column = F.expr(each) if isinstance(each, str) else each
             call = _resolve(frame, column, prefix, operator)
-            found.append(_FUNCTIONS[call.function](call))
+            found.append(_FUNCTIONS[call.function](call, kept))
     return found
 
 
@@ -136,30 +166,42 @@ def _simple(call: _Call, kind: str, value: Column, kept: pa.DataType) -> tuple[C
     return value.alias(f"{name}_in"), Fold(kind, f"{name}_in", (name,), (kept,))
 
 
-def _count(call: _Call) -> Aggregation:
-    values, fold = _present(call)
-    return Aggregation(call.result, values, (fold,), F.col(fold.columns[0]))
+def _count(call: _Call, kept: _Kept) -> Aggregation:
+    return kept.aggregation(call.result, F.col(_present(call, kept)))
 
 
-def _present(call: _Call) -> tuple[tuple[Column, ...], Fold]:
-    """A fold that counts the tuples whose argument is not null."""
+def _present(call: _Call, kept: _Kept) -> str:
+    """The column of a fold that counts the tuples whose argument is not null."""
     name = f"{call.prefix}_count"
     if not call.nullable:
-        return (), Fold("count", None, (name,), (pa.int64(),))
-    counted = F.expr(call.argument).isNotNull().cast("bigint").alias(f"{name}_in")
-    return (counted,), Fold("add_long", f"{name}_in", (name,), (pa.int64(),))
+        fold = Fold("count", None, (name,), (pa.int64(),))
+        return kept.shared("count", None, None, fold).columns[0]
+    counted = F.expr(call.argument).isNotNull().cast("bigint")
+    fold = Fold("add_long", f"{name}_in", (name,), (pa.int64(),))
+    return kept.shared("count", call.argument, counted, fold).columns[0]
 
 
-def _total(call: _Call) -> tuple[Column, Fold]:
+def _total(call: _Call, kept: _Kept) -> str:
+    """The column of a fold that adds up what is not null."""
     argument = F.expr(call.argument)
     if isinstance(call.argument_type, _INTEGERS):
-        value, kind, kept = argument.cast("bigint"), "add_long", pa.int64()
-    elif isinstance(call.argument_type, DecimalType):
+        return _added(call, kept, "add_long", argument.cast("bigint"), pa.int64()).columns[0]
+    if isinstance(call.argument_type, DecimalType):
         wide = DecimalType(38, call.argument_type.scale)
-        value, kind, kept = argument.cast(wide), "add_decimal", _arrow(wide)
-    else:
-        value, kind, kept = argument.cast("double"), "add_exactly", exact_sum.STATE
-    return _simple(call, kind, F.coalesce(value, F.lit(0).cast(_sql_type(kept))), kept)
+        return _added(call, kept, "add_decimal", argument.cast(wide), _arrow(wide)).columns[0]
+    return _exactly(call, kept).columns[0]
+
+
+def _exactly(call: _Call, kept: _Kept) -> Fold:
+    value = F.expr(call.argument).cast("double")
+    return _added(call, kept, "add_exactly", value, exact_sum.STATE)
+
+
+def _added(call: _Call, kept: _Kept, kind: str, value: Column, state: pa.DataType) -> Fold:
+    name = f"{call.prefix}_{kind}"
+    fold = Fold(kind, f"{name}_in", (name,), (state,))
+    value = F.coalesce(value, F.lit(0).cast(_sql_type(state)))
+    return kept.shared(kind, call.argument, value, fold)
 
 
 def _sql_type(kept: pa.DataType) -> str:
@@ -168,20 +210,15 @@ def _sql_type(kept: pa.DataType) -> str:
     return "bigint" if kept == pa.int64() else "double"
 
 
-def _sum(call: _Call) -> Aggregation:
-    value, fold = _total(call)
-    total = F.col(fold.columns[0]).cast(call.result.dataType)
-    if not call.nullable:
-        return Aggregation(call.result, (value,), (fold,), total)
-    present, counter = _present(call)
-    finish = F.when(F.col(counter.columns[0]) > 0, total)
-    return Aggregation(call.result, (value, *present), (fold, counter), finish)
+def _sum(call: _Call, kept: _Kept) -> Aggregation:
+    total = F.col(_total(call, kept)).cast(call.result.dataType)
+    if call.nullable:
+        total = F.when(F.col(_present(call, kept)) > 0, total)
+    return kept.aggregation(call.result, total)
 
 
-def _avg(call: _Call) -> Aggregation:
-    value, fold = _total(call)
-    present, counter = _present(call)
-    total, count = F.col(fold.columns[0]), F.col(counter.columns[0])
+def _avg(call: _Call, kept: _Kept) -> Aggregation:
+    total, count = F.col(_total(call, kept)), F.col(_present(call, kept))
     if isinstance(call.argument_type, DecimalType):
         # As wide as Spark's own sum, no wider: a division's scale shrinks as precision grows.
         kind = call.argument_type
@@ -189,41 +226,41 @@ def _avg(call: _Call) -> Aggregation:
     else:
         total = total.cast("double")
     mean = F.when(count > 0, (total / count).cast(call.result.dataType))
-    return Aggregation(call.result, (value, *present), (fold, counter), mean)
+    return kept.aggregation(call.result, mean)
 
 
-def _one_value(kind: str) -> Callable[[_Call], Aggregation]:
-    def build(call: _Call) -> Aggregation:
+def _one_value(kind: str) -> Callable[[_Call, _Kept], Aggregation]:
+    def build(call: _Call, _: _Kept) -> Aggregation:
         value, fold = _simple(call, kind, F.expr(call.argument), _arrow(call.argument_type))
         return Aggregation(call.result, (value,), (fold,), F.col(fold.columns[0]))
 
     return build
 
 
-def _stddev(call: _Call) -> Aggregation:
-    names = tuple(f"{call.prefix}_{part}" for part in ("n", "sum", "squares"))
-    value = F.expr(call.argument).cast("double").alias(f"{call.prefix}_in")
-    kept = (pa.int64(), exact_sum.STATE, exact_sum.STATE)
-    fold = Fold("moments", f"{call.prefix}_in", names, kept)
-    # Once a group is finished, the third is the variance.
-    count, _, spread = (F.col(name) for name in names)
-    return Aggregation(call.result, (value,), (fold,), F.when(count > 1, F.sqrt(spread)))
+def _stddev(call: _Call, kept: _Kept) -> Aggregation:
+    count, total = _present(call, kept), _exactly(call, kept)
+    name = f"{call.prefix}_squares"
+    beside = (total.columns[0], count)
+    fold = Fold("add_squares", total.value, (name,), (exact_sum.STATE,), beside=beside)
+    # Once a group is finished, it is the variance.
+    spread = F.col(kept.shared("add_squares", call.argument, None, fold).columns[0])
+    return kept.aggregation(call.result, F.when(F.col(count) > 1, F.sqrt(spread)))
 
 
-def _distinct_count(call: _Call) -> Aggregation:
+def _distinct_count(call: _Call, _: _Kept) -> Aggregation:
     argument = F.expr(call.argument)
     hashed = F.when(argument.isNotNull(), F.xxhash64(argument))
     value, fold = _simple(call, "sketch", hashed, pa.list_(pa.int64()))
     return Aggregation(call.result, (value,), (fold,), F.col(fold.columns[0]))
 
 
-def _collect(call: _Call) -> Aggregation:
+def _collect(call: _Call, _: _Kept) -> Aggregation:
     argument, kept = F.expr(call.argument), _arrow(call.result.dataType)
     value, fold = _simple(call, "collect", argument, kept)
     return Aggregation(call.result, (value,), (fold,), F.col(fold.columns[0]))
 
 
-def _collect_set(call: _Call) -> Aggregation:
+def _collect_set(call: _Call, _: _Kept) -> Aggregation:
     argument = F.expr(call.argument)
     if isinstance(call.argument_type, FloatType | DoubleType):
         argument = argument + F.lit(0.0).cast(call.argument_type)  # -0.0 equals 0.0
@@ -258,7 +295,7 @@ def _user(frame: DataFrame, wanted: UserAggregate, prefix: str) -> Aggregation:
     return Aggregation(wanted.field(), (column,), (fold,), F.col(fold.columns[0]))
 
 
-_FUNCTIONS: dict[str, Callable[[_Call], Aggregation]] = {
+_FUNCTIONS: dict[str, Callable[[_Call, _Kept], Aggregation]] = {
     "Count": _count,
     "Sum": _sum,
     "Average": _avg,

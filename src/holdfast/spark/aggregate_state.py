@@ -46,7 +46,7 @@ class GroupState:
         """What the operator hands to Spark for finished groups: keys and folded values."""
         columns = {name: one_array(state[name]) for name in self.key_names}
         for fold in self.folds:
-            kept = [one_array(state[name]) for name in fold.columns]
+            kept = [one_array(state[name]) for name in (*fold.columns, *(fold.beside or ()))]
             columns.update(zip(fold.columns, fold.finish(kept), strict=True))
         return columns
 

@@ -37,13 +37,17 @@ IN_ORDER = frozenset({"first", "last", "collect", "collect_distinct", "top"})
 
 @dataclass(frozen=True)
 class Fold:
-    """One fold of an aggregate operator: its kind, the column it reads, those it keeps."""
+    """One fold of an aggregate operator: its kind, the column it reads, those it keeps.
+
+    beside  columns of other folds that it needs to finish a group.
+    """
 
     kind: str
     value: str | None
     columns: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     user: Any = None
+    beside: tuple[str, ...] | None = None
 
     def run(self, values: pa.Array | None, groups: Groups, found: Bools, old: Columns) -> Columns:
         """The new state columns of every group."""
@@ -62,14 +66,12 @@ class Fold:
                 return (pa.int64(),)
             case "user":
                 return (self.user.arrow_result_type,)
-            case "add_exactly":
+            case "add_exactly" | "add_squares":
                 return (pa.float64(),)
-            case "moments":
-                return (pa.int64(), pa.float64(), pa.float64())
         return self.types
 
     def finish(self, columns: Columns) -> Columns:
-        """What the state of finished groups stands for."""
+        """What the state of finished groups stands for; those ``beside`` come last."""
         match self.kind:
             case "sketch":
                 return [sketch_estimate(columns[0])]
@@ -78,10 +80,9 @@ class Fold:
                 return [pa.array(finished, self.user.arrow_result_type)]
             case "add_exactly":
                 return [pa.array(exact_sum.rounded(columns[0]))]
-            case "moments":
-                counts, sums, squares = columns
-                spread = exact_sum.spreads(counts.to_pylist(), sums, squares)
-                return [counts, pa.array(exact_sum.rounded(sums)), pa.array(spread)]
+            case "add_squares":
+                squares, sums, counts = columns
+                return [pa.array(exact_sum.spreads(counts.to_pylist(), sums, squares))]
         return columns
 
 
@@ -115,8 +116,14 @@ def _refuse_overflow(
 
 
 def _add_exactly(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
-    terms = exact_sum.terms_of(numbers(values), groups.codes, groups.count)
-    return [exact_sum.add(old[0], found, terms)]
+    parts = exact_sum.sums_of(numbers(values), groups.codes, groups.count)
+    return [exact_sum.add(old[0], found, parts)]
+
+
+def _add_squares(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
+    """The exact sum of squares: with sum and count beside it, it stands for the variance."""
+    parts = exact_sum.squares_of(numbers(values), groups.codes, groups.count)
+    return [exact_sum.add(old[0], found, parts, exact_sum.UNIT_OF_SQUARES)]
 
 
 def _add_decimal(
@@ -188,22 +195,6 @@ def _old_else(new: pa.Array, found: Bools, old: pa.Array) -> pa.Array:
     return both.take(pa.array(at))
 
 
-def _moments(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
-    """Count, exact sum and exact sum of squares of the values that are not null."""
-    valid = numbers(pc.is_valid(values)).astype(np.bool_)
-    codes = groups.codes[valid]
-    count = np.bincount(codes, minlength=groups.count).astype(np.int64)
-    count[found] += numbers(old[0])
-    numeric = numbers(values.filter(pa.array(valid))).astype(np.float64, copy=False)
-    sums = exact_sum.terms_of(numeric, codes, groups.count)
-    squares = exact_sum.squares_of(numeric, codes, groups.count)
-    return [
-        pa.array(count),
-        exact_sum.add(old[1], found, sums),
-        exact_sum.add(old[2], found, squares),
-    ]
-
-
 def _sketch(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
     """The smallest hashes of the distinct values of each group.
 
@@ -267,7 +258,7 @@ _KINDS: dict[str, Callable[[Fold, pa.Array, Groups, Bools, Columns], Columns]] =
     "max": _extreme,
     "first": _first,
     "last": _last,
-    "moments": _moments,
+    "add_squares": _add_squares,
     "sketch": _sketch,
     "collect": collect,
     "collect_distinct": collect_distinct,

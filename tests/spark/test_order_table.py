@@ -1,0 +1,106 @@
+"""The table of what depends on the order of tuples is that of the code, and lacks nothing."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from holdfast import (
+    Aggregator,
+    Network,
+    Stream,
+    aggregate,
+    count_window,
+    session_window,
+    top,
+    window,
+)
+from holdfast.grouped import GroupedStream
+from holdfast.operators import StatefulOperator
+from holdfast.spark.aggregate_functions import _FUNCTIONS
+
+PAGE = Path(__file__).parents[2] / "docs" / "design" / "race.md"
+SECOND = window("1 s")
+FUNCTIONS = {
+    "count": "*",
+    **dict.fromkeys(("sum", "avg", "stddev", "min", "max", "first", "last"), "v"),
+    **dict.fromkeys(("approx_count_distinct", "collect_list", "collect_set"), "k"),
+}
+
+
+class Longest(Aggregator):
+    state_type = result_type = "bigint"
+
+    def reduce(self, values: pa.Array) -> Any:
+        return len(values)
+
+    def merge(self, earlier: Any, later: Any) -> Any:
+        return earlier + later
+
+    def finish(self, state: Any) -> Any:
+        return state
+
+
+OWN = {"holdfast.top": top(2, "v", "k"), "holdfast.aggregate": aggregate(Longest(), "v")}
+
+
+def listed() -> dict[str, bool]:
+    """What the table has, and whether it depends on the order."""
+    text = PAGE.read_text().split("### Which operators depend on order")[1].split("\n\nWhere")[0]
+    found = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 2 and not cells[0].startswith(("operator", "-")):
+            names = re.findall(r"`([^`]+)`", cells[0]) or re.split(r", ", cells[0])
+            found |= dict.fromkeys(names, cells[1].startswith("depends"))
+    return found
+
+
+def operators(source: Stream) -> dict[str, Stream]:
+    """Every operator with a memory, as a user writes it."""
+    grouped, in_time = source.groupBy("k"), source.groupBy(SECOND, "k")
+    return {
+        "join": source.join(source.selectExpr("k", "v AS w"), "k", within="1 s"),
+        "process": grouped.process(lambda key, rows, state: (rows, state), "k bigint", "bigint"),
+        "distinct": source.distinct("k", window=SECOND),
+        "dropDuplicates": source.dropDuplicates(["k"], window=SECOND),
+        "time windows": in_time.count(),
+        "session windows": source.groupBy(session_window("1 s"), "k").count(),
+        "count windows": source.groupBy(count_window(2), "k").count(),
+        **{name: in_time.agg(f"{name}({of}) AS found") for name, of in FUNCTIONS.items()},
+        **{name: in_time.agg(each.alias("found")) for name, each in OWN.items()},
+    }
+
+
+@pytest.fixture(scope="module")
+def source(spark: SparkSession) -> Stream:
+    return Network("order", spark=spark).source("s", "k bigint, v double")
+
+
+def test_the_table_says_what_the_code_does(source: Stream) -> None:
+    table = listed()
+    for name, stream in operators(source).items():
+        operator = stream.operator
+        assert isinstance(operator, StatefulOperator), name
+        assert table[name] == operator.stateful.depends_on_order, name
+
+
+def test_the_table_has_every_operator(source: Stream) -> None:
+    table = listed()
+    made = {"groupBy", "agg", "count", "output", "fragment", "stateful"}
+    public = {
+        method.__name__
+        for kind in (Stream, GroupedStream)
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_") and method.__annotations__.get("return", "").endswith("Stream")
+    }
+    assert public - made <= set(table)
+    assert not any(table[name] for name in table if name in public - set(operators(source)))
+    assert {*FUNCTIONS, *OWN} <= set(table)
+    assert len(FUNCTIONS) == len(_FUNCTIONS), "an aggregate function that is not asked for here"
