@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.core.frame import Missing, Why
     from holdfast.errors import HoldfastError, InputError, NetworkError, StateError
     from holdfast.flight.security import Security
+    from holdfast.grouped import GroupedStream
     from holdfast.network import Network
     from holdfast.producer import Producer
     from holdfast.single.handle import RunHandle, start
@@ -58,6 +59,7 @@ _HOMES = {
     "Client": "client",
     "ClientEvent": "stream_events",
     "DataSource": "structured.data_source",
+    "GroupedStream": "grouped",
     "HoldfastError": "errors",
     "InputError": "errors",
     "Missing": "core.frame",
@@ -113,6 +115,7 @@ __all__ = [
     "Client",
     "ClientEvent",
     "DataSource",
+    "GroupedStream",
     "HoldfastError",
     "InputError",
     "Missing",

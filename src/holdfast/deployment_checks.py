@@ -11,15 +11,28 @@ from holdfast.errors import HoldfastError
 from holdfast.flight.roles import COMMANDS, HERE
 from holdfast.flight.security import is_loopback
 
+# What Spark takes: threads of the driver, a cluster's address, or a kind of cluster.
+_MASTER = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|[a-z0-9]+://.+|yarn")
 # Makes an error of a place in the file and what is wrong there.
 Wrong = Callable[[str, str], HoldfastError]
 
 
 def check_together(deployment: Deployment, wrong: Wrong) -> None:
     """Raise for the first thing that does not fit the others."""
+    _check_master(deployment, wrong)
     _check_names(deployment, wrong)
     _check_distances(deployment, wrong)
     _check_places(deployment, wrong)
+
+
+def _check_master(deployment: Deployment, wrong: Wrong) -> None:
+    """Spark's JVM ends with a wrong one, and every driver would be started again and again."""
+    if not _MASTER.fullmatch(deployment.spark_master):
+        raise wrong(
+            "spark.master",
+            f"it is 'local[2]', with as many cores as a driver may use, or the address of a "
+            f"cluster such as 'spark://host:7077'; got {deployment.spark_master!r}",
+        )
 
 
 def plain_name(text: str) -> bool:

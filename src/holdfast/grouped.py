@@ -131,7 +131,11 @@ class GroupedStream:
         stream's columns and stime, ``state`` what the last call returned (None at first).
         It returns an Arrow table with the ``output`` columns and stime, taken from the tuples
         given (or None), and the new state: a value of the Spark type ``state``, or None to
-        forget the key. The result must not depend on how the tuples are split into calls.
+        forget the key. After ``forget_after`` without a tuple a key is forgotten by itself.
+
+        The result must not depend on how the tuples are split into calls, nor on anything but
+        them and ``state``: what a function keeps to itself, in a closure or in a global of the
+        network's file, is gone with the bucket, and every replica must give the same.
         """
         name = getattr(function, "__name__", type(function).__name__)
         label = f"process {name} by {', '.join(self._fields.fieldNames())}"

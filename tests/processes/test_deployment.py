@@ -179,6 +179,7 @@ def test_continuous_checkpoints_have_a_time_or_bounds(tmp_path: Path) -> None:
         ("alpha = 0.8", "alpha = 1.5", "timing: alpha is between 0 and 1"),
         ("alpha = 0.8", "alhpa = 0.8", "timing: 'alhpa' means nothing here"),
         ('delay = "2 seconds"', 'delay = "soon"', "timing.delay"),
+        ("[timing]", "[spark]\nmaster = 2\n[timing]", "spark.master: it is 'local.*; got '2'"),
         ("replicas = 2", "replicas = 0", "fragments.main.replicas: at least 1"),
         ("replicas = 2", 'replicas = "two"', "a number or a list of host:port"),
         (

@@ -5,77 +5,32 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark import cloudpickle
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
-from holdfast import Network, window
-from holdfast.spark import column_job, engine, resident
-from holdfast.spark.column_job import ColumnJob
+from holdfast import Network
+from holdfast.spark import resident
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.faults import explain_job, is_user_code
-from holdfast.spark.resident import Resident, Residents, places
-from holdfast.spark.resident_task import Order, ResidentTask
+from holdfast.spark.resident import Residents, places
+from holdfast.spark.resident_task import ResidentTask
 from holdfast.spark.state import EMPTY
 from holdfast.spark.version import Version
 from holdfast.spark.warming import warm_up_apart
 from holdfast.testing import tuples
-
-SECOND = 1_000_000
-
-
-def sums(spark: SparkSession, queries: int = 1) -> Engine:
-    network = Network("sums", bucket="1 second", partitions=2, spark=spark)
-    source = network.source("s", "k string, v double")
-    for number in range(queries):
-        wide = window(f"{number + 3} seconds")
-        source.groupBy(wide, "k").agg(F.sum("v").alias("v")).output(f"out_{number}")
-    return Engine(network)
-
-
-def bucket(engine: Engine, number: int) -> Bucket:
-    start = number * SECOND
-    rows = [(start + at, f"key {at % 3}", at / 7 + number) for at in range(5)]
-    return Bucket(start, start + SECOND, {"s": tuples(engine, "s", rows)})
-
-
-class Places:
-    """Residents of the test's own, which can be switched off; and how many buckets were jobs."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self.own = Residents(spark.sparkContext)
-        # No more than the session has places for beside those of other tests.
-        self.own._most = 2
-        self._none = Residents(spark.sparkContext)
-        self._none._most = 0
-        self.on = True
-        self.jobs = 0
-
-    def of(self, context: Any) -> Residents:
-        return self.own if self.on else self._none
+from tests.spark.residents import SECOND, Places, bucket, ordered, own_residents, sums
 
 
 @pytest.fixture
 def there(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
-    made = Places(spark)
-    execute = ColumnJob._execute
-
-    def counted(self: ColumnJob, files: str, told: str) -> None:
-        made.jobs += 1
-        execute(self, files, told)
-
-    monkeypatch.setattr(ColumnJob, "_execute", counted)
-    monkeypatch.setattr(column_job, "residents_of", made.of)
-    monkeypatch.setattr(engine, "residents_of", made.of)
-    yield made
-    made.own.close()
+    with own_residents(spark, monkeypatch) as made:
+        yield made
 
 
 @pytest.mark.parametrize("queries", [1, 4])
@@ -144,18 +99,6 @@ def test_what_the_query_raises_is_told_by_spark_and_the_next_bucket_goes_on(
     done = engine.advance(EMPTY, [bucket(engine, 0)])
     assert done.outputs["out"].num_rows == 5
     assert there.jobs == 0
-
-
-def ordered(one: Resident, what: Callable[[], object]) -> bool:
-    """Have a task that stays do something else than a part of a job."""
-
-    class Does:
-        def carry_out(self, order: Order) -> None:
-            what()
-
-    pickled: bytes = cloudpickle.dumps(Does())  # type: ignore[no-untyped-call]
-    one.order(f"does {what}", lambda: pickled, Order(0, "", ""))
-    return one.answer()
 
 
 def test_a_task_whose_worker_is_killed_is_replaced(

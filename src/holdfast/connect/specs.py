@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ from holdfast.connect.parquet_source import read_parquet
 from holdfast.connect.postgres_sink import write_postgres
 from holdfast.connect.sink import Sink
 from holdfast.connect.socket_source import read_socket
-from holdfast.connect.source import Source
+from holdfast.connect.source import Source, TimeOptions
 from holdfast.connect.upsert_sink import write_sqlite
 from holdfast.errors import InputError
 
@@ -44,6 +45,13 @@ _SINKS: Mapping[str, Callable[..., Sink]] = {
     "postgres": write_postgres,
     "sqlite": write_sqlite,
     "call": lambda place, **options: call(function_at(place), **options),
+}
+# Whose options they are, where the kind has them by way of something else.
+_OPTIONS_OF: Mapping[Callable[..., Any], Callable[..., Any]] = {
+    _SOURCES["socket"]: read_socket,
+    _SOURCES["rate"]: rate,
+    _SINKS["console"]: write_console,
+    _SINKS["call"]: call,
 }
 
 # What stands after the kind is no path.
@@ -98,10 +106,31 @@ def _split(
 def _make(
     what: str, text: str, make: Callable[..., Any], place: str, options: dict[str, object]
 ) -> Any:
+    known, needed = _options(_OPTIONS_OF.get(make, make))
+    unknown = sorted(options.keys() - known)
+    if unknown:
+        raise InputError(
+            f"--{what} {text!r}: there is no option {unknown[0]!r}; known are {', '.join(known)}"
+        )
+    missing = [each for each in needed if each not in options]
+    if missing:
+        raise InputError(f"--{what} {text!r}: it needs {missing[0]}=...; write it after a comma")
     try:
         return make(place, **options)
     except (TypeError, ValueError) as error:
         raise InputError(f"--{what} {text!r}: {error}") from None
+
+
+def _options(function: Callable[..., Any]) -> tuple[list[str], list[str]]:
+    """The options that a function takes, and those that it cannot do without."""
+    known, needed = [], []
+    for each in inspect.signature(function).parameters.values():
+        if each.kind is each.VAR_KEYWORD:
+            known += [*TimeOptions.__annotations__]
+        elif each.kind is each.KEYWORD_ONLY or each.default is not each.empty:
+            known.append(each.name)
+            needed += [each.name] if each.default is each.empty else []
+    return known, needed
 
 
 def _value(text: str) -> object:

@@ -90,6 +90,10 @@ class ColumnTask:
         """The same for a task that stays (``resident``)."""
         self._with_files(order.task, json.loads(order.told), json.loads(order.files))
 
+    def take_back(self, order: Order) -> None:
+        output = json.loads(order.files)["output"]
+        Path(output_path(output, order.task)).unlink(missing_ok=True)
+
     def _with_files(self, task: int, told: dict[str, Any], files: dict[str, Any]) -> None:
         """One task's part, from the driver's file into one of its own."""
         source = pa.memory_map(files["input"])

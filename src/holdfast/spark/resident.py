@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import pickle
 import re
 import socket
@@ -106,14 +107,13 @@ class Resident:
         return not self._over.done() and len(self._known) < _MOST_JOBS
 
     def order(self, job: str, pickled: Callable[[], bytes], order: Order) -> None:
-        """Have the task do its part of a job; ``answer`` says whether it has."""
+        """Have the task do its part of a job; ``answer`` says whether it has, or is gone."""
         task = None if job in self._known else pickled()
         self._known.add(job)
         data = pickle.dumps((job, task, order))
-        try:
+        # Not here, if it is gone: others are at work by then, and have to be waited for.
+        with contextlib.suppress(OSError):
             self._socket.sendall(_SIZE.pack(len(data)) + data)
-        except OSError:
-            raise self._why() from None
 
     def answer(self) -> bool:
         """Wait for the task; False if it cannot load the job, which then has to be Spark's."""
@@ -132,8 +132,11 @@ class Resident:
         try:
             error = self._over.exception(_END_SECONDS)
         except FutureTimeout:
-            error = None
-        return error or ResidentLost("a task that stayed is gone, and its job does not end")
+            return ResidentLost(
+                f"the worker of a task that stays is gone, and Spark has not said why within "
+                f"{_END_SECONDS:.0f} s; is the JVM stopped?"
+            )
+        return error or ResidentLost("a task that stays was let go of while it was at work")
 
     def wait_for_end(self, timeout_s: float) -> None:
         """Wait until Spark's job is over, whatever becomes of it."""
@@ -152,6 +155,7 @@ class Residents:
 
     def __init__(self, context: SparkContext) -> None:
         self._context = weakref.ref(context)
+        self._owner = os.getpid()
         self._lock = threading.Lock()
         self._free: list[Resident] = []
         self._count = 0
@@ -222,6 +226,8 @@ class Residents:
 
     def close(self) -> None:
         """Let all that have nothing to do end, and wait a little for their jobs."""
+        if os.getpid() != self._owner:
+            return  # forked from who made them: it shares their connections, and has no say
         with self._lock:
             free, self._free, self._most = self._free, [], 0
         for each in free:

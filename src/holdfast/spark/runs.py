@@ -88,12 +88,17 @@ def mapped_run(path: str) -> pa.Table:
     if path in _mapped:
         return _mapped[path]
     # Every bucket has a run that is new, so what is gone is let go of soon, and not with each look.
-    for gone in [each for each in _mapped if not Path(each).exists()]:
-        del _mapped[gone]
+    forget_gone_runs()
     run = read_run(path)
     if run.nbytes >= _LARGE_BYTES:
         _mapped[path] = run
     return run
+
+
+def forget_gone_runs() -> None:
+    """Let go of runs whose files are gone: mapped, they go on taking room on the disk."""
+    for gone in [each for each in _mapped if not Path(each).exists()]:
+        del _mapped[gone]
 
 
 def write_run(path: str, rows: pa.Table) -> None:
