@@ -97,7 +97,7 @@ def rescaled(seed: int) -> Scenario:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [pytest.param(3, marks=pytest.mark.thorough), 4])
 def test_another_number_of_shards_takes_over_while_servers_are_lost(seed: int) -> None:
-    result = run(rescaled(3))
+    result = run(rescaled(seed))
     assert (result.verdict, result.reason) == (Verdict.FINE, "")
     assert result.faults["another number of shards"] >= 1
     assert result.stable > 30
