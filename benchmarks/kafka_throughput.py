@@ -32,11 +32,11 @@ from pyspark.sql.types import StructType
 from benchmarks.kafka_broker import CALL_SECONDS, Broker
 from holdfast.connect.dead_letters import DeadLetters
 from holdfast.connect.ingest import Inlet
+from holdfast.connect.kafka_producer import GATHERING
 from holdfast.connect.kafka_reader import FETCHING
 from holdfast.connect.kafka_sink import write_kafka
 from holdfast.connect.kafka_source import read_kafka
 from holdfast.connect.kafka_writer import (
-    GATHERING,
     ID_HEADER,
     STABILITY_HEADER,
     STABLE,

@@ -79,7 +79,7 @@ class Server(ABC):
 
 
 class ObjectStore(Server):
-    """A store of objects with one bucket; it keeps them over a kill."""
+    """A store of objects with one bucket; it keeps them over ``kill``."""
 
     BUCKET = "bucket"
 

@@ -52,6 +52,13 @@ class AzureStore(ObjectStore):
         account = ["env", f"AZURITE_ACCOUNTS={self._ACCOUNT}:{self._KEY}"]
         return [*account, "node", self._program, *where, *kept, *quiet]
 
+    def kill(self) -> None:
+        """Ask it to end: one that is killed forgets what came in the last seconds."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(30.0)
+            self._process = None
+
     def start(self) -> AzureStore:
         super().start()
         system, bucket = self.system()

@@ -91,14 +91,18 @@ def flushed(writer: Writer) -> Position:
     while True:
         try:
             return writer.flush()
-        except OSError as error:
-            assert time.monotonic() < deadline, error
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
 
 
 def test_a_writer_that_is_killed_again_and_again(store: ObjectStore, tmp_path: Path) -> None:
     path, chance = topic_name("killed"), Random(1)
-    lives = 12
-    for life in range(lives):
+    found: list[int] = []
+    life = 0
+    # On a machine that is busy lives are short, and there are more of them.
+    while life < 12 or len(found) < 500:
+        assert life < 100, "the lives were too short to say anything"
         arguments = [store.address(path), str(tmp_path), str(life)]
         process = subprocess.Popen(
             [sys.executable, "-c", LIFE, *arguments],
@@ -114,6 +118,7 @@ def test_a_writer_that_is_killed_again_and_again(store: ObjectStore, tmp_path: P
         # Whoever reads meanwhile finds whole parts only, and each tuple once.
         found = ids(store, path)
         assert found == list(range(len(found)))
+        life += 1
     # The last life does what the others left, and goes on.
     saved = tmp_path / "position.json"
     position = read_document(saved)["position"] if saved.exists() else None
@@ -124,7 +129,6 @@ def test_a_writer_that_is_killed_again_and_again(store: ObjectStore, tmp_path: P
     assert writer.ready
     end = flushed(writer)["next_id"]
     assert end == first + 100
-    assert end > 500, "the lives were too short to say anything"
     assert ids(store, path) == list(range(end))
 
 
@@ -140,7 +144,7 @@ def test_a_store_that_was_killed(store: ObjectStore, tmp_path: Path) -> None:
     position = flushed(writer)
     writer.write(tuples(5, 5))
     store.kill()
-    with pytest.raises(OSError, match=r"Error"):
+    with pytest.raises(OSError, match=r"Error|UNAVAILABLE"):
         writer.flush()
     store.start()
     again = opened(position)
