@@ -44,7 +44,7 @@ def network() -> NetworkSpec:
 
 def begun(faults: list[Fault]) -> World:
     spec = network()
-    everybody = [one.address for one in (*spec.entries, *spec.clients)]
+    everybody = [one.address for one in spec.entries] + [one.address for one in spec.clients]
     everybody += [name for one in spec.fragments for name in one.addresses]
     world = World(spec, Schedule(tuple(faults), END), Random(7), {one: one for one in everybody})
     world.begin()

@@ -36,8 +36,10 @@ SPARSE = st.builds(math.ldexp, st.integers(-9, 9).map(float), st.integers(-1074,
 NEAR = st.builds(math.ldexp, st.integers(-9, 9).map(float), st.integers(-180, 60))
 SPLIT = st.lists(st.integers(0, 40), max_size=4)
 ROWS = st.one_of(
-    st.lists(st.tuples(st.integers(0, 3), each), max_size=40)
-    for each in (ANY, SPARSE, NEAR, st.one_of(NUMBERS, NEAR))
+    [
+        st.lists(st.tuples(st.integers(0, 3), each), max_size=40)
+        for each in (ANY, SPARSE, NEAR, st.one_of(NUMBERS, NEAR))
+    ]
 )
 
 

@@ -47,13 +47,16 @@ class Longest(Aggregator):
         return state
 
 
-OWN = {"holdfast.top": top(2, "v", "k"), "holdfast.aggregate": aggregate(Longest(), "v")}
+OWN: dict[str, Any] = {
+    "holdfast.top": top(2, "v", "k"),
+    "holdfast.aggregate": aggregate(Longest(), "v"),
+}
 
 
 def listed() -> dict[str, bool]:
     """What the table has, and whether it depends on the order."""
     text = PAGE.read_text().split("### Which operators depend on order")[1].split("\n\nWhere")[0]
-    found = {}
+    found: dict[str, bool] = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 2 and not cells[0].startswith(("operator", "-")):
