@@ -41,7 +41,7 @@ from holdfast.spark.stages import Wave, full_schema, plan_waves
 from holdfast.spark.state import EMPTY, State, collect_runs, without_times
 from holdfast.spark.stateful import Spread
 from holdfast.spark.step_directories import StepDirectories, StepDirectory
-from holdfast.spark.task import EAGER, FOREVER, LAZY, PROPERTY
+from holdfast.spark.task import EAGER, FOREVER, LAZY, PROPERTY, conform
 
 if TYPE_CHECKING:
     from holdfast.network import Network
@@ -351,7 +351,7 @@ class Engine:
                 check_times(bucket, name, table)
         for name, schema in self._inputs.items():
             tables = [bucket.tables[name] for bucket in buckets if name in bucket.tables]
-            tables = [_cast(table, schema) for table in tables]
+            tables = [conform(table, schema) for table in tables]
             merged[name] = pa.concat_tables(tables) if tables else schema.empty_table()
         return merged
 
@@ -364,7 +364,7 @@ class Engine:
 
     def _named(self, streams: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         return {
-            name: _cast(streams[operator.name], self._schemas[name])
+            name: conform(streams[operator.name], self._schemas[name])
             for name, operator in self._outputs.items()
         }
 
@@ -467,10 +467,9 @@ class Engine:
             "before": state.boundary,
             "boundary": boundary,
             "version": version,
-            "root": str(self._directory),
             "directory": str(directory.path),
             "step": directory.number,
-            "runs": state.places(),
+            "runs": state.paths(),
             **more,
         }
 
@@ -487,11 +486,6 @@ class Engine:
 
 def _in_order(rows: pa.Table) -> pa.Table:
     return in_stream_order(rows) if rows.num_rows > 1 else rows
-
-
-def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """With this schema; to cast columns to what they are takes time with every bucket."""
-    return table if table.schema.equals(schema) else table.select(schema.names).cast(schema)
 
 
 def input_schema(operator: Operator) -> pa.Schema:

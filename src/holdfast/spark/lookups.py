@@ -154,7 +154,7 @@ def _gather(hits: Sequence[_Hits], wanted: Sequence[str] | None) -> pa.Table:
     """The rows of all hits, in the order of the keys."""
     names = hits[0].run.rows.column_names
     if wanted is not None:
-        names = [name for name in names if name in wanted or name == DEAD]
+        names = [*wanted, *(name for name in names if name == DEAD)]
     place = hits[0].keys if len(hits) == 1 else np.concatenate([each.keys for each in hits])
     order = None if (place[1:] > place[:-1]).all() else np.argsort(place)
     rows = [(each.run, each.rows) for each in hits]

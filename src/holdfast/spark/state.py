@@ -30,11 +30,6 @@ class Run:
         self._directory = directory
         self._delete = weakref.finalize(self, _unlink, self.path)
 
-    @property
-    def place(self) -> str:
-        """Where it is below the engine's directory."""
-        return f"{self._directory.path.name}/{self.path.name}"
-
     def __repr__(self) -> str:
         return f"Run({self.path.name})"
 
@@ -69,11 +64,11 @@ class State:
                     for run in runs:
                         yield operator, family, partition, run
 
-    def places(self) -> dict[str, dict[str, list[list[str]]]]:
-        """Where the runs of every operator, family and partition are."""
+    def paths(self) -> dict[str, dict[str, list[list[str]]]]:
+        """The files of the runs of every operator, family and partition."""
         return {
             operator: {
-                family: [[run.place for run in part] for part in parts]
+                family: [[str(run.path) for run in part] for part in parts]
                 for family, parts in families.items()
             }
             for operator, families in self.runs.items()
