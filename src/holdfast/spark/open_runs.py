@@ -13,6 +13,7 @@ a few rows, and the few steps left are taken for all keys at once, so that they 
 from __future__ import annotations
 
 import mmap
+import threading
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -139,32 +140,39 @@ class _Directory:
 
 _large: dict[str, OpenRun] = {}
 _kept: dict[str, OpenRun] = {}
+# Looks run in threads of a driver.
+_lock = threading.Lock()
 
 
 def open_run(path: str) -> OpenRun:
     """The run in a file."""
-    if path in _large:
-        return _large[path]
-    if path in _kept:
-        run = _kept[path] = _kept.pop(path)  # now the last to be let go of
-        return run
-    _let_go()
+    with _lock:
+        run = _large.get(path)
+        if run is None and (run := _kept.pop(path, None)) is not None:
+            _kept[path] = run  # now the last to be let go of
+        if run is not None:
+            return run
+        _let_go()
     size = Path(path).stat().st_size
     if size < _LARGE_BYTES:
         run = OpenRun(read_run(path))
-        _keep(path, run)
-    else:
-        run = _large[path] = OpenRun(_mapped(path, size))
+        with _lock:
+            _keep(path, run)
+        return run
+    run = OpenRun(_mapped(path, size))
+    with _lock:
+        _large[path] = run
     return run
 
 
 def keep_open(path: str, rows: pa.Table, size: int, swallowed: Iterable[str]) -> None:
     """A run that was just written, of so many bytes; those that are in it are needed no more."""
-    for each in swallowed:
-        _kept.pop(each, None)
-    _let_go()
-    if size < _LARGE_BYTES:
-        _keep(path, OpenRun(rows))
+    with _lock:
+        for each in swallowed:
+            _kept.pop(each, None)
+        _let_go()
+        if size < _LARGE_BYTES:
+            _keep(path, OpenRun(rows))
 
 
 def _keep(path: str, run: OpenRun) -> None:
