@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from holdfast.spark.groups import in_stream_order
+from holdfast.spark import groups as groups_module
+from holdfast.spark.groups import group, in_stream_order
 from holdfast.spark.join_step import JoinStep
 from holdfast.spark.runs import sort_rows
 
@@ -55,3 +59,34 @@ def test_a_join_finds_every_pair_within_its_distance() -> None:
             if one["k0"] == two["k0"] and -before <= two["stime"] - one["stime"] <= after
         }
         assert pairs == expected
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), min_size=1, max_size=40),
+    partitions=st.integers(1, 3),
+    few=st.booleans(),
+)
+def test_groups_are_numbered_by_partition_and_in_the_order_of_a_run(
+    rows: list[tuple[int, int]], partitions: int, few: bool
+) -> None:
+    """Whichever way they are found; keys that share a hash are told apart."""
+    slots, keys = (np.array([row[at] for row in rows]) for at in (0, 1))
+    hashes = (keys * 7 % 11) % 6 - 3
+    table = pa.table({"slot": slots, "hash": hashes, "k0": keys})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(groups_module, "_FEW_ROWS", 100 if few else 0)
+        groups = group(table, ["k0"], partitions)
+    first: dict[tuple[int, int], int] = {}
+    for at, row in enumerate(rows):
+        first.setdefault(row, at)
+    assert sorted(groups.first_row.tolist()) == sorted(first.values())
+    assert [rows[groups.first_row[code]] for code in groups.codes] == rows
+    homes = (hashes % partitions)[groups.first_row].tolist()
+    assert homes == sorted(homes)
+    if partitions > 1:
+        assert list(groups.edges) == np.searchsorted(homes, np.arange(partitions + 1)).tolist()
+    if len(set(keys.tolist())) == len(set(hashes.tolist())):
+        places = [
+            (home, slots[at], hashes[at]) for home, at in zip(homes, groups.first_row, strict=True)
+        ]
+        assert places == sorted(places)

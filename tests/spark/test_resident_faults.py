@@ -22,13 +22,14 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from holdfast import Network
-from holdfast.spark import runs
+from holdfast.spark import open_runs
 from holdfast.spark.column_task import ColumnTask
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.faults import explain_job, is_user_code
+from holdfast.spark.open_runs import open_run
 from holdfast.spark.resident import Resident, ResidentLost
 from holdfast.spark.resident_task import DONE, Does, Order, ResidentTask
-from holdfast.spark.runs import mapped_run, write_run
+from holdfast.spark.runs import write_run
 from holdfast.spark.state import EMPTY
 from holdfast.spark.version import Version
 from holdfast.testing import tuples
@@ -191,7 +192,7 @@ class Maps(ColumnTask):
     """Looks at a run of the state."""
 
     def carry_out(self, order: Order) -> None:
-        mapped_run(order.files)
+        open_run(order.files)
 
 
 def test_one_with_nothing_to_do_lets_go_of_state_that_is_gone(tmp_path: Path) -> None:
@@ -201,12 +202,12 @@ def test_one_with_nothing_to_do_lets_go_of_state_that_is_gone(tmp_path: Path) ->
     with task_in_a_thread(tmp_path) as connection:
         send(connection, Maps((), (), 1), Order(0, "", str(path)))
         assert connection.recv(1) == DONE
-        assert str(path) in runs._mapped
+        assert str(path) in open_runs._large
         path.unlink()
         deadline = time.monotonic() + 30.0
-        while str(path) in runs._mapped and time.monotonic() < deadline:
+        while str(path) in open_runs._large and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert str(path) not in runs._mapped
+        assert str(path) not in open_runs._large
 
 
 class Slow(ColumnTask):

@@ -198,7 +198,11 @@ def test_files_go_with_the_last_state_that_names_them(spark: SparkSession) -> No
     version.clear()
     gc.collect()
     assert run_files(engine) == []
-    assert [path for path in engine.directory.iterdir() if path.is_dir()] == []
+    # Directories are used again, and there are no more of them than there were kept states.
+    directories = [path for path in engine.directory.iterdir() if path.is_dir()]
+    assert len(directories) <= 13
+    for path in directories:
+        assert list(path.iterdir()) == []
 
 
 def test_an_empty_bucket_that_closes_nothing_runs_no_job(

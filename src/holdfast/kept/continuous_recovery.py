@@ -25,6 +25,7 @@ from holdfast.core.continuous import Generation, Mark
 from holdfast.core.frame import Kind
 from holdfast.errors import StateError
 from holdfast.log import StreamLog
+from holdfast.spark.compaction import newest_rows
 from holdfast.spark.continuous_files import PARTITION
 from holdfast.spark.continuous_states import Members, WindowBatch, members_of
 from holdfast.spark.engine import Engine
@@ -35,8 +36,8 @@ from holdfast.spark.runs import (
     SLOT,
     VERSION,
     Int64s,
-    newest_rows,
     numbers,
+    run_name,
     sort_rows,
     write_run,
 )
@@ -187,8 +188,7 @@ class _Writer:
         self._version = engine.next_version(EMPTY)
         self._boundary = boundary
         self._first_open = engine.first_open(boundary)
-        self._directory = engine.directory / f"step-{engine.next_step()}"
-        self._directory.mkdir()
+        self._directory = engine.step_directory()
         self._members: dict[int, list[Members]] = {}
         self._oldest = boundary
 
@@ -230,10 +230,8 @@ class _Writer:
         self._file(operator, family, partition, rows.append_column(VERSION, versions))
 
     def _file(self, operator: str, family: str, partition: int, rows: pa.Table) -> None:
-        slots = numbers(rows[SLOT])
-        span = f"{int(slots[0])}~{int(slots[-1])}"
-        name = f"{operator}~{family}~{partition}~0~{rows.num_rows}~{span}"
-        write_run(str(self._directory / name), rows)
+        name = run_name((operator, family, partition), 0, rows, self._directory.number)
+        write_run(str(self._directory.path / name), rows)
 
     def _note(self, operator: str, family: str, rows: pa.Table, times: Int64s) -> None:
         """The windows by the time of their states."""

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from holdfast.spark.folds import Fold
 from holdfast.spark.groups import Groups
-from holdfast.spark.runs import HASH, SLOT, Bools, Int64s, Keys, numbers, one_array
+from holdfast.spark.lookups import Keys
+from holdfast.spark.runs import HASH, SLOT, Bools, Int64s, numbers, one_array
 
 # Every state row also keeps the newest input time that shaped it and the oldest one.
 TMAX, OLDEST = "tmax", "oldest"
@@ -22,6 +23,11 @@ class GroupState:
 
     key_names: tuple[str, ...]
     folds: tuple[Fold, ...]
+
+    @property
+    def folded(self) -> tuple[str, ...]:
+        """What of a group's state its next one is made of."""
+        return (*(name for fold in self.folds for name in fold.columns), TMAX, OLDEST)
 
     @property
     def depends_on_order(self) -> bool:
@@ -38,7 +44,7 @@ class GroupState:
             values = None if fold.value is None else one_array(rows[fold.value])
             new = fold.run(values, groups, found, _old_columns(old, fold.columns, fold.types))
             for name, kind, column in zip(fold.columns, fold.types, new, strict=True):
-                columns[name] = column.cast(kind)
+                columns[name] = column if column.type == kind else column.cast(kind)
         columns.update(_times(rows, groups, found, old))
         return columns
 

@@ -25,20 +25,18 @@ import pyarrow as pa
 from pyspark import SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 
-from holdfast import disk
-from holdfast.disk import Operation
 from holdfast.spark.column_task import (
     COLUMNS,
     ColumnTask,
     Node,
     output_path,
-    read_streams,
+    read_results,
     run_here,
-    write_streams,
 )
 from holdfast.spark.join_step import JoinStep
 from holdfast.spark.resident import residents_of
 from holdfast.spark.resident_task import Order
+from holdfast.spark.runs import write_file, write_tables
 from holdfast.spark.task import PROPERTY, StepPlan
 
 # So many tuples take less time here than a job takes to begin.
@@ -63,18 +61,21 @@ class ColumnJob:
         self,
         spark: SparkSession,
         nodes: tuple[Node, ...],
-        wanted: tuple[str, ...],
+        wanted: Mapping[str, pa.Table],
         tasks: int,
         shares: tuple[frozenset[str], ...] = (),
         here: bool = False,
     ) -> None:
-        """``shares``: instead of partitions of every node, the nodes of each task.
+        """``wanted``: the nodes whose streams are wanted, each as it is without tuples.
+
+        ``shares``: instead of partitions of every node, the nodes of each task.
 
         ``here``: few tuples that no step but joins takes are computed in this process.
         """
         self._context = spark.sparkContext
         self._tasks = tasks = len(shares) or tasks
-        self._task = ColumnTask(nodes, wanted, tasks, shares=shares)
+        self._nothing = wanted
+        self._task = ColumnTask(nodes, tuple(wanted), tasks, shares=shares)
         self._here = here and all(_is_quick(node.step) for node in nodes)
         self._has_run = False
         self._numbers = self._context.parallelize(range(tasks), tasks)
@@ -93,20 +94,18 @@ class ColumnJob:
         few = sum(each.num_rows for each in streams.values()) <= FEW_ROWS
         if self._here and few and self._has_run:
             with contextlib.suppress(Exception):
-                return run_here(self._task, dict(streams), told)
+                return {**self._nothing, **run_here(self._task, dict(streams), told)}
         text = json.dumps(told)
         near = is_local(self._context)
         made = self._run_near(streams, at, text) if near else self._run_far(streams, text)
         self._has_run = True
-        return made
+        return {**self._nothing, **made}
 
     def _run_near(self, streams: Mapping[str, pa.Table], at: str, told: str) -> dict[str, pa.Table]:
         files = {"input": f"{at}-in.arrows", "output": f"{at}-out", "streams": list(streams)}
         paths = [Path(output_path(f"{at}-out", task)) for task in range(self._tasks)]
         try:
-            disk.check(Operation.CREATE, f"{at}-in.arrows")
-            with pa.OSFile(f"{at}-in.arrows", "wb") as sink:
-                write_streams(sink, streams.values())
+            write_file(f"{at}-in.arrows", list(streams.values()))
             text = json.dumps(files)
             if not self._order(text, told):
                 self._execute(text, told)
@@ -159,7 +158,7 @@ class ColumnJob:
 
     def _run_far(self, streams: Mapping[str, pa.Table], told: str) -> dict[str, pa.Table]:
         sink = pa.BufferOutputStream()
-        write_streams(sink, streams.values())
+        write_tables(sink, list(streams.values()))
         sent = self._context.broadcast(sink.getvalue().to_pybytes())
         try:
             task = replace(self._task, sent=sent)
@@ -170,9 +169,10 @@ class ColumnJob:
         return self._collect([pa.py_buffer(each) for each in returned])
 
     def _collect(self, sources: list[Any]) -> dict[str, pa.Table]:
-        found: dict[str, list[pa.Table]] = {name: [] for name in self._task.wanted}
+        found: dict[str, list[pa.Table]] = {}
         for task, source in enumerate(sources):
             names = self._task.wanted_of(task)
-            for name, table in zip(names, read_streams(source, len(names)), strict=True):
-                found[name].append(table)
+            for name, table in zip(names, read_results(source, len(names)), strict=True):
+                if table is not None:
+                    found.setdefault(name, []).append(table)
         return {name: pa.concat_tables(tables) for name, tables in found.items()}

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from holdfast.spark.expressions import Expression, Rows, attributes
+from holdfast.spark.expressions import Expression, HashedOnce, Rows, attributes
 from holdfast.spark.runs import Bools, numbers, one_array
 
 # Which rows of a step's input a task takes, told by their hashes.
@@ -36,7 +36,7 @@ class Memory:
         return self._made[plan]
 
 
-class ColumnPlan(ABC):
+class ColumnPlan(HashedOnce, ABC):
     """A plan; equal plans give the same rows."""
 
     @abstractmethod
@@ -71,6 +71,8 @@ class Scan(ColumnPlan):
     stream: str
     columns: tuple[tuple[int, str], ...]
 
+    __hash__ = HashedOnce.__hash__
+
     def run(self, memory: Memory) -> Rows:
         table = memory.streams[self.stream]
         there = set(table.column_names)
@@ -91,6 +93,8 @@ class Project(ColumnPlan):
 
     below: ColumnPlan
     columns: tuple[tuple[int, Expression], ...]
+
+    __hash__ = HashedOnce.__hash__
 
     def run(self, memory: Memory) -> Rows:
         return self._project(memory.rows(self.below))
@@ -123,6 +127,8 @@ class Filter(ColumnPlan):
     below: ColumnPlan
     condition: Expression
 
+    __hash__ = HashedOnce.__hash__
+
     def run(self, memory: Memory) -> Rows:
         rows = memory.rows(self.below)
         kept = rows.evaluate(self.condition)
@@ -144,6 +150,8 @@ class Union(ColumnPlan):
     parts: tuple[ColumnPlan, ...]
     columns: tuple[int, ...]
     kinds: tuple[pa.DataType, ...]
+
+    __hash__ = HashedOnce.__hash__
 
     def run(self, memory: Memory) -> Rows:
         return self._unite([memory.rows(part) for part in self.parts])

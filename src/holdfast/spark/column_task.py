@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,13 @@ import pyarrow as pa
 from pyspark import Broadcast
 
 from holdfast import disk
-from holdfast.disk import Operation
 from holdfast.spark.column_plans import ColumnPlan, Memory
 from holdfast.spark.join_step import resolved
 from holdfast.spark.resident_task import Order
-from holdfast.spark.runs import HASH, Bools, numbers
+from holdfast.spark.runs import HASH, Bools, numbers, write_file, write_tables
 from holdfast.spark.task import (
     PROPERTY,
     StepPlan,
-    by_partition,
     conform,
     freeze_imports,
     job_property,
@@ -52,6 +51,11 @@ class Node:
     step: StepPlan | None = None
     resolve: bool = False
     whole: bool = False
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The streams below it."""
+        return frozenset(scan.stream for scan in self.input.scans())
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,8 @@ class ColumnTask:
             return iter(())
         sink = pa.BufferOutputStream()
         source = pa.py_buffer(self.sent.value)
-        write_streams(sink, self._compute(task, told, files["streams"], source))
+        tables = self._compute(task, told, files["streams"], source)
+        write_tables(sink, _there(tables), _head(tables))
         return iter([sink.getvalue().to_pybytes()])
 
     def carry_out(self, order: Order) -> None:
@@ -97,60 +102,81 @@ class ColumnTask:
     def _with_files(self, task: int, told: dict[str, Any], files: dict[str, Any]) -> None:
         """One task's part, from the driver's file into one of its own."""
         source = pa.memory_map(files["input"])
-        streams = self._compute(task, told, files["streams"], source)
+        tables = self._compute(task, told, files["streams"], source)
         path = output_path(files["output"], task)
-        disk.check(Operation.CREATE, path)
-        with pa.OSFile(f"{path}.part", "wb") as sink:
-            write_streams(sink, streams)
+        write_file(f"{path}.part", _there(tables), _head(tables))
         disk.rename(Path(f"{path}.part"), Path(path))
 
     def _compute(
         self, task: int, told: dict[str, Any], names: list[str], source: pa.NativeFile | pa.Buffer
-    ) -> list[pa.Table]:
-        """The wanted streams, or this task's parts of them."""
+    ) -> list[pa.Table | None]:
+        """The wanted streams, or this task's parts of them; None of one without tuples."""
         given = dict(zip(names, read_streams(source, len(names)), strict=True))
         if self.shares:
-            own = tuple(node for node in self.nodes if node.name in self.shares[task])
-            made = _run(own, 0, 1, given, told)
+            made = _run(self._own(task), 0, 1, given, told)
         else:
             made = _run(self.nodes, task, self.tasks, given, told)
-        return [made[name] for name in self.wanted_of(task)]
+        tables = [made[name] for name in self.wanted_of(task)]
+        return [table if table is not None and table.num_rows else None for table in tables]
+
+    def _own(self, task: int) -> list[Node]:
+        return [node for node in self.nodes if node.name in self.shares[task]]
 
 
 def output_path(output: str, task: int) -> str:
     return f"{output}-{task}"
 
 
-def write_streams(sink: pa.NativeFile, tables: Iterable[pa.Table]) -> None:
-    """Write tables as Arrow streams, one after the other."""
-    for table in tables:
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            for batch in table.combine_chunks().to_batches():
-                writer.write_batch(batch)
+def _there(tables: Iterable[pa.Table | None]) -> list[pa.Table]:
+    return [table for table in tables if table is not None]
+
+
+def _head(tables: Sequence[pa.Table | None]) -> bytes:
+    """Which of the tables are there, a byte for each; what follows lies as Arrow wants it."""
+    return bytes(table is not None for table in tables).ljust(_head_bytes(len(tables)), b"\0")
+
+
+def _head_bytes(count: int) -> int:
+    return -(-count // 64) * 64
+
+
+def read_results(source: pa.NativeFile | pa.Buffer, count: int) -> list[pa.Table | None]:
+    """The tables that a task has written, None for those without tuples."""
+    reader = pa.BufferReader(source) if isinstance(source, pa.Buffer) else source
+    there = reader.read(_head_bytes(count))[:count]
+    found = iter(read_streams(reader, sum(there)))
+    return [next(found) if each else None for each in there]
 
 
 def read_streams(source: pa.NativeFile | pa.Buffer, count: int) -> list[pa.Table]:
-    """The tables that ``write_streams`` wrote; those of a mapped file are not copied."""
+    """Tables that lie one after the other; those of a mapped file are not copied."""
     reader = pa.BufferReader(source) if isinstance(source, pa.Buffer) else source
     return [pa.ipc.open_stream(reader).read_all() for _ in range(count)]
 
 
 def _run(
-    nodes: Iterable[Node],
+    nodes: Sequence[Node],
     task: int,
     tasks: int,
     given: dict[str, pa.Table],
     told: Mapping[str, Any],
-) -> dict[str, pa.Table]:
-    """Every node's stream, or this task's part of it."""
+) -> dict[str, pa.Table | None]:
+    """Every node's stream, or this task's part of it; None if nothing is below and nobody reads it.
+
+    Most queries of a bucket emit nothing, and to compute nothing takes as long as a few tuples do.
+    """
     everything = Memory(given)
     mine = everything if tasks == 1 else Memory(_slices(given, task, tasks))
-    made: dict[str, pa.Table] = {}
+    made: dict[str, pa.Table | None] = {}
+    read = {stream for node in nodes for stream in node.reads}
     for node in nodes:
+        if node.step is None and node.name not in read and not _has_tuples(node, mine, everything):
+            made[node.name] = None
+            continue
         if node.step is not None:
             rows = _step_input(node, everything, task, tasks)
             own = range(task, node.step.partitions, tasks)
-            emitted = list(node.step.run(told, by_partition(rows, own, node.step)))
+            emitted = list(node.step.run(told, rows, own))
             table = pa.concat_tables([node.step.output.empty_table(), *emitted])
         else:
             table = node.input.table(everything if node.whole else mine, node.columns)
@@ -161,9 +187,19 @@ def _run(
     return made
 
 
+def _has_tuples(node: Node, *memories: Memory) -> bool:
+    """Whether any of the streams it reads has; a plan makes nothing out of nothing."""
+    there = [
+        memory.streams[each] for memory in memories for each in node.reads & set(memory.streams)
+    ]
+    return any(table.num_rows for table in there)
+
+
 def _step_input(node: Node, memory: Memory, task: int, tasks: int) -> pa.Table:
     """The step's tuples in the partitions of this task."""
     assert node.step is not None
+    if not _has_tuples(node, memory):
+        return node.step.given.empty_table()
     partitions = node.step.partitions
 
     def route(hashes: pa.Array) -> Bools:
@@ -180,9 +216,10 @@ def _step_input(node: Node, memory: Memory, task: int, tasks: int) -> pa.Table:
 def run_here(
     job: ColumnTask, given: dict[str, pa.Table], told: Mapping[str, Any]
 ) -> dict[str, pa.Table]:
-    """What a job makes of all its input, in this process and without Spark."""
+    """What a job makes of all its input, in this process and without Spark: what is not empty."""
     made = _run(job.nodes, 0, 1, given, told)
-    return {name: made[name].combine_chunks() for name in job.wanted}
+    there = ((name, made[name]) for name in job.wanted)
+    return {name: table.combine_chunks() for name, table in there if table is not None}
 
 
 def _slices(given: dict[str, pa.Table], task: int, tasks: int) -> dict[str, pa.Table]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,9 @@ class Stage:
     def makes(self, part: Part) -> str:
         return part.feed if self.in_jvm else part.name
 
-    @property
+    @cached_property
     def reads(self) -> dict[str, set[str]]:
-        """The streams it needs from the driver, with the columns of each."""
+        """The streams it needs from the driver, with the columns of each, once it has its parts."""
         found: dict[str, set[str]] = {}
         own = {self.makes(part) for part in self.parts}
         for part in self.parts:
@@ -195,7 +196,12 @@ class ColumnRunner:
             own = {part.name for part in stage.parts}
             nodes = tuple(part.node(not part.reads & own) for part in stage.parts)
             read = {stream for each in stages if each is not stage for stream in each.reads}
-            wanted = tuple(sorted(own & (read | set(self._outputs.values()))))
+            asked = own & (read | set(self._outputs.values()))
+            wanted = {
+                part.name: _nothing(part, stage)
+                for part in sorted(stage.parts, key=lambda part: part.name)
+                if part.name in asked
+            }
             shares = share_steps(stage.parts, self._cores) if tasks == 1 else ()
             stage.jobs[tasks] = ColumnJob(
                 self._spark, nodes, wanted, tasks, shares, here=self._here

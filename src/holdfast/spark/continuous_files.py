@@ -67,7 +67,6 @@ def collect_news(directory: Path) -> tuple[FamilyNews, ...]:
         rows = read_run(str(path)) if path.stat().st_size else None
         found.setdefault((operator, family), []).append((int(opened), int(ended), rows))
         path.unlink()  # what is mapped stays readable
-    place.rmdir()
     return tuple(_news(found))
 
 

@@ -18,9 +18,11 @@ from holdfast.blocks import one_batch
 from holdfast.core.frame import Header, Kind
 from holdfast.frames import Frame
 from holdfast.spark.aggregate_state import OLDEST
+from holdfast.spark.compaction import merge
 from holdfast.spark.continuous_files import PARTITION
 from holdfast.spark.engine import Engine
-from holdfast.spark.runs import HASH, SLOT, VERSION, Bools, Int64s, merge, numbers, read_run
+from holdfast.spark.open_runs import OpenRun
+from holdfast.spark.runs import HASH, SLOT, VERSION, Bools, Int64s, numbers, read_run
 from holdfast.spark.state import State
 from holdfast.spark.task import FOREVER, LAZY
 
@@ -109,13 +111,11 @@ class OpenRuns:
     """Runs that were read once; for several looks at one state."""
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[pa.Table, Int64s, Int64s]] = {}
+        self._found: dict[str, OpenRun] = {}
 
-    def read(self, path: str) -> tuple[pa.Table, Int64s, Int64s]:
-        """A run, its slots and its hashes."""
+    def read(self, path: str) -> OpenRun:
         if path not in self._found:
-            run = read_run(path)
-            self._found[path] = (run, numbers(run[SLOT]), numbers(run[HASH]))
+            self._found[path] = OpenRun(read_run(path))
         return self._found[path]
 
 
@@ -133,7 +133,7 @@ def live_rows(engine: Engine, state: State, members: Members, opened: OpenRuns) 
         pieces = [rows for run in read if (rows := _rows_with(run, slot, hashes))]
         if not pieces:
             continue
-        rows = merge(pieces, keys, oldest, True)
+        rows = merge([OpenRun(each) for each in pieces], keys, oldest, True)
         rows = rows.filter(pa.array(_the_same(engine, members, rows))).drop_columns([VERSION])
         numbered = pa.array(np.full(rows.num_rows, partition, dtype=np.int32))
         found.append(rows.add_column(0, PARTITION, numbered))
@@ -155,23 +155,20 @@ def _the_same(engine: Engine, members: Members, rows: pa.Table) -> Bools:
     return before
 
 
-def _rows_with(
-    read: tuple[pa.Table, Int64s, Int64s], slots: Int64s, hashes: Int64s
-) -> pa.Table | None:
+def _rows_with(run: OpenRun, slots: Int64s, hashes: Int64s) -> pa.Table | None:
     """The rows of a run that have these slots and hashes; keys that share a hash all count."""
-    run, run_slot, run_hash = read
     found = []
-    for slot in np.unique(slots):
-        low, high = np.searchsorted(run_slot, [slot, slot + 1])
+    for slot in np.unique(slots).tolist():
+        low, high = run.range_of(slot)
         if low == high:
             continue
-        segment, wanted = run_hash[low:high], np.unique(hashes[slots == slot])
+        segment, wanted = run.hash[low:high], np.unique(hashes[slots == slot])
         first = np.searchsorted(segment, wanted, "left")
         count = np.searchsorted(segment, wanted, "right") - first
         inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         found.append(np.repeat(first, count) + inside + low)
     rows = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
-    return run.take(pa.array(rows)) if len(rows) else None
+    return run.rows.take(pa.array(rows)) if len(rows) else None
 
 
 def joined(generation: Sequence[Members]) -> list[Members]:

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from holdfast.spark.aggregate_state import TMAX, GroupState, emit
 from holdfast.spark.groups import Groups, group, keys_of
+from holdfast.spark.lookups import Keys, lookup
 from holdfast.spark.replay import since, unseen
-from holdfast.spark.runs import DEAD, HASH, SLOT, Bools, Int64s, Keys, lookup, mix, numbers
+from holdfast.spark.runs import DEAD, HASH, SLOT, Bools, Int64s, mix, numbers
 from holdfast.spark.task import Step
 from holdfast.windows import CountWindow
 

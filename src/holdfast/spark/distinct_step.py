@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from holdfast.spark.groups import group, keys_of, with_slots
-from holdfast.spark.runs import HASH, SLOT, lookup, numbers
+from holdfast.spark.lookups import lookup
+from holdfast.spark.runs import HASH, SLOT, numbers
 from holdfast.spark.task import Step
 from holdfast.spark.time_aggregate import FAMILY, first_open_slot
 from holdfast.windows import TimeWindow

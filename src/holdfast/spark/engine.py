@@ -40,7 +40,8 @@ from holdfast.spark.session import activate
 from holdfast.spark.stages import Wave, full_schema, plan_waves
 from holdfast.spark.state import EMPTY, State, collect_runs, without_times
 from holdfast.spark.stateful import Spread
-from holdfast.spark.task import EAGER, FOREVER, LAZY, PROPERTY
+from holdfast.spark.step_directories import StepDirectories, StepDirectory
+from holdfast.spark.task import EAGER, FOREVER, LAZY, PROPERTY, conform
 
 if TYPE_CHECKING:
     from holdfast.network import Network
@@ -114,6 +115,7 @@ class Engine:
         self._network = network
         self._spark = network.spark
         self._outputs = {name: each.operator for name, each in network.outputs.items()}
+        self._schemas = {name: input_schema(each) for name, each in self._outputs.items()}
         self._waves = plan_waves(list(self._outputs.values()))
         self._inputs = {
             op.name: input_schema(op) for op in network.operators if isinstance(op, SourceOperator)
@@ -124,6 +126,7 @@ class Engine:
         made = (directory or Path(tempfile.mkdtemp(prefix="holdfast-"))).absolute()
         made.mkdir(parents=True, exist_ok=True)
         self._directory = Path(tempfile.mkdtemp(prefix="engine-", dir=made))
+        self._step_directories = StepDirectories(self._directory)
         self._clean = weakref.finalize(
             self, shutil.rmtree, str(made if directory is None else self._directory), True
         )
@@ -159,6 +162,10 @@ class Engine:
         with self._lock:
             self._last_step += 1
             return self._last_step
+
+    def step_directory(self) -> StepDirectory:
+        """Where another step leaves what it makes."""
+        return self._step_directories.take(self.next_step())
 
     def next_version(self, state: State) -> int:
         """A version newer than ``state`` and all earlier ones."""
@@ -209,14 +216,13 @@ class Engine:
         """
         boundary = checked_boundary(state, buckets, boundary)
         inputs = self._merge_inputs(buckets)
-        number = self.next_step()
         version = self.next_version(state)
         if not self._anything_to_do(state, inputs, boundary):
             return Advance(State(version, boundary, state.runs), self._nothing())
         told = {"keeps": self.keeps if windows else {}, "on_error": self._on_error}
-        directory = self._directory / f"step-{number}"
+        directory = self.step_directory()
         streams = self._run_waves(state, version, boundary, inputs, directory, told)
-        news, rejected = collect_news(directory), collect_rejected(directory)
+        news, rejected = collect_news(directory.path), collect_rejected(directory.path)
         runs = collect_runs(state, directory, self.partitions, self.first_open(boundary))
         return Advance(State(version, boundary, runs), self._named(streams), news, rejected)
 
@@ -232,11 +238,10 @@ class Engine:
         if not self._anything_to_do(state, inputs, boundary):
             return self._nothing()
         told = {"keeps": {}, "on_error": self._on_error, "look": True}
-        directory = self._directory / f"step-{self.next_step()}"
+        directory = self.step_directory()
         version = self.next_version(state)
         streams = self._run_waves(state, version, boundary, inputs, directory, told)
-        # What was left out of it is told of when it is computed in order.
-        shutil.rmtree(directory)
+        collect_rejected(directory.path)  # they are told of when they are computed in order
         return self._named(streams)
 
     def replay(self, partial: State, buckets: Sequence[Bucket], boundary: int) -> Advance:
@@ -247,13 +252,13 @@ class Engine:
         """
         boundary = checked_boundary(partial, buckets, boundary)
         inputs = self._merge_inputs(buckets)
-        directory = self._directory / f"step-{self.next_step()}"
+        directory = self.step_directory()
         version = self.next_version(partial)
         lazy = sorted(name for name, how in self.keeps.items() if how == LAZY)
         told = {"keeps": dict.fromkeys(lazy, LAZY), "replay": lazy, "on_error": self._on_error}
         self._run_waves(partial, version, boundary, inputs, directory, told)
-        news = collect_news(directory)
-        collect_rejected(directory)  # they were told of when they first came
+        news = collect_news(directory.path)
+        collect_rejected(directory.path)  # they were told of when they first came
         base = State(version, boundary, without_times(partial.runs))
         runs = collect_runs(base, directory, self.partitions, self.first_open(boundary))
         return Advance(State(version, boundary, runs), self._nothing(), news)
@@ -284,11 +289,11 @@ class Engine:
         ]
         inputs = self._merge_inputs(wanted)
         version = self.next_version(left)
-        directory = self._directory / f"step-{self.next_step()}"
+        directory = self.step_directory()
         told = {"keeps": {}, "on_error": self._on_error, "only": sorted(names)}
         self._run_waves(EMPTY, version, boundary, inputs, directory, told)
-        collect_news(directory)
-        collect_rejected(directory)  # they were told of when they first came
+        collect_news(directory.path)
+        collect_rejected(directory.path)  # they were told of when they first came
         made = collect_runs(EMPTY, directory, self.partitions, self.first_open(boundary))
         rebuilt = {operator: runs for operator, runs in made.items() if operator in gone}
         return State(version, boundary, {**left.runs, **rebuilt})
@@ -346,7 +351,7 @@ class Engine:
                 check_times(bucket, name, table)
         for name, schema in self._inputs.items():
             tables = [bucket.tables[name] for bucket in buckets if name in bucket.tables]
-            tables = [table.select(schema.names).cast(schema) for table in tables]
+            tables = [conform(table, schema) for table in tables]
             merged[name] = pa.concat_tables(tables) if tables else schema.empty_table()
         return merged
 
@@ -359,13 +364,12 @@ class Engine:
 
     def _named(self, streams: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         return {
-            name: streams[operator.name].cast(input_schema(operator))
+            name: conform(streams[operator.name], self._schemas[name])
             for name, operator in self._outputs.items()
         }
 
     def _nothing(self) -> dict[str, pa.Table]:
-        schemas = {name: input_schema(operator) for name, operator in self._outputs.items()}
-        return {name: schema.empty_table() for name, schema in schemas.items()}
+        return {name: schema.empty_table() for name, schema in self._schemas.items()}
 
     def first_open(self, boundary: int) -> dict[tuple[str, str], int]:
         """For every state family whose slots are times: the oldest slot needed."""
@@ -381,10 +385,9 @@ class Engine:
         version: int,
         boundary: int,
         inputs: Mapping[str, pa.Table],
-        directory: Path,
+        directory: StepDirectory,
         told: Mapping[str, Any],
     ) -> dict[str, pa.Table]:
-        directory.mkdir()
         try:
             told = self._told(state, version, boundary, directory, told)
             if self._on_columns:
@@ -396,7 +399,7 @@ class Engine:
                         streams[name] = _in_order(rows)
                 return streams
         except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
+            directory.remove()
             raise
 
     def _run_columns(
@@ -452,16 +455,21 @@ class Engine:
             return self._large_jobs > _SHARDING.first_large
 
     def _told(
-        self, state: State, version: int, boundary: int, directory: Path, more: Mapping[str, Any]
+        self,
+        state: State,
+        version: int,
+        boundary: int,
+        directory: StepDirectory,
+        more: Mapping[str, Any],
     ) -> dict[str, Any]:
         """What the tasks of a job are told: where the state is, and what is to become of it."""
         return {
             "before": state.boundary,
             "boundary": boundary,
             "version": version,
-            "root": str(self._directory),
-            "directory": str(directory),
-            "runs": state.paths(self._directory),
+            "directory": str(directory.path),
+            "step": directory.number,
+            "runs": state.paths(),
             **more,
         }
 

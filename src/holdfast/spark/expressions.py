@@ -10,13 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.hashing import xxhash64
+
+
+class HashedOnce:
+    """What is looked up with every bucket, and has much in it: its hash is computed once.
+
+    Of a dataclass, which must say ``__hash__ = HashedOnce.__hash__`` in order to keep it.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, each) for each in self.__dataclass_fields__))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Texts have other hashes in other processes."""
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
 
 
 @dataclass(frozen=True)
@@ -35,12 +56,14 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(HashedOnce):
     """A function of other expressions; ``extra`` is what else it must know."""
 
     function: str
     arguments: tuple[Expression, ...]
     extra: Any = None
+
+    __hash__ = HashedOnce.__hash__
 
 
 Expression: TypeAlias = Attribute | Constant | Call

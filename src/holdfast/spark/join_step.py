@@ -71,7 +71,7 @@ class JoinStep:
         if step.replay:
             self._keep(step, fresh)
             return pa.table({})
-        old = [[run.drop_columns([VERSION]) for run in step.read(name)] for name in SIDES]
+        old = [[run.rows.drop_columns([VERSION]) for run in step.read(name)] for name in SIDES]
         results = [
             *(self._pairs(fresh[0], run, PAIR) for run in (*old[1], fresh[1])),
             *(self._pairs(run, fresh[1], PAIR) for run in old[0]),

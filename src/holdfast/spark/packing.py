@@ -16,17 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import StateError
+from holdfast.spark.compaction import merge
+from holdfast.spark.lookups import Keys, lookup
+from holdfast.spark.open_runs import OpenRun
 from holdfast.spark.runs import (
     DEAD,
     HASH,
     SLOT,
     VERSION,
-    Keys,
-    lookup,
-    merge,
     numbers,
     one_array,
     read_run,
+    run_name,
     write_run,
 )
 from holdfast.spark.state import EMPTY, Run, State, collect_runs
@@ -87,7 +88,8 @@ def pack(engine: Engine, state: State, since: State | None = None) -> PackedStat
                 if not tables:
                     continue
                 oldest = first_open.get((operator, family), -FOREVER)
-                rows = merge(tables, operators[operator].row_keys(family), oldest, since is None)
+                keys = operators[operator].row_keys(family)
+                rows = merge([OpenRun(each) for each in tables], keys, oldest, since is None)
                 if rows.num_rows:
                     parts.append(PackedPart(operator, family, partition, rows))
     base = since.version if since else None
@@ -109,8 +111,7 @@ def unpack(engine: Engine, packed: PackedState, onto: State | None = None) -> St
         )
     known = {operator.name for operator in engine.stateful}
     base = onto if packed.since is not None and onto is not None else EMPTY
-    directory = engine.directory / f"step-{engine.next_step()}"
-    directory.mkdir()
+    directory = engine.step_directory()
     for part in packed.parts:
         if part.operator not in known or part.partition >= engine.partitions:
             raise StateError(
@@ -118,12 +119,9 @@ def unpack(engine: Engine, packed: PackedState, onto: State | None = None) -> St
                 f"which this network does not have; it was made by another network or another "
                 f"version of it"
             )
-        slots = numbers(part.rows[SLOT])
-        name = (
-            f"{part.operator}~{part.family}~{part.partition}~0~{part.rows.num_rows}"
-            f"~{int(slots[0])}~{int(slots[-1])}"
-        )
-        write_run(str(directory / name), part.rows)
+        place = (part.operator, part.family, part.partition)
+        name = run_name(place, 0, part.rows, directory.number)
+        write_run(str(directory.path / name), part.rows)
     first_open = engine.first_open(packed.boundary)
     runs = collect_runs(base, directory, engine.partitions, first_open)
     engine.skip_versions(packed.version)
@@ -140,17 +138,21 @@ def _forgotten(
     keys = stateful.row_keys(family)
     if keys is None or not before or {id(run) for run in before} & {id(run) for run in after}:
         return []
-    old = merge([read_run(str(run.path)) for run in before], keys, -FOREVER, True)
+    old = merge([_open(run) for run in before], keys, -FOREVER, True)
     if DEAD not in old.column_names or not old.num_rows:
         return []
     columns = tuple(one_array(old[key]) for key in keys)
     wanted = Keys(numbers(old[SLOT]), numbers(old[HASH]), columns)
-    found, _ = lookup([read_run(str(run.path)) for run in after], wanted, keys)
+    found, _ = lookup([_open(run) for run in after], wanted, keys)
     marks = old.filter(pa.array(~found))
     dead = pa.array([True] * marks.num_rows, pa.bool_())
     versions = pa.array([state.version] * marks.num_rows, pa.int64())
     marks = marks.set_column(marks.column_names.index(DEAD), DEAD, dead)
     return [marks.set_column(marks.column_names.index(VERSION), VERSION, versions)]
+
+
+def _open(run: Run) -> OpenRun:
+    return OpenRun(read_run(str(run.path)))
 
 
 def _newer(table: pa.Table, version: int) -> pa.Table:

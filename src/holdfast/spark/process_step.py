@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from holdfast.errors import HoldfastError
 from holdfast.spark.groups import Groups, group, keys_of
+from holdfast.spark.lookups import Keys, lookup
 from holdfast.spark.rejected import STOP
-from holdfast.spark.runs import DEAD, HASH, SLOT, Bools, Int64s, Keys, lookup, mix, numbers
+from holdfast.spark.runs import DEAD, HASH, SLOT, Bools, Int64s, mix, numbers
 from holdfast.spark.task import Step
 
 FAMILY = "keys"

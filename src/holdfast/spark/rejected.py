@@ -51,5 +51,4 @@ def collect_rejected(directory: Path) -> tuple[Rejected, ...]:
         if partition.isdigit() and not operator.startswith("."):
             found += [Rejected(operator, **each) for each in json.loads(path.read_text())]
         path.unlink()
-    place.rmdir()
     return tuple(found)

@@ -15,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.spark.groups import Groups
-from holdfast.spark.runs import Int64s, Keys, lookup, numbers
+from holdfast.spark.lookups import Keys, lookup
+from holdfast.spark.open_runs import OpenRun
+from holdfast.spark.runs import Int64s, numbers
 
 if TYPE_CHECKING:
     from holdfast.spark.task import Step
@@ -34,7 +36,7 @@ def since(step: Step, family: str, keys: Keys, names: tuple[str, ...]) -> Int64s
     """For each key, the stime from which on tuples count for its window."""
     times = step.read(since_family(family))
     runs = [
-        run.append_column(SINCE, time[SINCE])
+        OpenRun(run.rows.append_column(SINCE, time.rows[SINCE]))
         for run, time in zip(step.read(family), times, strict=True)
     ]
     found, rows = lookup(runs, keys, names)

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from pyspark import accumulators, cloudpickle
 
-from holdfast.spark.runs import forget_gone_runs
+from holdfast.spark.open_runs import forget_gone_runs
 from holdfast.spark.task import freeze_imports
 
 DONE, CANNOT_LOAD = b"\0", b"\1"

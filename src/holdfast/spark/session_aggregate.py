@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from holdfast.spark.aggregate_state import TMAX, GroupState, emit
 from holdfast.spark.groups import Groups, group, keys_of
+from holdfast.spark.lookups import Keys, lookup
 from holdfast.spark.replay import unseen
-from holdfast.spark.runs import DEAD, HASH, SLOT, Bools, Int64s, Keys, lookup, mix, numbers
+from holdfast.spark.runs import DEAD, HASH, SLOT, Bools, Int64s, mix, numbers
 from holdfast.spark.task import FOREVER, Step
 
 SESSIONS, DEADLINES = "sessions", "deadlines"
@@ -130,9 +131,9 @@ class SessionAggregate:
         """Close the sessions whose end the boundary has reached, in groups without tuples."""
         due = []
         for run in step.read(DEADLINES):
-            low, high = np.searchsorted(numbers(run[SLOT]), [step.before + 1, step.boundary + 1])
+            low, high = run.slot.searchsorted([step.before + 1, step.boundary + 1])
             if high > low:
-                due.append(run.slice(low, high - low).select([HASH, *self.state.key_names]))
+                due.append(run.rows.slice(low, high - low).select([HASH, *self.state.key_names]))
         if not due:
             return
         keys = self._not_touched(pa.concat_tables(due), touched)

@@ -8,35 +8,35 @@ back to it. A run's file is deleted when the last State that names it is gone.
 from __future__ import annotations
 
 import contextlib
-import os
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.spark.replay import TIMES_MARK
+from holdfast.spark.step_directories import StepDirectory
 from holdfast.spark.task import FOREVER
 
 
 class Run:
     """One run file; owns it."""
 
-    def __init__(self, path: Path, rows: int, low: int, high: int) -> None:
-        self.path = path
+    def __init__(self, directory: StepDirectory, name: str, rows: int, low: int, high: int) -> None:
+        self.path = directory.path / name
         self.rows = rows
         self.low = low
         self.high = high
-        self._delete = weakref.finalize(self, _unlink, path)
+        # It is used for another step once no run is in it.
+        self._directory = directory
+        self._delete = weakref.finalize(self, _unlink, self.path)
 
     def __repr__(self) -> str:
         return f"Run({self.path.name})"
 
 
 def _unlink(path: Path) -> None:
-    # Either may be gone already, and the step's directory may still have other runs.
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # it may be gone already
         path.unlink()
-        path.parent.rmdir()
 
 
 # operator -> family -> runs of each partition, oldest first
@@ -64,11 +64,11 @@ class State:
                     for run in runs:
                         yield operator, family, partition, run
 
-    def paths(self, root: Path) -> dict[str, dict[str, list[list[str]]]]:
-        """The runs of every operator, family and partition, as tasks find them below ``root``."""
+    def paths(self) -> dict[str, dict[str, list[list[str]]]]:
+        """The files of the runs of every operator, family and partition."""
         return {
             operator: {
-                family: [[os.path.relpath(run.path, root) for run in part] for part in parts]
+                family: [[str(run.path) for run in part] for part in parts]
                 for family, parts in families.items()
             }
             for operator, families in self.runs.items()
@@ -96,7 +96,10 @@ EMPTY = State(0, -FOREVER)
 
 
 def collect_runs(
-    state: State, directory: Path, partitions: int, first_open: Mapping[tuple[str, str], int]
+    state: State,
+    directory: StepDirectory,
+    partitions: int,
+    first_open: Mapping[tuple[str, str], int],
 ) -> Runs:
     """The runs after a step: those of ``state`` plus the files the step's tasks left.
 
@@ -107,16 +110,15 @@ def collect_runs(
         operator: {family: [list(each) for each in parts] for family, parts in families.items()}
         for operator, families in state.runs.items()
     }
-    found = sorted(directory.iterdir())
-    for path in found:
-        operator, family, partition, swallowed, rows, low, high = path.name.split("~")
+    for name in sorted(path.name for path in directory.path.iterdir()):
+        if not name.endswith(f"~{directory.number}"):
+            continue
+        operator, family, partition, swallowed, rows, low, high, _ = name.split("~")
         families = runs.setdefault(operator, {})
         lists = families.setdefault(family, [[] for _ in range(partitions)])
         mine = lists[int(partition)]
         del mine[len(mine) - int(swallowed) :]
-        mine.append(Run(path, int(rows), int(low), int(high)))
-    if not found:
-        directory.rmdir()
+        mine.append(Run(directory, name, int(rows), int(low), int(high)))
     return {
         operator: {
             family: tuple(_still_needed(part, first_open.get((operator, family))) for part in parts)

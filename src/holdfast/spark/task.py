@@ -29,18 +29,18 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from holdfast import disk
+from holdfast.spark.compaction import how_many_to_merge, merge
 from holdfast.spark.continuous_files import Told, write_told
 from holdfast.spark.groups import in_stream_order
+from holdfast.spark.open_runs import OpenRun, keep_open, open_run
 from holdfast.spark.rejected import STOP, Rejected, write_rejected
 from holdfast.spark.runs import (
     HASH,
     SLOT,
     VERSION,
     Bools,
-    how_many_to_merge,
-    mapped_run,
-    merge,
     numbers,
+    run_name,
     sort_rows,
     write_run,
 )
@@ -56,15 +56,18 @@ DERIVED = ("deadlines",)
 
 @dataclass
 class Step:
-    """One advance of one partition of one operator.
+    """One advance of one partition of one operator, of all its ``partitions``.
 
-    look  what becomes of the state is written nowhere, and more tuples of these times may come.
+    number  no other step of the engine has it.
+    look    what becomes of the state is written nowhere, and more tuples of these times may come.
     """
 
     before: int
     boundary: int
     version: int
+    number: int
     partition: int
+    partitions: int
     directory: str
     runs: dict[str, list[str]]
     operator: str
@@ -73,13 +76,13 @@ class Step:
     on_error: str = STOP
     look: bool = False
     _rejected: list[Rejected] = field(default_factory=list)
-    _open: dict[str, list[pa.Table]] = field(default_factory=dict)
+    _open: dict[str, list[OpenRun]] = field(default_factory=dict)
     _told: dict[str, Told] = field(default_factory=dict)
 
-    def read(self, family: str) -> list[pa.Table]:
+    def read(self, family: str) -> list[OpenRun]:
         """The runs of one of the operator's state families, oldest first."""
         if family not in self._open:
-            self._open[family] = [mapped_run(path) for path in self.runs.get(family, [])]
+            self._open[family] = [open_run(path) for path in self.runs.get(family, [])]
         return self._open[family]
 
     def write(
@@ -101,17 +104,15 @@ class Step:
         rows = rows.append_column(VERSION, pa.array(np.full(rows.num_rows, self.version)))
         rows = sort_rows(rows)
         runs = self.read(family)
-        swallowed = how_many_to_merge([run.num_rows for run in runs], rows.num_rows)
+        swallowed = how_many_to_merge([len(run) for run in runs], rows.num_rows)
+        kept = len(runs) - swallowed
         if swallowed:
-            whole = swallowed == len(runs)
-            newest = [run.select(rows.column_names) for run in runs[len(runs) - swallowed :]]
-            rows = merge([*newest, rows], keys, first_open_slot, whole)
-        slots = numbers(rows[SLOT])
-        low, high = (int(slots[0]), int(slots[-1])) if len(slots) else (0, 0)
-        name = f"{self.operator}~{family}~{self.partition}~{swallowed}~{rows.num_rows}~{low}~{high}"
-        path = Path(self.directory, name)
-        write_run(f"{path}.part", rows)
-        disk.rename(Path(f"{path}.part"), path)
+            rows = merge([*runs[kept:], OpenRun(rows)], keys, first_open_slot, not kept)
+        name = run_name((self.operator, family, self.partition), swallowed, rows, self.number)
+        path = f"{self.directory}/{name}"
+        size = write_run(f"{path}.part", rows)
+        disk.rename(Path(f"{path}.part"), Path(path))
+        keep_open(path, rows, size, self.runs.get(family, [])[kept:])
 
     def ended(self, family: str, count: int) -> None:
         """So many windows that were open before the step are not open after it."""
@@ -173,25 +174,36 @@ class StepPlan:
     partitions: int
 
     def run(
-        self, told: Mapping[str, Any], parts: Iterable[tuple[int, pa.Table]]
+        self, told: Mapping[str, Any], rows: pa.Table, partitions: Sequence[int]
     ) -> Iterator[pa.Table]:
-        """Hands each partition its tuples, and gives what is emitted for them.
+        """Hands these partitions their tuples, and gives what is emitted for them.
 
-        They are in stream order, unless the handler says that any order will do.
+        They are in stream order, unless the handler says that any order will do. A handler with
+        ``together`` takes those of all partitions at once, but for a replay, which asks each of
+        them what it has seen.
         """
-        any_order = getattr(self.handler, "any_order", False)
         replay = told.get("replay")
         if replay is not None and self.operator not in replay:
             return  # its state is whole, and nothing reaches it
         only = told.get("only")
         if only is not None and self.operator not in only:
             return  # nobody needs what it would make
-        for partition, rows in parts:
-            ordered = rows if any_order or rows.num_rows < 2 else in_stream_order(rows)
-            ordered = ordered.append_column(SLOT, pa.array(np.zeros(rows.num_rows, np.int64)))
-            step = _step(told, self.operator, partition)
-            result = self.handler(step, ordered)
-            step.finish()
+        any_order = getattr(self.handler, "any_order", False)
+        together = getattr(self.handler, "together", None)
+        if together is not None and replay is None:
+            parts = iter([(tuple(partitions), rows)])
+        else:
+            parts = (((each,), own) for each, own in by_partition(rows, partitions, self))
+        for homes, own in parts:
+            ordered = own if any_order or own.num_rows < 2 else in_stream_order(own)
+            steps = [_step(told, self, partition) for partition in homes]
+            if together is not None:
+                result = together(steps, ordered)
+            else:
+                zeros = pa.array(np.zeros(own.num_rows, np.int64))
+                result = self.handler(steps[0], ordered.append_column(SLOT, zeros))
+            for step in steps:
+                step.finish()
             if replay is None:
                 yield conform(result, self.output).combine_chunks()
 
@@ -212,8 +224,11 @@ def stateful(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_imports()
         table = _gather(list(batches), plan.given)
-        parts = [_marked(table)] if sharded else by_partition(table, range(plan.partitions), plan)
-        for emitted in plan.run(job_property(PROPERTY), parts):
+        partitions: Sequence[int] = range(plan.partitions)
+        if sharded:
+            partition, table = _marked(table)
+            partitions = [partition]
+        for emitted in plan.run(job_property(PROPERTY), table, partitions):
             yield from emitted.to_batches()
 
     return run
@@ -227,15 +242,14 @@ def _marked(table: pa.Table) -> tuple[int, pa.Table]:
 
 
 def by_partition(
-    table: pa.Table, partitions: Iterable[int], plan: StepPlan
+    table: pa.Table, partitions: Sequence[int], plan: StepPlan
 ) -> Iterator[tuple[int, pa.Table]]:
     """The tuples of each of these partitions; the table has those of no others."""
-    wanted = list(partitions)
-    if len(wanted) == 1:
-        yield wanted[0], table
+    if len(partitions) == 1:
+        yield partitions[0], table
         return
     home = numbers(table[HASH]) % plan.partitions
-    for partition in wanted:
+    for partition in partitions:
         yield partition, table.filter(pa.array(home == partition))
 
 
@@ -244,20 +258,23 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     if table.num_rows == 0:
         return schema.empty_table()
     # To cast columns to what they are takes 40 µs, with every step of every bucket.
-    if table.schema.equals(schema):
+    if table.schema.equals(schema, check_metadata=True):
         return table
     return table.select(schema.names).cast(schema)
 
 
-def _step(told: Mapping[str, Any], operator: str, partition: int) -> Step:
+def _step(told: Mapping[str, Any], plan: StepPlan, partition: int) -> Step:
+    operator = plan.operator
     runs: dict[str, list[str]] = {}
-    for family, by_partition in told["runs"].get(operator, {}).items():
-        runs[family] = [f"{told['root']}/{each}" for each in by_partition[partition]]
+    for family, paths in told["runs"].get(operator, {}).items():
+        runs[family] = paths[partition]
     return Step(
         told["before"],
         told["boundary"],
         told["version"],
+        told["step"],
         partition,
+        plan.partitions,
         told["directory"],
         runs,
         operator,

@@ -7,15 +7,19 @@ of slots in every run, so closing costs what closes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from holdfast.spark.aggregate_state import TMAX, GroupState, emit
-from holdfast.spark.groups import group, keys_of, with_slots
+from holdfast.spark.compaction import merge
+from holdfast.spark.groups import Groups, group, keys_of, with_slots
+from holdfast.spark.lookups import Keys, lookup
+from holdfast.spark.open_runs import OpenRun
 from holdfast.spark.replay import unseen
-from holdfast.spark.runs import HASH, SLOT, VERSION, lookup, merge, mix, numbers, sort_rows
+from holdfast.spark.runs import HASH, SLOT, VERSION, Bools, mix, numbers, sort_rows
 from holdfast.spark.task import FOREVER, Step
 from holdfast.windows import TimeWindow
 
@@ -25,6 +29,13 @@ FAMILY = "windows"
 def first_open_slot(window: TimeWindow, boundary: int) -> int:
     """The start of the oldest window that is still open at ``boundary``."""
     return ((boundary - window.size) // window.advance + 1) * window.advance
+
+
+def _range_of(step: Step, groups: Groups) -> tuple[int, int]:
+    """Which of the groups are those of a step's partition."""
+    if not groups.edges:
+        return 0, groups.count
+    return groups.edges[step.partition], groups.edges[step.partition + 1]
 
 
 @dataclass(frozen=True)
@@ -40,29 +51,64 @@ class TimeAggregate:
         return not self.state.depends_on_order
 
     def __call__(self, step: Step, rows: pa.Table) -> pa.Table:
+        return self.together([step], rows)
+
+    def together(self, steps: Sequence[Step], rows: pa.Table) -> pa.Table:
+        """The tuples of all these partitions at once: most of what few take is not theirs alone."""
         key_names = self.state.key_names
-        after = first_open_slot(self.window, step.boundary)
+        after = first_open_slot(self.window, steps[0].boundary)
         touched = None
+        came_and_went = [0] * len(steps)
         rows = self._into_windows(rows) if rows.num_rows else rows
-        if step.replay and rows.num_rows:
+        if steps[0].replay and rows.num_rows:
             groups = group(rows, key_names)
             keys = keys_of(rows, groups, key_names)
-            rows = unseen(step, FAMILY, rows, groups, keys, key_names)
-        came_and_went = 0
+            rows = unseen(steps[0], FAMILY, rows, groups, keys, key_names)
         if rows.num_rows:
-            groups = group(rows, key_names)
+            partitions = 1 if len(steps) == 1 else steps[0].partitions
+            groups = group(rows, key_names, partitions)
             keys = keys_of(rows, groups, key_names)
-            found, old = lookup(step.read(FAMILY), keys, key_names)
+            ranges = [_range_of(step, groups) for step in steps]
+            found, old = self._look_up(steps, ranges, keys)
             touched = pa.table(self.state.advance(rows, groups, keys, found, old))
-            is_open = keys.slot >= after
-            still_open = touched.filter(pa.array(is_open))
-            step.write(FAMILY, still_open, key_names, after, ~found[is_open])
-            came_and_went = int((~found & ~is_open).sum())
-        closed = self._closing(step, touched, after)
+            came_and_went = [
+                self._keep(step, touched.slice(low, high - low), found[low:high], after)
+                for step, (low, high) in zip(steps, ranges, strict=True)
+            ]
+        closed = self._closing(steps, touched, after)
         if closed is None:
             return pa.table({})
-        step.ended(FAMILY, closed.num_rows - came_and_went)
+        if steps[0].keeps is not None:
+            home = numbers(closed[HASH]) % steps[0].partitions
+            for step, never_kept in zip(steps, came_and_went, strict=True):
+                step.ended(FAMILY, int((home == step.partition).sum()) - never_kept)
         return self._results(closed)
+
+    def _look_up(
+        self, steps: Sequence[Step], ranges: Sequence[tuple[int, int]], keys: Keys
+    ) -> tuple[Bools, pa.Table | None]:
+        """What the state has of the keys; those of each partition lie beside each other."""
+        names = self.state.key_names
+        wanted = self.state.folded
+        looks = [
+            lookup(step.read(FAMILY), keys.part(low, high), names, wanted)
+            for step, (low, high) in zip(steps, ranges, strict=True)
+        ]
+        tables = [old for _, old in looks if old is not None]
+        found = np.concatenate([each for each, _ in looks])
+        if len(tables) < 2:
+            return found, tables[0] if tables else None
+        return found, pa.concat_tables(tables)
+
+    def _keep(self, step: Step, touched: pa.Table, found: Bools, after: int) -> int:
+        """Write what a partition's tuples have touched and is open; how much came and went."""
+        is_open = numbers(touched[SLOT]) >= after
+        came_and_went = 0
+        if not is_open.all():
+            came_and_went = int((~found & ~is_open).sum())
+            touched, found = touched.filter(pa.array(is_open)), found[is_open]
+        step.write(FAMILY, touched, self.state.key_names, after, ~found)
+        return came_and_went
 
     def _into_windows(self, rows: pa.Table) -> pa.Table:
         """Each tuple once for every window it belongs to, in stream order."""
@@ -77,22 +123,31 @@ class TimeAggregate:
         step = np.arange(len(source)) - np.repeat(np.cumsum(copies) - copies, copies)
         return with_slots(rows.take(pa.array(source)), oldest[source] + step * advance)
 
-    def _closing(self, step: Step, touched: pa.Table | None, after: int) -> pa.Table | None:
-        """The windows that the boundary has passed, each as it was last."""
-        before = max(first_open_slot(self.window, step.before), -FOREVER)
+    def _closing(
+        self, steps: Sequence[Step], touched: pa.Table | None, after: int
+    ) -> pa.Table | None:
+        """The windows that the boundary has passed, each as it was last.
+
+        Keys of different partitions differ, so those of all are put together at once.
+        """
+        before = max(first_open_slot(self.window, steps[0].before), -FOREVER)
+        if before == after:
+            return None
         pieces = []
-        for run in step.read(FAMILY):
-            low, high = np.searchsorted(numbers(run[SLOT]), [before, after])
-            if high > low:
-                pieces.append(run.slice(low, high - low).drop_columns([VERSION]))
+        for step in steps:
+            for run in step.read(FAMILY):
+                low, high = run.slot.searchsorted([before, after])
+                if high > low:
+                    pieces.append(run.rows.slice(low, high - low))
         if touched is not None:
             closing = touched.filter(pa.array(numbers(touched[SLOT]) < after))
             if closing.num_rows:
                 pieces.append(sort_rows(closing))
         if not pieces:
             return None
-        names = pieces[0].column_names
-        return merge([each.select(names) for each in pieces], self.state.key_names, before, False)
+        names = [name for name in pieces[0].column_names if name != VERSION]
+        runs = [OpenRun(each.select(names)) for each in pieces]
+        return merge(runs, self.state.key_names, before, False)
 
     def _results(self, closed: pa.Table) -> pa.Table:
         slot, hashes = numbers(closed[SLOT]).astype(np.int64), numbers(closed[HASH])

@@ -1,0 +1,161 @@
+"""Finds keys in runs: the newest row of each, read column by column where it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from holdfast.spark.open_runs import OpenRun, taken
+from holdfast.spark.runs import DEAD, Bools, Int64s, null_safe_equal, numbers, plain
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What to look up: one entry for each distinct key. Ascending hashes are found fastest."""
+
+    slot: Int64s
+    hash: Int64s
+    columns: tuple[pa.Array, ...]
+
+    @cached_property
+    def plain(self) -> tuple[npt.NDArray[Any] | None, ...]:
+        """The columns as numpy sees them, where they are numbers without nulls."""
+        return tuple(plain(column) for column in self.columns)
+
+    @cached_property
+    def slots(self) -> list[int]:
+        """The slots there are."""
+        one = len(self.slot) and (self.slot == self.slot[0]).all()
+        found: list[int] = [int(self.slot[0])] if one else np.unique(self.slot).tolist()
+        return found
+
+    def part(self, low: int, high: int) -> Keys:
+        """Some that lie beside each other."""
+        columns = tuple(column[low:high] for column in self.columns)
+        return Keys(self.slot[low:high], self.hash[low:high], columns)
+
+
+@dataclass(frozen=True)
+class _Hits:
+    """Which keys a run has, and in which rows."""
+
+    run: OpenRun
+    keys: Int64s
+    rows: Int64s
+
+
+def lookup(
+    runs: Sequence[OpenRun],
+    keys: Keys,
+    key_names: Sequence[str],
+    wanted: Sequence[str] | None = None,
+) -> tuple[Bools, pa.Table | None]:
+    """The newest row of each key: which were found, and the found rows in the keys' order.
+
+    A key whose newest row is marked dead is not there. ``wanted``: the columns that the rows are to
+    have; without, all.
+    """
+    found = np.zeros(len(keys.hash), dtype=np.bool_)
+    hits: list[_Hits] = []
+    missing: Int64s | None = None  # all of them
+    for run in reversed(runs):
+        here = [
+            each
+            for slot, mine in _by_slot(keys, missing)
+            if (each := _find(run, slot, keys, mine, key_names)) is not None
+        ]
+        for each in here:
+            found[each.keys] = True
+        if here:
+            hits += here
+            missing = np.flatnonzero(~found)
+            if not len(missing):
+                break
+    if not hits:
+        return found, None
+    rows = _gather(hits, wanted)
+    if DEAD in rows.column_names:
+        alive = ~numbers(rows[DEAD]).astype(np.bool_)
+        found[np.flatnonzero(found)[~alive]] = False
+        rows = rows.filter(pa.array(alive))
+    return found, rows if rows.num_rows else None
+
+
+def _by_slot(keys: Keys, which: Int64s | None) -> Iterator[tuple[int, Int64s | None]]:
+    """Each slot with those of the keys that have it; None means all keys."""
+    if len(keys.slots) == 1:
+        yield keys.slots[0], which
+        return
+    slots = keys.slot if which is None else keys.slot[which]
+    for slot in keys.slots:
+        at = np.flatnonzero(slots == slot)
+        yield slot, at if which is None else which[at]
+
+
+def _find(
+    run: OpenRun, slot: int, keys: Keys, which: Int64s | None, key_names: Sequence[str]
+) -> _Hits | None:
+    """Those of the keys, all of this slot, that the run has."""
+    low, high = run.range_of(slot)
+    if low == high:
+        return None
+    hashes = keys.hash if which is None else keys.hash[which]
+    at = run.places(low, high, hashes)
+    same = np.flatnonzero(run.hash.take(at) == hashes)
+    if not len(same):
+        return None
+    hit = same if which is None else which[same]
+    return _confirm(run, high, keys, hit, at[same], key_names)
+
+
+def _confirm(
+    run: OpenRun, high: int, keys: Keys, hit: Int64s, row: Int64s, key_names: Sequence[str]
+) -> _Hits:
+    """Keep the hits whose keys really are equal; follow equal hashes to the next row."""
+    equal = _same_keys(run, row, keys, hit, key_names)
+    if equal.all():
+        return _Hits(run, hit, row)
+    kept: list[tuple[Int64s, Int64s]] = []
+    while True:
+        kept.append((hit[equal], row[equal]))
+        hit, row = hit[~equal], row[~equal] + 1
+        inside = row < high
+        hit, row = hit[inside], row[inside]
+        still = run.hash[row] == keys.hash[hit]
+        hit, row = hit[still], row[still]
+        if not len(hit):
+            break
+        equal = _same_keys(run, row, keys, hit, key_names)
+    hits, rows = (np.concatenate(each) for each in zip(*kept, strict=True))
+    return _Hits(run, hits, rows)
+
+
+def _same_keys(
+    run: OpenRun, row: Int64s, keys: Keys, hit: Int64s, key_names: Sequence[str]
+) -> Bools:
+    equal = np.ones(len(hit), dtype=np.bool_)
+    for name, column, values in zip(key_names, keys.columns, keys.plain, strict=True):
+        there = run.plain(name)
+        if there is not None and values is not None and there.dtype.kind == "i":
+            equal &= there.take(row) == values.take(hit)
+        else:
+            theirs = run.array(name).take(pa.array(row))
+            equal &= null_safe_equal(theirs, column.take(pa.array(hit)))
+    return equal
+
+
+def _gather(hits: Sequence[_Hits], wanted: Sequence[str] | None) -> pa.Table:
+    """The rows of all hits, in the order of the keys."""
+    names = hits[0].run.rows.column_names
+    if wanted is not None:
+        names = [*wanted, *(name for name in names if name == DEAD)]
+    place = hits[0].keys if len(hits) == 1 else np.concatenate([each.keys for each in hits])
+    order = None if (place[1:] > place[:-1]).all() else np.argsort(place)
+    rows = [(each.run, each.rows) for each in hits]
+    return pa.Table.from_arrays([taken(rows, name, order) for name in names], names)

@@ -1,0 +1,202 @@
+"""Runs as the tasks of a process have them open: read once, and searched where they are.
+
+A task comes back to the same runs bucket after bucket. A small one is kept as it was written or
+read: to read its file again takes longer than to search it. A large one stays mapped while its file
+is there, all its pages at once: found one by one, they take longer than looking up what is in them.
+Files never change, and no name is used twice.
+
+Where a hash is in a large run is told by its first bits. A binary search waits for memory at every
+step, each time after the step before; hashes are spread evenly, so their first bits lead to within
+a few rows, and the few steps left are taken for all keys at once, so that they wait together.
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from holdfast.spark.runs import HASH, SLOT, Int64s, one_array, plain, read_run
+
+# Runs from this size on are mapped, smaller ones are kept in memory.
+_LARGE_BYTES = 1 << 20
+# A run so large may not be in memory as a whole: its pages come as they are needed.
+_HUGE_BYTES = 1 << 30
+# How many small runs are kept; some are of windows that have ended.
+_MOST_KEPT = 1_000
+# From so many rows on, first bits lead to a hash sooner than a binary search.
+_MANY_ROWS = 1 << 14
+# The rows that share their first bits, on average, and the most that are searched.
+_ROWS_A_PLACE, _MOST_ROWS_A_PLACE = 4, 64
+
+
+class OpenRun:
+    """A run that is looked at."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+        self._arrays: dict[str, pa.Array] = {}
+        self._plain: dict[str, npt.NDArray[Any] | None] = {}
+        self._ranges: dict[int, tuple[int, int]] = {}
+        self._directories: dict[int, _Directory] = {}
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    def array(self, name: str) -> pa.Array:
+        """A column in one piece."""
+        if name not in self._arrays:
+            self._arrays[name] = one_array(self.rows[name])
+        return self._arrays[name]
+
+    def plain(self, name: str) -> npt.NDArray[Any] | None:
+        """A column of numbers without nulls, as numpy sees it; None if it is another one."""
+        if name not in self._plain:
+            self._plain[name] = plain(self.array(name))
+        return self._plain[name]
+
+    @cached_property
+    def slot(self) -> Int64s:
+        found: Int64s = self.array(SLOT).to_numpy(zero_copy_only=False)
+        return found
+
+    @cached_property
+    def hash(self) -> Int64s:
+        found: Int64s = self.array(HASH).to_numpy(zero_copy_only=False)
+        return found
+
+    def range_of(self, slot: int) -> tuple[int, int]:
+        """Which rows have this slot: the first, and the one after the last."""
+        if slot not in self._ranges:
+            low, high = self.slot.searchsorted([slot, slot + 1])
+            self._ranges[slot] = (int(low), int(high))
+        return self._ranges[slot]
+
+    def places(self, low: int, high: int, hashes: Int64s) -> Int64s:
+        """Where in these rows, which have one slot, each hash is if it is there at all."""
+        segment = self.hash[low:high]
+        if high - low < _MANY_ROWS:
+            at = segment.searchsorted(hashes)
+        else:
+            if low not in self._directories:
+                self._directories[low] = _Directory(segment)
+            at = self._directories[low].search(segment, hashes)
+        found: Int64s = np.minimum(at, high - low - 1)
+        found += low
+        return found
+
+
+def taken(
+    sources: Sequence[tuple[OpenRun, Int64s | None]], name: str, order: Int64s | None
+) -> pa.Array:
+    """A column of these rows of several runs (None: all), one behind the other, then in order."""
+    parts: list[npt.NDArray[Any]] = []
+    for run, rows in sources:
+        values = run.plain(name)
+        if values is None or (parts and values.dtype != parts[0].dtype):
+            break
+        parts.append(values if rows is None else values.take(rows))
+    else:
+        whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return pa.array(whole if order is None else whole.take(order))
+    arrays = [
+        run.array(name) if rows is None else run.array(name).take(pa.array(rows))
+        for run, rows in sources
+    ]
+    column = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+    return column if order is None else column.take(pa.array(order))
+
+
+class _Directory:
+    """Of ascending hashes, where those with the same first bits begin."""
+
+    def __init__(self, hashes: Int64s) -> None:
+        bits = (len(hashes) // _ROWS_A_PLACE).bit_length()
+        self._shift, self._zero = 64 - bits, 1 << (bits - 1)
+        counts = np.bincount((hashes >> self._shift) + self._zero, minlength=1 << bits)
+        most = int(counts.max())
+        self._is_even = most <= _MOST_ROWS_A_PLACE
+        self._steps = [1 << bit for bit in reversed(range(most.bit_length()))]
+        starts = np.cumsum(counts) - counts
+        self._starts = starts.astype(np.int32 if len(hashes) < 2**31 else np.int64)
+
+    def search(self, hashes: Int64s, wanted: Int64s) -> Int64s:
+        """As ``searchsorted``: for each wanted hash the first row whose hash is not smaller."""
+        if not self._is_even:
+            return hashes.searchsorted(wanted)
+        at = self._starts.take((wanted >> self._shift) + self._zero).astype(np.int64)
+        # What begins with later bits is larger, so a step never leads beyond the right place.
+        for step in self._steps:
+            at += (hashes.take(at + (step - 1), mode="clip") < wanted) * step
+        return at
+
+
+_large: dict[str, OpenRun] = {}
+_kept: dict[str, OpenRun] = {}
+# Looks run in threads of a driver.
+_lock = threading.Lock()
+
+
+def open_run(path: str) -> OpenRun:
+    """The run in a file."""
+    with _lock:
+        run = _large.get(path)
+        if run is None and (run := _kept.pop(path, None)) is not None:
+            _kept[path] = run  # now the last to be let go of
+        if run is not None:
+            return run
+        _let_go()
+    size = Path(path).stat().st_size
+    if size < _LARGE_BYTES:
+        run = OpenRun(read_run(path))
+        with _lock:
+            _keep(path, run)
+        return run
+    run = OpenRun(_mapped(path, size))
+    with _lock:
+        _large[path] = run
+    return run
+
+
+def keep_open(path: str, rows: pa.Table, size: int, swallowed: Iterable[str]) -> None:
+    """A run that was just written, of so many bytes; those that are in it are needed no more."""
+    with _lock:
+        for each in swallowed:
+            _kept.pop(each, None)
+        _let_go()
+        if size < _LARGE_BYTES:
+            _keep(path, OpenRun(rows))
+
+
+def _keep(path: str, run: OpenRun) -> None:
+    _kept[path] = run
+    if len(_kept) > _MOST_KEPT:
+        del _kept[next(iter(_kept))]
+
+
+def forget_gone_runs() -> None:
+    """Let go of runs whose files are gone: mapped, they go on taking room on the disk."""
+    with _lock:
+        _let_go()
+        for gone in [each for each in _kept if not Path(each).exists()]:
+            del _kept[gone]
+
+
+def _let_go() -> None:
+    """Forget large runs whose files are gone; with each run that is new, not with each look."""
+    for gone in [each for each in _large if not Path(each).exists()]:
+        del _large[gone]
+
+
+def _mapped(path: str, size: int) -> pa.Table:
+    flags = mmap.MAP_SHARED | (getattr(mmap, "MAP_POPULATE", 0) if size < _HUGE_BYTES else 0)
+    with Path(path).open("rb") as file:
+        pages = mmap.mmap(file.fileno(), 0, flags, mmap.PROT_READ)
+    return pa.ipc.open_stream(pa.py_buffer(pages)).read_all()

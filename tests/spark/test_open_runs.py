@@ -1,0 +1,150 @@
+"""Runs stay open in a worker, large ones only while their files are there, and are searched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.spark import open_runs
+from holdfast.spark.compaction import merge
+from holdfast.spark.lookups import Keys, lookup
+from holdfast.spark.open_runs import OpenRun, keep_open, open_run
+from holdfast.spark.runs import sort_rows, write_run
+
+
+@pytest.fixture(autouse=True)
+def _none_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_runs, "_large", {})
+    monkeypatch.setattr(open_runs, "_kept", {})
+
+
+def test_a_large_run_is_mapped_once_and_let_go_with_its_file(tmp_path: Path) -> None:
+    large, other, small = (str(tmp_path / name) for name in ("large", "other", "small"))
+    for path, rows in ((large, 1 << 18), (other, 1 << 18), (small, 10)):
+        write_run(path, pa.table({"slot": np.arange(rows)}))
+    first = open_run(large)
+    assert open_run(large) is first
+    Path(large).unlink()
+    assert open_run(other).slot[-1] == (1 << 18) - 1
+    assert list(open_runs._large) == [other]
+    with pytest.raises(FileNotFoundError):
+        open_run(large)
+
+
+def test_small_runs_are_kept_until_they_are_in_others_or_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_runs, "_MOST_KEPT", 2)
+    paths = [str(tmp_path / str(number)) for number in range(4)]
+    for number, path in enumerate(paths):
+        rows = pa.table({"slot": [number]})
+        keep_open(path, rows, write_run(path, rows), paths[:1] if number == 1 else [])
+    assert list(open_runs._kept) == paths[2:]
+    read = open_run(paths[0])
+    assert read.slot.tolist() == [0]
+    assert open_run(paths[0]) is read
+    assert list(open_runs._kept) == [paths[3], paths[0]]
+
+
+def test_what_was_kept_is_what_was_written(tmp_path: Path) -> None:
+    path = str(tmp_path / "run")
+    whole = pa.table({"slot": np.arange(9), "name": [None, "a", "b"] * 3})
+    rows = whole.slice(3, 5)
+    keep_open(path, rows, write_run(path, rows), [])
+    kept = open_run(path).rows
+    open_runs._kept.clear()
+    assert open_run(path).rows.equals(kept)
+    assert kept["slot"].to_pylist() == [3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("rows", [1000, 1 << 18])
+def test_a_column_of_a_run_is_looked_at_where_it_is_mapped_not_copied(
+    tmp_path: Path, rows: int
+) -> None:
+    """A copy of each column with every look made a bucket dearer the more windows were open."""
+    path = str(tmp_path / "run")
+    write_run(path, pa.table({"slot": np.arange(rows)}))
+    run = open_run(path)
+    (_, mapped) = run.rows["slot"].chunk(0).buffers()
+    assert run.slot.__array_interface__["data"][0] == mapped.address
+    assert run.slot.tolist() == [*range(rows)]
+
+
+@pytest.mark.parametrize("spread", [2**63, 2**40, 50])
+def test_first_bits_lead_where_a_binary_search_does(
+    spread: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where hashes are not spread evenly, come twice, or are beyond both ends."""
+    monkeypatch.setattr(open_runs, "_MANY_ROWS", 8)
+    random = np.random.default_rng(5)
+    for count in (8, 9, 100, 5000):
+        hashes = np.sort(random.integers(-spread, spread, count))
+        run = OpenRun(pa.table({"slot": np.zeros(count, np.int64), "hash": hashes}))
+        ends = np.array([-(2**63), 2**63 - 1, hashes[0], hashes[-1]])
+        wanted = np.concatenate([hashes, random.integers(-spread, spread, 300), ends])
+        expected = np.minimum(np.searchsorted(hashes, wanted), count - 1)
+        assert (run.places(0, count, wanted) == expected).all()
+        assert run._directories
+
+
+ROWS = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 7), st.booleans(), st.integers()).map(
+        lambda row: (row[0] * 10, row[1], row[2], row[3] % 100)
+    ),
+    max_size=12,
+    unique_by=lambda row: row[:2],
+)
+
+
+def made(rows: list[tuple[int, int, bool, int]], text: bool) -> OpenRun:
+    """A run in which several keys share a hash."""
+    slot, key, dead, value = ([row[at] for row in rows] for at in range(4))
+    columns = {
+        "slot": pa.array(slot, pa.int64()),
+        "hash": pa.array([each % 3 - 1 for each in key], pa.int64()),
+        "k0": pa.array([str(each) for each in key]) if text else pa.array(key, pa.int64()),
+        "value": pa.array(value, pa.int64()),
+        "dead": pa.array(dead, pa.bool_()),
+    }
+    return OpenRun(sort_rows(pa.table(columns)))
+
+
+@given(runs=st.lists(ROWS, max_size=5), text=st.booleans(), split=st.integers(0, 5))
+def test_the_newest_row_of_each_key_is_found_before_and_after_runs_become_one(
+    runs: list[list[tuple[int, int, bool, int]]], text: bool, split: int
+) -> None:
+    newest = {(slot, key): (value, dead) for run in runs for slot, key, dead, value in run}
+    alive = {place: value for place, (value, dead) in newest.items() if not dead}
+    places = [(slot, key) for slot in (0, 10, 20, 30) for key in range(8)]
+    keys = Keys(
+        np.array([slot for slot, _ in places]),
+        np.array([key % 3 - 1 for _, key in places]),
+        (pa.array([str(key) if text else key for _, key in places]),),
+    )
+    opened = [made(run, text) for run in runs if run]
+    forms = [opened]
+    if opened:
+        kept, swallowed = opened[:split], opened[split:]
+        one = [OpenRun(merge(swallowed, ["k0"], 0, not kept))] if swallowed else []
+        forms.append([*kept, *one])
+    for form in forms:
+        found, rows = lookup(form, keys, ["k0"], ["value"])
+        values = [] if rows is None else rows["value"].to_pylist()
+        hit = [place for place, is_there in zip(places, found, strict=True) if is_there]
+        assert dict(zip(hit, values, strict=True)) == alive
+
+
+@given(runs=st.lists(ROWS.filter(len), min_size=1, max_size=4), first_open=st.integers(0, 30))
+def test_rows_that_do_not_replace_each_other_all_stay_but_for_what_is_closed(
+    runs: list[list[tuple[int, int, bool, int]]], first_open: int
+) -> None:
+    rows = merge([made(run, False) for run in runs], None, first_open, False)
+    assert sort_rows(rows).equals(rows)
+    columns = (rows[name].to_pylist() for name in ("slot", "k0", "dead", "value"))
+    expected = [row for run in runs for row in run if row[0] >= first_open]
+    assert sorted(zip(*columns, strict=True)) == sorted(expected)
