@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from holdfast.spark import open_runs
 from holdfast.spark.compaction import merge
 from holdfast.spark.lookups import Keys, lookup
-from holdfast.spark.open_runs import OpenRun, keep_open, open_run
+from holdfast.spark.open_runs import OpenRun, SmallRuns, keep_open, open_run
 from holdfast.spark.runs import sort_rows, write_run
 
 
 @pytest.fixture(autouse=True)
 def _none_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_runs, "_large", {})
-    monkeypatch.setattr(open_runs, "_kept", {})
+    monkeypatch.setattr(open_runs, "_kept", SmallRuns())
 
 
 def test_a_large_run_is_mapped_once_and_let_go_with_its_file(tmp_path: Path) -> None:
@@ -49,6 +49,21 @@ def test_small_runs_are_kept_until_they_are_in_others_or_too_many(
     assert read.slot.tolist() == [0]
     assert open_run(paths[0]) is read
     assert list(open_runs._kept) == [paths[3], paths[0]]
+
+
+def test_small_runs_that_are_kept_have_a_bound_in_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.table({"slot": np.arange(100)})
+    monkeypatch.setattr(open_runs, "_MOST_KEPT_BYTES", 2 * rows.nbytes)
+    paths = [str(tmp_path / name) for name in "abcd"]
+    for path in paths:
+        write_run(path, rows)
+        keep_open(path, rows, 100, ())
+    assert (list(open_runs._kept), open_runs._kept.bytes) == (paths[2:], 2 * rows.nbytes)
+    Path(paths[3]).unlink()
+    open_runs.forget_gone_runs()
+    assert (list(open_runs._kept), open_runs._kept.bytes) == (paths[2:3], rows.nbytes)
 
 
 def test_what_was_kept_is_what_was_written(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ from holdfast.spark.runs import HASH, SLOT, Int64s, one_array, plain, read_run
 _LARGE_BYTES = 1 << 20
 # A run so large may not be in memory as a whole: its pages come as they are needed.
 _HUGE_BYTES = 1 << 30
-# How many small runs are kept; some are of windows that have ended.
-_MOST_KEPT = 1_000
+# How many small runs are kept, and how many bytes of them; some are of windows that have ended.
+_MOST_KEPT, _MOST_KEPT_BYTES = 1_000, 64 << 20
 # From so many rows on, first bits lead to a hash sooner than a binary search.
 _MANY_ROWS = 1 << 14
 # The rows that share their first bits, on average, and the most that are searched.
@@ -138,8 +138,34 @@ class _Directory:
         return at
 
 
+class SmallRuns(dict[str, OpenRun]):
+    """Those in memory, by their files; the one that nobody looked at for longest goes first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def keep(self, path: str, run: OpenRun) -> None:
+        self.drop(path)  # two threads may have read it at once
+        self[path] = run
+        self.bytes += run.rows.nbytes
+        while len(self) > _MOST_KEPT or self.bytes > _MOST_KEPT_BYTES:
+            self.drop(next(iter(self)))
+
+    def look(self, path: str) -> OpenRun | None:
+        run = self.pop(path, None)
+        if run is not None:
+            self[path] = run  # now the last to be let go of
+        return run
+
+    def drop(self, path: str) -> None:
+        run = self.pop(path, None)
+        if run is not None:
+            self.bytes -= run.rows.nbytes
+
+
 _large: dict[str, OpenRun] = {}
-_kept: dict[str, OpenRun] = {}
+_kept = SmallRuns()
 # Looks run in threads of a driver.
 _lock = threading.Lock()
 
@@ -147,9 +173,7 @@ _lock = threading.Lock()
 def open_run(path: str) -> OpenRun:
     """The run in a file."""
     with _lock:
-        run = _large.get(path)
-        if run is None and (run := _kept.pop(path, None)) is not None:
-            _kept[path] = run  # now the last to be let go of
+        run = _large.get(path) or _kept.look(path)
         if run is not None:
             return run
         _let_go()
@@ -157,7 +181,7 @@ def open_run(path: str) -> OpenRun:
     if size < _LARGE_BYTES:
         run = OpenRun(read_run(path))
         with _lock:
-            _keep(path, run)
+            _kept.keep(path, run)
         return run
     run = OpenRun(_mapped(path, size))
     with _lock:
@@ -169,16 +193,10 @@ def keep_open(path: str, rows: pa.Table, size: int, swallowed: Iterable[str]) ->
     """A run that was just written, of so many bytes; those that are in it are needed no more."""
     with _lock:
         for each in swallowed:
-            _kept.pop(each, None)
+            _kept.drop(each)
         _let_go()
         if size < _LARGE_BYTES:
-            _keep(path, OpenRun(rows))
-
-
-def _keep(path: str, run: OpenRun) -> None:
-    _kept[path] = run
-    if len(_kept) > _MOST_KEPT:
-        del _kept[next(iter(_kept))]
+            _kept.keep(path, OpenRun(rows))
 
 
 def forget_gone_runs() -> None:
@@ -186,7 +204,7 @@ def forget_gone_runs() -> None:
     with _lock:
         _let_go()
         for gone in [each for each in _kept if not Path(each).exists()]:
-            del _kept[gone]
+            _kept.drop(gone)
 
 
 def _let_go() -> None:
