@@ -50,6 +50,7 @@ COLUMNS = pa.schema(
     [pa.field("number", pa.int64()), pa.field("server", pa.string()), pa.field("text", pa.string())]
 )
 FLUSH_ROWS = 20_000
+Headers = dict[str, str | bytes | None]
 # The time of all records, in milliseconds.
 STAMP = time.time_ns() // 1_000_000
 
@@ -110,7 +111,7 @@ def _table(records: int) -> pa.Table:
     return pa.table([pa.array(np.arange(records)), times, *own.columns], schema=schema)
 
 
-def _headers(table: pa.Table) -> list[dict[str, bytes]]:
+def _headers(table: pa.Table) -> list[Headers]:
     """What the sink gives each record besides its value."""
     stimes = table["stime"].cast(pa.int64()).to_pylist()
     return [
@@ -163,7 +164,7 @@ def _in(broker: Broker, records: int) -> float:
 
 
 def _bare_out(
-    broker: Broker, topic: str, values: list[bytes], headers: list[dict[str, bytes]] | None = None
+    broker: Broker, topic: str, values: list[bytes], headers: list[Headers] | None = None
 ) -> float:
     """Records a second."""
     producer = kafka.Producer(
@@ -191,7 +192,7 @@ def _bare_out(
 
 
 def _timed_out(
-    broker: Broker, topic: str, values: list[bytes], headers: list[dict[str, bytes]] | None = None
+    broker: Broker, topic: str, values: list[bytes], headers: list[Headers] | None = None
 ) -> float:
     broker.create(topic, 2)
     return _bare_out(broker, topic, values, headers)

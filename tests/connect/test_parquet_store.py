@@ -219,7 +219,7 @@ def test_no_store_is_tried_in_silence_for_minutes(
             asked.append(uri)
             return None, "bucket/busy"
 
-    monkeypatch.setattr(parquet_store.fs, "FileSystem", FileSystem)
+    monkeypatch.setattr(fs, "FileSystem", FileSystem)
     parquet_store.file_system_of(address)
     assert asked == [reached]
 
