@@ -11,8 +11,8 @@
    doubled, how many messages there are beside data and pings for 1,000 tuples.
    ``messages`` are those of two operators with two and with four shards each, simulated
    (shards_messages.py).
-3. Rings of up to 200 shards run in the simulator (shards_scale.py): how pings, records and data
-   grow; not in the quick form.
+3. Rings of up to 200 shards run in the simulator (shards_scale.py): how pings, records, data and
+   what rescaling takes grow; not in the quick form.
 4. Every kind of delivery (shards_delivery.py): the time of exactly once over that of at most once
    for bursts of small tuples and of ten times larger ones, with two shards and with four; what it
    would cost to wait for each acknowledgement; what is lost and doubled while shards are killed.
@@ -46,7 +46,7 @@ from benchmarks.shards_messages import count_messages
 from benchmarks.shards_page import record_parts
 from benchmarks.shards_rescale import run_rescalings
 from benchmarks.shards_ring import Outcome, run_ring
-from benchmarks.shards_scale import grow
+from benchmarks.shards_scale import grow, rescale
 
 PARTS = ("scale", "messages", "engine", "ring", "delivery", "rescale")
 # Not in the quick form.
@@ -133,7 +133,9 @@ def cost_figures(costs: dict[int, Cost]) -> dict[str, Any]:
         "exactly_over_at_most": {str(shards): cost.ratios for shards, cost in costs.items()},
         "burst_ratios": {str(shards): cost.rounds for shards, cost in costs.items()},
         "burst_seconds": {str(shards): cost.seconds for shards, cost in costs.items()},
-        "waiting_over_exactly": {str(shards): cost.waiting for shards, cost in costs.items()},
+        "waiting_over_exactly": {
+            str(shards): cost.waiting for shards, cost in costs.items() if cost.waiting is not None
+        },
     }
 
 
@@ -162,7 +164,7 @@ def figures_of(part: str, directory: Path, lengths: Lengths) -> tuple[dict[str, 
     directory.mkdir()
     match part:
         case "scale":
-            return {"scale": [grow(shards) for shards in lengths.rings]}, True
+            return {"scale": [grow(shards) | rescale(shards) for shards in lengths.rings]}, True
         case "messages":
             counted = {str(shards): count_messages(shards, lengths.counted) for shards in (2, 4)}
             told = {shards: one.pop("all") for shards, one in counted.items()}

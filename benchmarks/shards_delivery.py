@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -127,13 +127,14 @@ class Cost:
     """Time of exactly once over that of at most once, by the size of tuples; seconds of both.
 
     ratios   the median of those of each round; ``rounds`` has them all.
-    waiting  the time of exactly once over itself, if each batch waits for the one before.
+    waiting  the time of exactly once over itself if each batch waits for the one before; of the
+             first number of shards.
     """
 
     ratios: dict[str, float]
     rounds: dict[str, list[float]]
     seconds: dict[str, dict[str, float]]
-    waiting: float
+    waiting: float | None
 
 
 def compare_and_kill(
@@ -155,6 +156,9 @@ def compare_and_kill(
         for shards, number in rounds.items():
             pair = [by_name[name_of(kind, shards)] for kind in (EXACTLY, MOST)]
             costs[shards] = _cost(deployment, pair, number, tuples)
+            if shards == killed:
+                waiting = _waiting(deployment, pair[0])
+                costs[shards] = replace(costs[shards], waiting=waiting)
         losing = [by_name[name_of(kind, killed)] for kind in (MOST, LEAST)]
         found = _kill(deployment, supervisor, losing, killed, kills)
     return costs, found
@@ -184,7 +188,7 @@ def _cost(deployment: Deployment, readers: list[Reader], rounds: int, tuples: in
             size: {kind: round(one, 3) for kind, one in each.items()}
             for size, each in middle.items()
         },
-        _waiting(deployment, readers[0]),
+        None,
     )
 
 
@@ -234,9 +238,11 @@ def _kill(
         reader.kind: Load(deployment, reader.source, rows_from(begun[reader.kind]), RATE)
         for reader in readers
     }
-    for number in range(kills):
-        victims = _victims([one.name for one in readers], shards, number)
-        Killer(supervisor, seed=number).kill(dict.fromkeys(victims, 1), (0.1, 0.5))
+    turn = killed = 0
+    while killed < kills:
+        victims = _victims([one.name for one in readers], shards, turn)
+        Killer(supervisor, seed=turn).kill(dict.fromkeys(victims, 1), (0.1, 0.5))
+        turn, killed = turn + 1, killed + len(victims)
     sent = {kind: load.stop() for kind, load in loads.items()}
     found = {}
     for reader in readers:

@@ -191,6 +191,12 @@ def _scale(told: dict[str, Any]) -> Rows:
             if key.endswith("_per_second_and_shard")
         ]
         rows.append((f"{one['shards']} shards: messages a second, each", ", ".join(kinds), ""))
+        if "rescaled_to" in one:
+            said = (
+                f"{one['rescale_messages']:,}, {one['rescale_messages_per_new_shard']:g} for each"
+            )
+            what = f"messages with which they become {one['rescaled_to']}, beside data and pings"
+            rows.append((what, f"{said} new one, in {one['rescale_s']:g} s", ""))
     return rows
 
 

@@ -45,7 +45,7 @@ def run_rescalings(directory: Path, numbers: tuple[int, ...], windows: int) -> R
         load = Load(deployment, "load", readings, RATE)
         watch.reach(now_us())
         begun = time.monotonic()
-        time.sleep(3.0)
+        time.sleep(2.0)
         usual = np.median(np.diff([each for each in watch.arrivals if each > begun]))
         for shards in numbers[1:]:
             since = time.monotonic()

@@ -153,16 +153,16 @@ def run_ring(directory: Path, shards: int, watched: int, kills: int, windows: in
         watch.reach(now_us())
         _wait_at_home(deployment, shards)
         begun = time.monotonic()
-        time.sleep(3.0)
+        time.sleep(2.0)
         usual_ms = (
             float(np.median(np.diff([each for each in watch.arrivals if each > begun]))) * 1e3
         )
         mirrored = []
         for width in WIDTHS:
             widths.append(width)
-            time.sleep(1.0)
+            time.sleep(0.5)
             logged, tuples = _logged_bytes(deployment), load.sent
-            messages, record_bytes = _records(deployment, shards, load, 4.0)
+            messages, record_bytes = _records(deployment, shards, load, 3.0)
             size = (_logged_bytes(deployment) - logged) / max(1, load.sent - tuples)
             mirrored.append((round(size, 1), round(record_bytes, 2)))
         widths.append(0)
@@ -199,7 +199,9 @@ def _kill_anything(supervisor: Supervisor, shards: int, kills: int) -> None:
     times = dict.fromkeys(names, 0)
     for number in range(kills):
         times[names[number % len(names)]] += 1
-    Killer(supervisor, seed=7).kill({name: count for name, count in times.items() if count}, (0, 1))
+    Killer(supervisor, seed=7).kill(
+        {name: count for name, count in times.items() if count}, (0, 0.5)
+    )
 
 
 def _copies(deployment: Deployment, shards: int) -> dict[str, dict[str, Any]]:

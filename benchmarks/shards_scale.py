@@ -4,6 +4,9 @@ Everything is well for a while, and messages are counted; then one server in fif
 shard that runs and the one that stands by there, and back. In the end the client must hold what the
 fragment computes in one piece. The source has a tuple for every shard twice a second, of keys that
 fall to all of them.
+
+Then the same without copies, and half as many shards more while it runs: how many messages the new
+ones need to take over, beside data and pings, and how long that takes.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from holdfast.core.messages import (
     FeedFrames,
     HeartbeatReply,
     HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
     Message,
 )
 from holdfast.core.settings import (
@@ -47,6 +52,9 @@ KINDS = {
     "records": (CheckpointShipped, CheckpointTaken),
     "data": (FeedFrames,),
 }
+# What a new shard, and what merges, says and is told when it takes over.
+TAKING_OVER = (JoinRequest, JoinReply, CheckpointShipped, CheckpointTaken)
+RESCALED_AT, RESCALE_US = 8 * SECOND_US, 60 * SECOND_US
 COUNT_FROM, LOST_AT, BACK_AT, END = (second * SECOND_US for second in (5, 9, 15, 40))
 
 
@@ -99,18 +107,58 @@ def grow(shards: int) -> dict[str, Any]:
     }
 
 
-def _one_fragment() -> NetworkSpec:
+def rescale(shards: int) -> dict[str, Any]:
+    """Half as many shards more, while it runs: what the new ones say, and how long it takes."""
+    began = time.process_time()
+    spec = in_shards(_one_fragment(alone=True), {0: shards})
+    conditions = Conditions(longest_append_us=10_000, skew_us=0, sample_us=10 * SECOND_US)
+    schedule = Schedule((), RESCALED_AT + 2 * RESCALE_US)
+    world = World(spec, schedule, Random(1), ring_of(spec, shards), conditions=conditions)
+    for entry in world.entries.values():
+        entry.source = Busy(Random(2), shards, shards)
+    counts: Counter[str] = Counter()
+    deliver = world.network.deliver
+
+    def count(source: str, target: str, message: Message) -> None:
+        if isinstance(message, TAKING_OVER):
+            counts[type(message).__name__] += 1
+        deliver(source, target, message)
+
+    world.network.deliver = count
+    wanted = shards + shards // 2
+    with collected_afterwards():
+        world.begin()
+        world.clock.run_until(RESCALED_AT)
+        counts.clear()
+        assert world.authority.rescaling.begin(wanted)
+        while not world.rescaled and world.clock.now < RESCALED_AT + RESCALE_US:
+            world.clock.run_until(world.clock.now + SECOND_US // 10)
+        took = (world.clock.now - RESCALED_AT) / SECOND_US
+        messages = counts.total()
+        assert world.rescaled, f"{shards} shards have not become {wanted} in {took:g} s"
+        world.clock.run_until(world.clock.now + 10 * SECOND_US)
+    consistency.check(world)
+    return {
+        "rescaled_to": wanted,
+        "rescale_messages": messages,
+        "rescale_messages_per_new_shard": round(messages / wanted, 1),
+        "rescale_s": round(took, 1),
+        "rescale_cpu_s": round(time.process_time() - began, 1),
+    }
+
+
+def _one_fragment(alone: bool = False) -> NetworkSpec:
     timing = Timing(bucket_us=500_000, heartbeat_interval_us=500_000)
     pair = StandbySettings(("f00a", "f00b"), Protection.HYBRID, heartbeat_interval_us=200_000)
     process = Policy.PROCESS
     fragment = Fragment(
         "f00",
         Plan((("f00.0", Window(("s0",), SECOND_US)),)),
-        pair.copies,
+        pair.copies[:1] if alone else pair.copies,
         process,
         process,
         Reconcile.CHECKPOINT,
-        pair,
+        None if alone else pair,
     )
     return build(timing, ("s0",), (fragment,), ("f00.0",))
 

@@ -55,6 +55,18 @@ def test_each_shard_is_a_fragment_and_one_merges_them(tmp_path: Path) -> None:
     assert deployment.drivers_beside("main.1-1") == 3
 
 
+@pytest.mark.parametrize("protection", ["passive", "hybrid"])
+def test_a_shard_alone_has_its_copy_in_a_process_of_its_own(
+    tmp_path: Path, protection: str
+) -> None:
+    deployment = written(tmp_path, f'shards = 1\nprotection = "{protection}"')
+    shard = {name: names for name, names in deployment.processes.items() if "main.1" in name}
+    assert shard == {"main.1-1": ("main.1-1",), "main.1-2": ("main.1-2",)}
+    spec = deployment.fragments["main.1"]
+    assert spec.standby is not None
+    assert spec.standby.copies == ("main.1-1", "main.1-2")
+
+
 def test_copies_form_a_ring_of_processes(tmp_path: Path) -> None:
     ring = 'shards = ["10.0.0.1", "east", "west"]\nprotection = "hybrid"\nrouting = "key"'
     deployment = written(tmp_path, ring, SERVERS)
@@ -324,3 +336,26 @@ def test_shards_of_a_later_generation_go_on_with_what_they_have(tmp_path: Path) 
     with pytest.raises(DeploymentError, match="it has 3 since it was rescaled, and had 2 before"):
         written(tmp_path, "shards = 5")
     assert len(written(tmp_path, "shards = 3").fragments["main"].merges) == 3
+
+
+def test_a_new_shard_takes_over_from_those_that_have_its_slots(tmp_path: Path) -> None:
+    """However many there are, it is a few: what rescaling says does not grow as their square."""
+    before = written(tmp_path, "shards = 4")
+    write_plan(before, plan_with(Routes({"load": ("k",)})))
+    about = {"given": 4, "generations": [[1, 4], [2, 6]]}
+    change_membership(
+        before,
+        lambda known: known.with_shards([], [("main-2", "main-1")]),
+        shards={"main": about},
+    )
+    both = load_deployment(before.path)
+    topology = Topology(both, read_plan(both))
+    (_, old), (_, new) = both.fragments["main"].generations
+    assert {name: topology.taken_from(name, old) for name in new} == {
+        "main.g2.1": ("main.1",),
+        "main.g2.2": ("main.1", "main.2"),
+        "main.g2.3": ("main.2",),
+        "main.g2.4": ("main.3",),
+        "main.g2.5": ("main.3", "main.4"),
+        "main.g2.6": ("main.4",),
+    }

@@ -56,14 +56,13 @@ def is_broken(delivery: Delivery, failure: Failure, seed: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize(("delivery", "failure"), CELLS)
 def test_every_promise_is_kept(delivery: Delivery, failure: Failure) -> None:
-    for seed in range(2):
-        check(delivery, failure, seed)
+    check(delivery, failure, 0)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("delivery", "failure"), CELLS)
 def test_every_promise_is_kept_whatever_the_network(delivery: Delivery, failure: Failure) -> None:
-    for seed in range(2, 40):
+    for seed in range(1, 40):
         check(delivery, failure, seed)
 
 
@@ -84,26 +83,18 @@ def test_what_is_not_promised_happens(delivery: Delivery, failure: Failure) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "delivery", "failure"),
+    ("name", "delivery", "seed"),
     [
-        (
-            "record at least once what nobody has confirmed",
-            Delivery.AT_LEAST_ONCE,
-            Failure.PROCESS,
-        ),
-        ("acknowledge at least once what only came", Delivery.AT_LEAST_ONCE, Failure.PROCESS),
-        ("go on at most once by the ids of another life", Delivery.AT_MOST_ONCE, Failure.PROCESS),
-        (
-            "take at most once what is older than what is here",
-            Delivery.AT_MOST_ONCE,
-            Failure.READERS,
-        ),
+        ("record at least once what nobody has confirmed", Delivery.AT_LEAST_ONCE, 6),
+        ("acknowledge at least once what only came", Delivery.AT_LEAST_ONCE, 0),
+        ("go on at most once by the ids of another life", Delivery.AT_MOST_ONCE, 0),
     ],
 )
-def test_a_mistake_breaks_its_cell(name: str, delivery: Delivery, failure: Failure) -> None:
+def test_a_mistake_breaks_its_cell(name: str, delivery: Delivery, seed: int) -> None:
     (mistake,) = [one for one in MUTATIONS if one.name == name]
     with mistake.applied():
-        assert any(is_broken(delivery, failure, seed) for seed in range(20))
+        assert is_broken(delivery, Failure.PROCESS, seed)
+    assert not is_broken(delivery, Failure.PROCESS, seed)
 
 
 def test_promises_are_said_in_words() -> None:

@@ -135,5 +135,7 @@ def test_another_number_of_shards_takes_over_while_servers_are_lost(seed: int) -
 )
 def test_mistakes_in_handing_over_are_found_soon(name: str) -> None:
     (found,) = [one for one in MUTATIONS if one.name == name]
+    # In the fourth a new shard has slots of several old ones.
+    seed = 4 if name == "take over from the first shard only" else 3
     with found.applied():
-        assert run(rescaled(3)).verdict is not Verdict.FINE
+        assert run(rescaled(seed)).verdict is not Verdict.FINE

@@ -131,7 +131,7 @@ def _begin(deployment: Deployment, spec: FragmentSpec, shards: int) -> None:
     table[RESCALED] = about
     larger = replace(DeploymentReader(deployment.path).deployment(tables), gone=deployment.gone)
     # Whatever does not fit is said before anything changes.
-    Topology(larger, read_plan(deployment))
+    topology = Topology(larger, read_plan(deployment))
     # Where they listen is known before anybody hears of them.
     Addresses.choose(larger)
     (_, old), (_, new) = larger.fragments[spec.name].generations
@@ -143,7 +143,7 @@ def _begin(deployment: Deployment, spec: FragmentSpec, shards: int) -> None:
             (process, like)
             for name in new
             for process in larger.fragments[name].processes
-            for before in old
+            for before in topology.taken_from(name, old)
             for like in larger.fragments[before].processes
         ]
         taking += [(process, like) for process in merging for like in likes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -261,12 +261,16 @@ class Topology:
         if spec.merges:
             old = (one for one in self._replicas_of(fragment) if spec.merged_by(one)[0] < own)
             return (tuple(old),)
+        names = self.taken_from(fragment, before[-1][1])
+        return tuple(self._replicas_of(name) for name in names)
+
+    def taken_from(self, fragment: str, before: Sequence[str]) -> tuple[str, ...]:
+        """Of the shards of the generation before, those that have slots of a new one."""
         plans = self._plan.fragments
         shard = plans[fragment].shard
         assert shard is not None
-        names = before[-1][1]
-        near = [name for name in names if (one := plans[name].shard) and shard.overlaps(one)]
-        return tuple(self._replicas_of(name) for name in near or names)
+        near = tuple(name for name in before if (one := plans[name].shard) and shard.overlaps(one))
+        return near or tuple(before)
 
     def bound(self, stream: str) -> Bound | None:
         """How much of a stream is kept for somebody who is away; None for all of it."""

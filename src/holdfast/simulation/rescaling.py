@@ -50,20 +50,26 @@ class Rescaling:
         """Whether a new generation has still to take over."""
         return self._next is not None
 
-    def begin(self) -> bool:
-        """Have another number of shards; whether it can be."""
+    def begin(self, wanted: int | None = None) -> bool:
+        """Have another number of shards, any if it is not said which; whether it can be."""
         world = self._world
         if self._next is not None or not self._merging or not self._has_begun():
             return False
         self._number += 1
-        choices = [one for one in (1, 2, 3, 4, 5) if one != len(self._shards)]
-        wanted = world.random.choice(choices)
+        if wanted is None:
+            choices = [one for one in (1, 2, 3, 4, 5) if one != len(self._shards)]
+            wanted = world.random.choice(choices)
         merging = tuple(f"{name.partition('+')[0]}+{self._number}" for name in self._merging)
         shards = self._new_shards(wanted, merging)
         self._new_merging(shards, merging)
         self._next = (shards, merging)
-        old = [name for names in self._shards for name in names]
-        taking = [(new, name) for names in shards for new in names for name in old]
+        taking = [
+            (new, name)
+            for number, names in enumerate(shards, start=1)
+            for new in names
+            for olds in self._taken_from(number, wanted)
+            for name in olds
+        ]
         taking += [(new, name) for new in merging for name in self._merging]
         membership = self._authority.membership.with_shards(
             taking, zip(merging, self._merging, strict=True)
@@ -95,7 +101,10 @@ class Rescaling:
                 for stream, one in zip(streams, like.settings.outputs, strict=True)
             )
             settings = replace(
-                like.settings, outputs=outputs, predecessors=tuple(self._shards), begins_empty=False
+                like.settings,
+                outputs=outputs,
+                predecessors=self._taken_from(number, wanted),
+                begins_empty=False,
             )
             self._start(names, settings, plan, self._shards[at])
             found.append(names)
@@ -103,6 +112,19 @@ class Rescaling:
             world.operators.update(plan.outputs)
             world.truth.late.update({stream: {} for stream in streams})
         return found
+
+    def _taken_from(self, number: int, wanted: int) -> tuple[tuple[str, ...], ...]:
+        """The old shards that have slots of a new one."""
+        from holdfast.slots import Routing, slot_range  # loads Arrow: only where there are shards
+
+        first, end = slot_range(number, wanted, Routing.KEY)
+        before = len(self._shards)
+        ranges = (slot_range(one, before, Routing.KEY) for one in range(1, before + 1))
+        return tuple(
+            names
+            for names, (begin, stop) in zip(self._shards, ranges, strict=True)
+            if max(first, begin) < min(end, stop)
+        )
 
     def _renamed(self, stream: str, number: int) -> str:
         """f00.0.2, or f00.0.g3.2, becomes f00.0.g4.1."""
