@@ -20,6 +20,7 @@ from holdfast.cluster.networks import load_network
 from holdfast.cluster.status import node_status
 from holdfast.cluster.supervisor import Supervisor
 from holdfast.deployment import Deployment, load_deployment
+from holdfast.log import StreamLog
 from holdfast.producer import Producer
 from holdfast.stream_events import Boundary
 from holdfast.testing.deployed import Killer, Load, supervised
@@ -246,9 +247,13 @@ def _records(
 
 
 def _logged_bytes(deployment: Deployment) -> int:
-    """What the entry point has written of all tuples: it keeps them."""
-    log = deployment.data / "processes" / "entry-load" / "streams" / "load"
-    return sum(each.stat().st_size for each in log.rglob("*.seg"))
+    """What the entry point has written of all tuples: it keeps them.
+
+    Not the size of its files, which have room reserved at their ends.
+    """
+    path = deployment.data / "processes" / "entry-load" / "streams" / "load"
+    with StreamLog.open(path, read_only=True) as log:
+        return log.size_bytes
 
 
 def compare(deployment: Deployment, view: View) -> tuple[int, int, int, bool]:

@@ -9,7 +9,7 @@ run breaks a promise, and that what is not promised does happen: else the table 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
 
@@ -88,6 +88,9 @@ def cell(delivery: Delivery, failure: Failure, seed: int) -> Scenario:
     timing = generate_timing(random)
     # Rows are handed on with their numbers, so that each can be told from all others.
     fragment = fragment_of(random, "f00", Plan((("f00.0", Union(("s0",))),)), delivery)
+    if fragment.standby is not None:
+        # Copies in memory only are lost with their processes, as with their disks.
+        fragment = replace(fragment, standby=replace(fragment.standby, persist=True))
     job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35]))
     spec = build(timing, ("s0",), (fragment,), ("f00.0",), job_us)
     if random.random() < 0.5:
