@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from holdfast.deployment import Deployment, load_deployment
+from holdfast.deployment import Deployment, OutputSpec, load_deployment
 from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.plans.operator_plans import OperatorPlan
 from holdfast.plans.plan import Plan
@@ -137,7 +137,7 @@ def test_an_output_is_told_with_its_x_from_the_sources_on(deployment: Deployment
     }
     plan = Plan(200_000, {}, fragments, ("busy",))
     assert fixed(deployment, plan)["output_delays"] == {"busy": 6.0}
-    given = replace(deployment, outputs={"busy": 4_000_000})
+    given = replace(deployment, outputs={"busy": OutputSpec(4_000_000)})
     assert fixed(given, plan)["output_delays"] == {"busy": 4.0}
 
 

@@ -83,7 +83,9 @@ def _add(
     description: str = "",
 ) -> argparse.ArgumentParser:
     """A command about a deployment that a cluster runs."""
-    parser = commands.add_parser(name, help=text, description=description or text)
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=description or text
+    )
     parser.add_argument("deployment", metavar="DEPLOYMENT.toml")
     parser.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
     parser.set_defaults(command=command)
@@ -212,7 +214,8 @@ def _ask(options: argparse.Namespace, action: str, **more: Any) -> dict[str, Any
 
     deployment = load_deployment(options.deployment)
     asked = {"name": deployment.name, **more}
-    return asked | _call(options.to, deployment.security.read(), action, asked)
+    answer: dict[str, Any] = _call(options.to, deployment.security.read(), action, asked)
+    return asked | answer
 
 
 def _withdraw(options: argparse.Namespace) -> int:
