@@ -76,7 +76,7 @@ class Hosted:
         host = ProcessHost(self.deployment, process)
         host.fatal = self.failures.append  # type: ignore[method-assign,assignment]
         # The JVM is that of the tests: nobody ends because of it, and hosts are not stopped.
-        host._watch_engine = lambda spark: None  # type: ignore[method-assign,assignment]
+        host._watch_engine = lambda spark: None  # type: ignore[method-assign]
         return host
 
     def start(self, *names: str) -> None:

@@ -83,7 +83,9 @@ def _add(
     description: str = "",
 ) -> argparse.ArgumentParser:
     """A command about a deployment that a cluster runs."""
-    parser = commands.add_parser(name, help=text, description=description or text)
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=description or text
+    )
     parser.add_argument("deployment", metavar="DEPLOYMENT.toml")
     parser.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
     parser.set_defaults(command=command)
@@ -211,8 +213,9 @@ def _ask(options: argparse.Namespace, action: str, **more: Any) -> dict[str, Any
     from holdfast.deployment import load_deployment
 
     deployment = load_deployment(options.deployment)
-    asked = {"name": deployment.name, **more}
-    return asked | _call(options.to, deployment.security.read(), action, asked)
+    asked: dict[str, Any] = {"name": deployment.name, **more}
+    asked.update(_call(options.to, deployment.security.read(), action, asked))
+    return asked
 
 
 def _withdraw(options: argparse.Namespace) -> int:
