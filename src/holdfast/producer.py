@@ -318,7 +318,12 @@ class Producer:
                 flight.FlightDescriptor.for_command(command), self.schema, options
             )
             broken: list[Exception] = []
-            thread = threading.Thread(target=self._acks, args=(reader, broken), daemon=True)
+            thread = threading.Thread(
+                target=self._acks,
+                args=(reader, broken),
+                name=f"producer {self.name} acknowledged",
+                daemon=True,
+            )
             thread.start()
             try:
                 with self._changed:

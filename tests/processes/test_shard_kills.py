@@ -35,7 +35,7 @@ def _await(holds: Callable[[], bool], seconds: float, story: Callable[[], object
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("ring", "lost", "heirs"),
     [
@@ -101,7 +101,7 @@ def _readings(first: int, count: int) -> pa.Table:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_kills_of_shards_and_of_what_merges_them_leave_no_trace(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -123,7 +123,7 @@ def test_kills_of_shards_and_of_what_merges_them_leave_no_trace(
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_shards_are_rescaled_while_processes_are_killed(
     tmp_path: Path, spark: SparkSession
 ) -> None:

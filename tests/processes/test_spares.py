@@ -120,7 +120,7 @@ def without_east(
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_spare_takes_the_place_of_a_machine_that_is_gone(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -134,7 +134,7 @@ def test_a_spare_takes_the_place_of_a_machine_that_is_gone(
             return status.get("copy") == "suspended" and recent
 
         wait(lambda: any("west takes its place" in each for each in said), "the spare")
-        wait(stand_by, "a new copy that holds a recent checkpoint", 120.0)
+        wait(stand_by, "a new copy that holds a recent checkpoint", 240.0)
         assert Addresses.read(deployment).of("main-1").host == "127.0.0.2"
         # It is good for something: the one that took over is lost, too.
         lines = found.read_bytes().count(b"\n")
@@ -154,7 +154,7 @@ def test_a_spare_takes_the_place_of_a_machine_that_is_gone(
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_an_active_replica_joins_where_the_spare_is(tmp_path: Path, spark: SparkSession) -> None:
     with without_east(tmp_path, "active") as (supervisor, said, load, network):
         deployment = supervisor.deployment
@@ -165,7 +165,7 @@ def test_an_active_replica_joins_where_the_spare_is(tmp_path: Path, spark: Spark
             return bool(status.get("state") == "stable")
 
         wait(lambda: any("west takes its place" in each for each in said), "the spare")
-        wait(is_stable, "the replica to have joined", 120.0)
+        wait(is_stable, "the replica to have joined", 240.0)
         assert Addresses.read(deployment).of("main-1").host == "127.0.0.2"
         # It is good for something: results rest on it alone now.
         lines = found.read_bytes().count(b"\n")

@@ -74,7 +74,10 @@ class Queries:
         self._log.close()
 
     def check(self) -> None:
-        assert self._process.poll() is None, (self._directory / "queries.log").read_text()[-3000:]
+        if self._process.poll() is not None:
+            lines = (self._directory / "queries.log").read_text().splitlines()
+            said = [line for line in lines if not line.lstrip().startswith("at ")]
+            raise AssertionError("\n".join(said)[-6000:])
 
 
 def committed(spark: SparkSession, directory: Path) -> list[tuple[int, int]]:

@@ -213,9 +213,9 @@ def _ask(options: argparse.Namespace, action: str, **more: Any) -> dict[str, Any
     from holdfast.deployment import load_deployment
 
     deployment = load_deployment(options.deployment)
-    asked = {"name": deployment.name, **more}
-    answer: dict[str, Any] = _call(options.to, deployment.security.read(), action, asked)
-    return asked | answer
+    asked: dict[str, Any] = {"name": deployment.name, **more}
+    asked.update(_call(options.to, deployment.security.read(), action, asked))
+    return asked
 
 
 def _withdraw(options: argparse.Namespace) -> int:

@@ -280,8 +280,10 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         turn = threading.Lock()
 
         def tell(data: bytes) -> None:
+            # Flight's writer is gone when the call is, and nothing keeps one from writing to it.
             with turn:
-                writer.write(pa.py_buffer(data))
+                if tell in self._putting:
+                    writer.write(pa.py_buffer(data))
 
         def answer(data: bytes) -> None:
             self._let_out(context, sender, None)
@@ -301,7 +303,8 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
                 raise flight.FlightUnavailableError(f"{self._process.name} is stopping")
             self._process.put(sender, stream, options, batches())
         finally:
-            self._putting.discard(tell)
+            with turn:
+                self._putting.discard(tell)
 
     def _look_at(self, sender: str, batch: pa.RecordBatch, bounded: bool) -> None:
         """Refuse what nobody may read, before anybody does."""
