@@ -156,12 +156,17 @@ def test_files_of_its_own_names_are_its_own(hosting: Hosting, path: str) -> None
         {"config": {"spark.driver.memory": "1g -XX:OnError=evil"}},
         {"config": {"spark.authenticate": "false"}},
         {"master": "spark://evil:7077"},
-        {"master": "local[2]; evil"},
     ],
 )
 def test_spark_is_told_no_code(hosting: Hosting, spark: dict[str, Any]) -> None:
     with pytest.raises(Exception, match="this server takes no code"):
         hosting.deploy({"spark": spark})
+    assert not (hosting.directory / "hosted.json").exists()
+
+
+def test_no_code_is_in_the_name_of_a_master(hosting: Hosting) -> None:
+    with pytest.raises(Exception, match=r"spark\.master: .* got 'local\[2\]; evil'"):
+        hosting.deploy({"spark": {"master": "local[2]; evil"}})
     assert not (hosting.directory / "hosted.json").exists()
 
 

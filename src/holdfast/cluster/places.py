@@ -63,7 +63,11 @@ class Changing:
         places = [place for place in found if place is not None]
         if not places:
             raise self.refusal(f"no replica of {name!r} has kept its place")
-        furthest = max(places, key=lambda one: (one.boundary, one.torn is None))
+        # Of two that are as far, the one with the newer record: what only an older one needs may
+        # have been acknowledged by the other.
+        furthest = max(
+            places, key=lambda one: (one.boundary, one.torn is None, one.record.boundary)
+        )
         if furthest.torn is not None:
             raise self.refusal(
                 f"{furthest.node} was interrupted while it wrote {furthest.torn!r}", AGAIN
