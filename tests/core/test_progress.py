@@ -111,6 +111,17 @@ def test_failures_of_the_engine_end_the_process_after_some_attempts() -> None:
     assert "failed 5 times: the executor is lost" in ended[0].reason
 
 
+def test_a_full_disk_ends_nobody_and_room_is_noticed_soon() -> None:
+    progress = worked()
+    for attempt in range(1, 60):
+        at = progress.failed(JobFailed(JOB.job, "no space left", no_room=True), JOB, 1_000)
+        assert progress.look(1_000, None, None) == []
+        assert progress.stalled == (attempt >= TIMING.job_attempts)
+        assert at <= 1_000 + 1_000_000
+    progress.done(Line.STABLE)
+    assert not progress.stalled
+
+
 def test_what_the_query_s_own_code_raises_is_named_and_tried_now_and_then() -> None:
     progress = worked()
     for attempt in range(1, 8):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
@@ -25,7 +26,7 @@ from holdfast import Network
 from holdfast.spark import open_runs
 from holdfast.spark.column_task import ColumnTask
 from holdfast.spark.engine import Bucket, Engine
-from holdfast.spark.faults import explain_job, is_user_code
+from holdfast.spark.faults import explain_job, is_no_room, is_user_code
 from holdfast.spark.open_runs import open_run
 from holdfast.spark.resident import Resident, ResidentLost
 from holdfast.spark.resident_task import DONE, Does, Order, ResidentTask
@@ -34,6 +35,9 @@ from holdfast.spark.state import EMPTY
 from holdfast.spark.version import Version
 from holdfast.testing import tuples
 from tests.spark.residents import SECOND, Places, bucket, own_residents, sums
+
+OURS = 'File "/somewhere/holdfast/spark/runs.py", line 3, in write_run\n'
+THEIRS = 'File "/home/them/query.py", line 3, in keep\n'
 
 
 @pytest.fixture
@@ -130,6 +134,22 @@ def test_files_stay_while_another_task_of_the_job_is_at_work(
     assert not left
 
 
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), True),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), True),
+        (OSError(errno.EIO, "Input/output error"), False),
+        (ValueError("[Errno 28] says nothing"), False),
+        (PythonException(message=f"{OURS}OSError: [Errno 28] Error writing bytes"), True),
+        (PythonException(message=f"{OURS}OSError: [Errno 5] Input/output error"), False),
+        (PythonException(message=f"{THEIRS}OSError: [Errno 28] No space left on device"), False),
+    ],
+)
+def test_a_full_disk_is_known_by_its_number(error: Exception, found: bool) -> None:
+    assert is_no_room(error) == found
+
+
 def test_a_disk_without_room_is_not_the_query_s_fault(spark: SparkSession, there: Places) -> None:
     def much(key: dict[str, Any], rows: pa.Table, state: Any) -> tuple[None, str]:
         import resource
@@ -144,6 +164,7 @@ def test_a_disk_without_room_is_not_the_query_s_fault(spark: SparkSession, there
         with pytest.raises(PythonException) as raised:
             engine.advance(EMPTY, [Bucket(0, SECOND, {"s": rows})])
         assert not is_user_code(raised.value)
+        assert not is_no_room(raised.value), "a limit of the process is no full disk"
         said = explain_job(raised.value)
         assert said.startswith("OSError: [Errno 27]"), said
         assert said.endswith("File too large"), "where in Arrow helps nobody"

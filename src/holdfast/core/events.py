@@ -138,11 +138,13 @@ class JobFailed:
     """A job ended without a result; its input state is untouched.
 
     user_code  the query's own code raised it, so it would anywhere.
+    no_room    a disk is full, which a new engine would find as full.
     """
 
     job: int
     reason: str
     user_code: bool = False
+    no_room: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ A job that fails is tried again, at first soon, then after pauses that double. A
 ``Timing.job_attempts`` failures in a row it depends on whose fault it is. What the engine does
 wrong a new engine may do right: the process ends. What the query's own code raises it would raise
 again anywhere: the replica stays, says which bucket and why, and tries now and then, in case that
-the code depends on something that comes back.
+the code depends on something that comes back. A full disk is as full for a new engine, which would
+only take longer to be there when somebody has made room: the replica stays, and tries often.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from holdfast.core.versions import Line, Running
 PATIENCE = 10
 # Nothing is tried again later than this.
 LONGEST_PAUSE_US = 30_000_000
+# Room on a disk is noticed within this.
+_LONGEST_PAUSE_FOR_ROOM_US = 1_000_000
 # A longer time between two looks is one during which this process did not run.
 _LONGEST_STEP_US = 2_000_000
 
@@ -44,6 +47,7 @@ class Trouble:
     start, stop  the times of the bucket or buckets.
     attempts     how often it has failed; 0 for what is not done and has not failed either.
     user_code    the query's own code raised it.
+    no_room      a disk is full.
     """
 
     line: Line
@@ -52,6 +56,7 @@ class Trouble:
     attempts: int
     reason: str
     user_code: bool = False
+    no_room: bool = False
 
 
 @dataclass(slots=True)
@@ -123,11 +128,12 @@ class Progress:
         attempts = 1 if before is None else before.attempts + 1
         stop = job.stop if before is None else min(before.stop, job.stop)
         self._failed[job.line] = Trouble(
-            job.line, job.start, stop, attempts, event.reason, event.user_code
+            job.line, job.start, stop, attempts, event.reason, event.user_code, event.no_room
         )
         if event.user_code and attempts >= self._timing.job_attempts:
             return now + LONGEST_PAUSE_US
-        return now + pause_after(attempts, self._timing.retry_us, LONGEST_PAUSE_US)
+        longest_us = _LONGEST_PAUSE_FOR_ROOM_US if event.no_room else LONGEST_PAUSE_US
+        return now + pause_after(attempts, self._timing.retry_us, longest_us)
 
     def look(self, now: int, job: Running | None, append: int | None) -> list[Effect]:
         """See for how long what is under way has been; call it with every event."""
@@ -166,7 +172,7 @@ class Progress:
             f"{self._owner}: the {_job(one.line, one.start, one.stop)} failed {one.attempts} "
             f"times: {one.reason}"
             for one in self._failed.values()
-            if one.attempts >= self._timing.job_attempts and not one.user_code
+            if one.attempts >= self._timing.job_attempts and not (one.user_code or one.no_room)
         ]
         if not reasons:
             return []

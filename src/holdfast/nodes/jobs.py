@@ -34,7 +34,7 @@ from holdfast.kept.continuous_state import KeptWindows
 from holdfast.slots import Share
 from holdfast.spark.chains import Handle, Workshop
 from holdfast.spark.engine import Bucket, Engine
-from holdfast.spark.faults import explain_job, is_user_code
+from holdfast.spark.faults import explain_job, is_no_room, is_user_code
 from holdfast.spark.rejected import Rejected
 from holdfast.spark.state import EMPTY, State
 from holdfast.spark.undoing import Undone, give_up, rebuild
@@ -194,8 +194,8 @@ class Jobs:
             try:
                 done = self._carry_out(ordered)
             except Exception as error:
-                failed = JobFailed(ordered.job, explain_job(error), is_user_code(error))
-                self._post(failed)
+                whose = is_user_code(error), is_no_room(error)
+                self._post(JobFailed(ordered.job, explain_job(error), *whose))
             else:
                 self._post(done)
 

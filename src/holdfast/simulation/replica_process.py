@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 # Of the jobs on a busy machine, how many are kept waiting for long, and for how much of X at most.
 STALLS = 0.05
 LONGEST_STALL = 0.15
+# Of the jobs on a full disk, how many find no room.
+NO_ROOM = 0.5
 
 
 class ReplicaProcess(Process):
@@ -148,8 +150,11 @@ class ReplicaProcess(Process):
         self._job_checks.begins(job)
         random = self.world.random
         duration = self.job_duration(job)
-        if random.random() < self.world.job_failure_rate:
-            failed = JobFailed(job.job, "executor lost")
+        # A job writes its bucket and its state; sometimes there is room for what is small.
+        no_room = self.disk.full and random.random() < NO_ROOM
+        if no_room or random.random() < self.world.job_failure_rate:
+            reason = "the disk is full" if no_room else "executor lost"
+            failed = JobFailed(job.job, reason, no_room=no_room)
             self.world.clock.after(duration, self._job_ended, self.life, failed)
             return
         done = self._result(job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import re
 import sysconfig
 from pathlib import Path
@@ -16,6 +17,8 @@ _CAUSE = re.compile(r"(?:SparkException|Error|Exception): (?P<what>[^\n]+)")
 _OWN = ("/holdfast/spark/", "/holdfast/disk.py", "/pyspark/", "pyarrow/")
 # Frames below which somebody's files may lie, too: those of packages, but not these.
 _PYTHON, _PACKAGES = sysconfig.get_path("stdlib") + "/", ("/site-packages/", "/dist-packages/")
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
@@ -29,6 +32,14 @@ def is_user_code(error: BaseException) -> bool:
     if not isinstance(error, PySparkException) or error.getCondition() is None:
         return False
     return not (isinstance(error, PythonException) and _is_of_the_machine(str(error)))
+
+
+def is_no_room(error: BaseException) -> bool:
+    """Whether a disk is full, here or where a worker is."""
+    if isinstance(error, PythonException):
+        text = str(error)
+        return _is_of_the_machine(text) and int((_ERRNO.findall(text) or "0")[-1]) in _NO_ROOM
+    return isinstance(error, OSError) and error.errno in _NO_ROOM
 
 
 def explain_job(error: BaseException) -> str:
