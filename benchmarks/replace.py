@@ -34,6 +34,7 @@ from benchmarks.replace_lost import (
     wait_well,
 )
 from benchmarks.replace_setting import (
+    BYSTANDER,
     PROCESSES,
     PROTECTIONS,
     TUPLES_PER_SECOND,
@@ -64,7 +65,8 @@ def lose_and_restart(
         opening = Producer.of(deployment.path, "sales", name="opening")
         opening.send(sales.rows(0, sales.opening))
         opening.close()
-        readers = {name: Reader(deployment, name, f"watch-{name}") for name in PROTECTIONS}
+        outputs = (*PROTECTIONS, BYSTANDER)
+        readers = {name: Reader(deployment, name, f"watch-{name}") for name in outputs}
         load = Load(deployment, "sales", sales.later, rate)
         began = time.monotonic()
         try:
@@ -84,7 +86,8 @@ def lose_and_restart(
             for reader in readers.values():
                 reader.close()
     found = {name: _worst([one[name] for one in lost]) for name in PROTECTIONS}
-    for name, reader in readers.items():
+    for name in PROTECTIONS:
+        reader = readers[name]
         found[name] |= asdict(reader.compare(sales, sent)) | {"broken": reader.broken}
         tell(f"{name}: {found[name]}")
     counts = {"tuples": sent, "tuples_per_second": round(sent_rate), "open_windows": windows}

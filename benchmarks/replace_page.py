@@ -18,10 +18,12 @@ stopped, loses the directories of all its nodes, and is killed; its supervisor s
 nothing.
 
 *Rejoined* is a replica that is stable again, or a copy that holds the other one's state, counted
-from when Spark was up. *Pause* is how much later than usual the latest result of its partner was
-meanwhile, and below it what that is in a calm stretch of as many results, the most; *gap* the
-longest time without a result from the loss until all is well, of which a bucket is usual. What is
-lost or doubled is told by the right answer, which follows from the tuples' numbers.
+from when Spark was up. Two cores run all of it, and a process that starts
+takes what it gets of them, so a *bystander* is late then, too: the same query in a process of its
+own, of which nothing is lost. *Pause* is how much later than usual the latest result of the
+partner was meanwhile, less the same of the bystander; *gap* the longest time without a result from
+the loss until all is well, of which a bucket is usual. What is lost or doubled is told by the right
+answer, which follows from the tuples' numbers.
 """
 
 TAIL = """
@@ -50,7 +52,8 @@ def page_of(told: dict[str, Any], command: str) -> str:
     for what, key, wanted in (
         ("rejoined after, s", "rejoin_s", ""),
         ("partner's pause, ms", "partner_pause_ms", "at most a bucket's job"),
-        ("the same while nothing happened, ms", "pause_by_chance_ms", ""),
+        ("its latest result, later than usual by, ms", "partner_late_ms", ""),
+        ("a bystander's meanwhile, ms", "bystander_late_ms", ""),
         ("a bucket's job before, ms", "job_ms", ""),
         ("gap, ms", "gap_ms", f"at most {told['x_s'] * 1000:,.0f}"),
         ("lost", "lost", "0"),

@@ -23,6 +23,8 @@ SALES = 4
 WINDOWS = 100_000
 PROTECTIONS = ("active", "passive", "hybrid", "continuous")
 PROCESSES = ("first", "second")
+# A fragment in a process of its own: nothing is lost of it, and it lends nothing.
+BYSTANDER = "bystander"
 
 Numbers = npt.NDArray[np.int64]
 
@@ -32,7 +34,7 @@ from holdfast import Network, count_window
 
 network = Network("replace", bucket="{BUCKET_SECONDS:g} s", partitions=1)
 sales = network.source("sales", "number bigint, item bigint, price bigint")
-for name in {PROTECTIONS!r}:
+for name in {(*PROTECTIONS, BYSTANDER)!r}:
     paid = sales.fragment(name).groupBy(count_window({SALES}), "item")
     paid.agg(F.sum("price").alias("paid"), F.max("number").alias("newest")).output(name)
 """
@@ -63,6 +65,11 @@ colocate = ["first", "second"]
 [clients.watch-{name}]
 output = "{name}"
 """
+ALONE = f"""
+[fragments.{BYSTANDER}]
+[clients.watch-{BYSTANDER}]
+output = "{BYSTANDER}"
+"""
 # Two cores run all of it: who is silent for a second is gone, and not before.
 STANDBY = """
 [fragments.{name}.standby]
@@ -72,8 +79,9 @@ misses = 4
 
 
 def protected(directory: Path) -> Deployment:
-    """A fragment for each protection; first copies share a process, second ones another."""
-    text = HEAD.format(name="replace") + "[sources.sales]\n"
+    """A fragment for each protection; first copies share a process, second ones another. And one
+    more, which has nothing to do with what happens to them."""
+    text = HEAD.format(name="replace") + "[sources.sales]\n" + ALONE
     for name in PROTECTIONS:
         continuous = name == "continuous"
         more = 'checkpoint = "continuous"\n' if continuous else ""

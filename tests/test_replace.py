@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.replace_jobs import read_totals
-from benchmarks.replace_lost import is_well, pause_by_chance_us, pause_us
+from benchmarks.replace_lost import is_well, pause_us
 from benchmarks.replace_page import page_of
 from benchmarks.replace_setting import (
     PROCESSES,
@@ -52,13 +52,11 @@ def test_the_right_answer_is_that_of_a_loop_over_the_sales() -> None:
     assert len(open_windows) == made.open_after(sent) > 100_000
 
 
-def test_a_pause_is_told_beside_what_is_one_by_chance() -> None:
+def test_a_pause_is_by_how_much_the_latest_is_later_than_usual() -> None:
     usual = np.array([10, 12, 10, 30, 10, 11, 10])
     assert pause_us(np.array([15, 70]), usual) == 60
     assert pause_us(np.array([9]), usual) == 0
     assert pause_us(usual[:0], usual) == 0
-    # Of stretches of two results the worst has the 30 in it; one of eight there is none.
-    assert (pause_by_chance_us(2, usual), pause_by_chance_us(8, usual)) == (20, 0)
 
 
 def test_what_is_lost_doubled_or_wrong_is_counted() -> None:
@@ -100,7 +98,8 @@ def test_the_page_has_every_figure() -> None:
     one = {
         "rejoin_s": 1.25,
         "partner_pause_ms": 41,
-        "pause_by_chance_ms": 17,
+        "partner_late_ms": 58,
+        "bystander_late_ms": 17,
         "gap_ms": 1_234,
         "results": 5_678,
         "job_ms": 77,
