@@ -9,9 +9,9 @@ that source that is older than X per fragment of the path, as stable or tentativ
 A reader follows one replica of its producer. When several stand, it may be any of them, so
 what is promised is what all of them can have. Paths through a replica that suspends promise
 nothing while its policy says so, in a failure or a correction, and everything before and after; nor
-does a copy that sleeps: how soon one wakes is standby.py's. One that
-recovers, or was cut off for minutes and takes what it missed first, has readers only if it is the
-last: those of the others are promised X all the same.
+does a copy that sleeps: how soon one wakes is standby.py's. One that recovers, finds no room on its
+disk for what jobs write, or was cut off for minutes and takes what it missed first, has readers only
+if it is the last: those of the others are promised X all the same.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Availability:
         driver = process.replica
         starts = now <= process.starting_until
         self._check_partner(process)
-        away = driver is None or process.paused or process.slow or starts
+        away = driver is None or process.paused or process.slow or starts or process.disk.full
         if driver is None or away or not takes_tuples(driver) or self._catches_up(driver):
             self._excuse(process)
             return
@@ -226,10 +226,9 @@ class Availability:
             return known[producer, stream]
         paths: dict[str, tuple[int, int]] = {}
         process = self._world.processes[producer]
-        if process.running and not process.slow:
+        if process.running and not process.slow and not process.disk.full:
             if stream in self._entries:
-                if not process.disk.full:
-                    paths = {stream: (process.disturbed_at, 0)}
+                paths = {stream: (process.disturbed_at, 0)}
             else:
                 paths = self._paths_through(producer, stream, known)
         known[producer, stream] = paths
