@@ -25,7 +25,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,8 @@ def outcome(race: Seen, active: Seen, sums: Mapping[str, float]) -> dict[str, An
         "gap_ms": gap,
         "gap_ms_active": gap_active,
         "gap_over_active": gap / max(gap_active, 1.0),
+        "kill_gap_ms": _median(race.kill_gaps_ms),
+        "kill_gap_ms_active": _median(active.kill_gaps_ms),
         "identical": race.identical and active.identical,
         "traffic_over_active": bytes_sent[0] / bytes_sent[1],
         "exact_sum_cost": sums["exact_sum_cost"],
@@ -82,6 +84,11 @@ def outcome(race: Seen, active: Seen, sums: Mapping[str, float]) -> dict[str, An
         name: round(value, 3) if isinstance(value, float) else value
         for name, value in figures.items()
     }
+
+
+def _median(values: Sequence[float]) -> float | None:
+    """None of nothing: the quick form kills nobody."""
+    return statistics.median(values) if values else None
 
 
 def p50(ages: Ages) -> float:

@@ -62,6 +62,7 @@ class Seen:
 
     in_order  of the calm time, when everything older was there, too.
     nearest   of active, following the nearest.
+    loads     of all parts, the calm ones first.
     """
 
     calm: Ages = field(default_factory=lambda: np.zeros(0))
@@ -155,9 +156,11 @@ def without_an_input(running: Running, seconds: float, seen: Seen) -> None:
     with running.flowing():
         time.sleep(WATCH_SECONDS)
         with running.without(MISSING):
+            meter = LoadMeter(running.deployment)
             start = now_us()
             time.sleep(seconds)
             end = now_us()
+            seen.loads.append(meter.read())
     seen.missing = watcher.ages_ms(start, end, origins_below=SERVERS // 2)
     # Of an order tentative tuples are a part, which are corrected; here there are none to be.
     seen.all_stable = watcher.ordered or not watcher.tentative
@@ -207,8 +210,11 @@ def measure(
     tell(f"slowed: {said(found, lambda seen: seen.slowed)}")
     for mode in in_turns(1):
         with both[mode].flowing():
+            meter = LoadMeter(both[mode].deployment)
             for _ in range(lengths.cuts):
                 found[mode].gaps_ms.append(gap_ms(both[mode], cut))
+            found[mode].loads.append(meter.read())
+            # A process that starts again takes both processors: kills have no bar, and no load.
             for _ in range(lengths.kills):
                 found[mode].kill_gaps_ms.append(gap_ms(both[mode], kill))
         tell(f"{mode}, cut off: gaps of {[round(gap) for gap in found[mode].gaps_ms]} ms")

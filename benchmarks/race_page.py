@@ -76,6 +76,7 @@ def page_of(told: dict[str, Any], command: str) -> str:
         ("p99 with a slowed site over active", told["p99_slowed_over_active"], "at most 0.8"),
         ("p99 with an input missing over active", told["unordered_over_active"], "at most 0.2"),
         ("gap, ms", told["gap_ms"], f"active {told['gap_ms_active']}; at most 0.3 of it"),
+        *_kills(told),
         ("identical to an undisturbed run", told["identical"], "true wanted"),
         ("in order, p50 over active", told["p50_in_order_over_active"], ""),
         ("in order, p99 over active", told["p99_in_order_over_active"], ""),
@@ -118,6 +119,13 @@ def page_of(told: dict[str, Any], command: str) -> str:
         **{name: whole[name] for name in ("servers", "replicas", "job_ms", "worlds")},
     )
     return "\n".join([*lines, "", _missed(told), tail])
+
+
+def _kills(told: dict[str, Any]) -> list[tuple[str, Any, str]]:
+    """The row of the processes that were killed, if any were."""
+    if told["kill_gap_ms"] is None:
+        return []
+    return [("gap after kill -9, ms", told["kill_gap_ms"], f"active {told['kill_gap_ms_active']}")]
 
 
 def _missed(told: dict[str, Any]) -> str:

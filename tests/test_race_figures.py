@@ -81,12 +81,14 @@ def test_the_line_says_what_was_seen() -> None:
     assert figures["p50_in_order_over_active"] == 0.9
     assert figures["p99_slowed_over_active"] == 0.36
     assert (figures["gap_ms"], figures["gap_ms_active"]) == (20, 900)
+    assert figures["kill_gap_ms"] is None, "nobody was killed"
     assert figures["traffic_over_active"] == 3.0
     assert figures["unordered_over_active"] == 0.05
     assert missed(figures) == []
     race.all_stable = False
     assert missed(outcome(race, active, SUMS)) == ["unordered_all_stable"]
     race.all_stable = True
+    race.kill_gaps_ms, active.kill_gaps_ms = [40.0, 60.0], [1_400.0, 1_600.0]
     race.loads.append(Load(0.9, 0.7, 12.0, 40.0))
     figures = outcome(race, active, SUMS)
     assert missed(figures) == ["counts"], "a busy machine does not count"
@@ -108,6 +110,7 @@ def test_the_line_says_what_was_seen() -> None:
     }
     page = page_of(summary, "make bench BENCH=race")
     assert "| p50 over active | 0.667 | at most 0.9 |" in page
+    assert "| gap after kill -9, ms | 50.0 | active 1500.0 |" in page
     assert "| p99 with an input missing over active | 0.05 | at most 0.2 |" in page
     assert "Missed: `counts`. The machine was busy for 90% of the time at worst, 70% with" in page
     assert "| race | 100 | 400 | 400 | 720 | 1,000 |" in page

@@ -427,7 +427,7 @@ class DeploymentReader(TableReader):
         if found is None:
             return Distances()
         where = "distances"
-        self._table(where, found, "matrix", "places", "jitter", "bandwidth")
+        self._table(where, found, "matrix", "places", "jitter", "bandwidth", "lost_every")
         path = self._path(self._need(where, found, "matrix"))
         places = found.get("places", {})
         if not isinstance(places, dict) or not all(
@@ -438,13 +438,14 @@ class DeploymentReader(TableReader):
         bandwidth = found.get("bandwidth", 0.0)
         if isinstance(bandwidth, bool) or not isinstance(bandwidth, int | float):
             raise self._error(f"{where}.bandwidth", f"KiB a second, got {bandwidth!r}")
+        lost_s = self._length(f"{where}.lost_every", found.get("lost_every", "0 ms"), 0) / 1e6
         try:
             matrix = read_matrix(path)
             # Says so at once if a link is longer than can be.
-            Distance(max(matrix.values()), jitter_ms, bandwidth)
+            Distance(max(matrix.values()), jitter_ms, bandwidth, lost_s)
         except DistanceError as error:
             raise self._error(where, str(error)) from None
-        return Distances(places, matrix, jitter_ms, float(bandwidth))
+        return Distances(places, matrix, jitter_ms, float(bandwidth), lost_s)
 
     def _security(self, tables: dict[str, Any]) -> SecuritySpec:
         names = ("token_file", "tokens", "certificate", "key", "authority")

@@ -42,6 +42,7 @@ output = "out"
 matrix = "latencies.txt"
 jitter = "5 ms"
 bandwidth = 1000
+lost_every = "1 minute"
 places = { entry-load = "kyoto", main-1 = "boston", main-2 = "kyoto" }
 """
 
@@ -99,6 +100,51 @@ def test_what_does_not_fit_through_a_link_waits_for_what_was_sent_before() -> No
     assert links.arrival("near", 1 << 30) == 0.0
 
 
+def test_connections_that_break_are_opened_again_and_nothing_is_lost_or_doubled(
+    tmp_path: Path,
+) -> None:
+    with (
+        entry_point(tmp_path) as node,
+        Client("load", {"entry-load": location(node)}, name="reader") as client,
+        Producer("load", location(node), name="p") as producer,
+    ):
+        producer.send(numbers(0, 1))
+        view = read_until(client, 1, 20.0)
+        opened: list[int] = []
+        feeds = node.server.feeds
+        original = feeds.open
+
+        def noted(consumer: str, feed: int, *more: Any) -> Any:
+            opened.append(feed)
+            return original(consumer, feed, *more)
+
+        feeds.open = noted  # type: ignore[method-assign]
+        node.links.set_distance("reader", Distance(lost_s=0.1))
+        sent, deadline = 1, time.monotonic() + 60.0
+        while len(opened) < 3:
+            assert time.monotonic() < deadline
+            producer.send(numbers(sent, 1))
+            producer.flush(20.0)
+            sent += 1
+            event = client.read(0.05)
+            if event is not None:
+                view.apply(event)
+        node.links.set_distance("reader", Distance())
+        while view.stable is None or view.stable.num_rows < sent:
+            assert time.monotonic() < deadline
+            event = client.read(0.05)
+            if event is not None:
+                view.apply(event)
+        assert view.stable["number"].to_pylist() == list(range(sent))
+
+
+def test_a_connection_lasts_as_long_as_is_said_on_the_mean() -> None:
+    links = Links(distances={"far": Distance(lost_s=10.0)})
+    lost = sum(links.is_lost("far", 0.1) for _ in range(100_000))
+    assert 800 < lost < 1_200, "one in a hundred tenths of a second"
+    assert not any(links.is_lost("near", 1e9) for _ in range(10))
+
+
 def test_calls_take_their_way_there_and_back(tmp_path: Path) -> None:
     with entry_point(tmp_path) as node:
         node.links.set_distance("c", Distance(200.0))
@@ -126,8 +172,8 @@ def test_a_restart_makes_no_link_shorter(tmp_path: Path) -> None:
 def test_a_deployment_names_places_and_how_far_they_are(tmp_path: Path) -> None:
     distances = written(tmp_path).distances
     assert distances.of("entry-load") == {
-        "main-1": Distance(80.0, 5.0, 1000.0),
-        "main-2": Distance(0.5, 5.0, 1000.0),
+        "main-1": Distance(80.0, 5.0, 1000.0, 60.0),
+        "main-2": Distance(0.5, 5.0, 1000.0, 60.0),
     }
     assert distances.of("main-1")["main-2"].delay_ms == 74.0
     assert distances.of("reader") == {}
@@ -173,8 +219,9 @@ def test_the_command_tells_both_ends_or_one(
         return node != "main-2"
 
     monkeypatch.setattr(chaos, "_tell", tell)
-    way = {"delay_ms": 80.0, "jitter_ms": 5.0, "bandwidth": 0.0}
-    assert main(["chaos", file, "delay", "main-1", "main-2", "80", "--jitter", "5"]) == 1
+    way = {"delay_ms": 80.0, "jitter_ms": 5.0, "bandwidth": 0.0, "lost_s": 2.0}
+    more = ["--jitter", "5", "--lost-every", "2"]
+    assert main(["chaos", file, "delay", "main-1", "main-2", "80", *more]) == 1
     assert told == [("main-1", {"main-2": way}), ("main-2", {"main-1": way})]
     said = capsys.readouterr().out
     assert "main-1 -- main-2: 80 ms" in said

@@ -43,6 +43,13 @@ def add_chaos(chaos: argparse.ArgumentParser) -> None:
     delay.add_argument(
         "--bandwidth", metavar="KIB", type=float, default=0.0, help="a second (default: any)"
     )
+    delay.add_argument(
+        "--lost-every",
+        metavar="SECONDS",
+        type=float,
+        default=0.0,
+        help="connections break after so long, on the mean (default: they do not)",
+    )
     delay.add_argument("--one-way", action="store_true", help="only what the first sends")
     slow = _failure(failures, "slow", "leave a process only a share of its time", _slow)
     slow.add_argument("process")
@@ -118,7 +125,7 @@ def _delay(options: argparse.Namespace) -> int:
     from holdfast.deployment import load_deployment
     from holdfast.flight.distance import Distance
 
-    distance = Distance(options.delay, options.jitter, options.bandwidth)
+    distance = Distance(options.delay, options.jitter, options.bandwidth, options.lost_every)
     deployment = load_deployment(options.deployment)
     ends = (options.source, options.target)
     silent = delay(deployment, *ends, distance, one_way=options.one_way)

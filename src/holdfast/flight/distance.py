@@ -3,10 +3,12 @@
     delay      how long every message takes
     jitter     up to so much longer, drawn for each message
     bandwidth  what waits at the sender because the link is full
+    lost       connections break, after so many seconds on the mean
 
 The sender holds a message back until it would have arrived. Messages of one connection overtake
 each other never; those of different connections may, as between different TCP connections. Many
-can be under way at once. What a process that is killed had under way dies with it.
+can be under way at once. What a process that is killed had under way dies with it, and so does what
+a connection had that breaks: whoever read from it is told, and opens another where it stood.
 
 A deployment names the places of its nodes and a matrix of the latencies between places: a text
 file whose first line has the places, and every other line a place and the milliseconds from it to
@@ -40,11 +42,13 @@ class Distance:
     """How long what one node sends takes to another.
 
     bandwidth  KiB a second; 0 for any number of them.
+    lost_s     for how long a connection lasts on the mean; 0 for as long as it is wanted.
     """
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
     bandwidth: float = 0.0
+    lost_s: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -77,6 +81,7 @@ class Distances:
     matrix: Mapping[tuple[str, str], float] = field(default_factory=dict)
     jitter_ms: float = 0.0
     bandwidth: float = 0.0
+    lost_s: float = 0.0
 
     def of(self, node: str) -> dict[str, Distance]:
         """How far it is from a node to every other that has a place."""
@@ -84,7 +89,7 @@ class Distances:
             return {}
         here = self.places[node]
         return {
-            other: Distance(self.matrix[here, there], self.jitter_ms, self.bandwidth)
+            other: Distance(self.matrix[here, there], self.jitter_ms, self.bandwidth, self.lost_s)
             for other, there in self.places.items()
             if other != node
         }

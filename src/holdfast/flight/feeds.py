@@ -35,10 +35,16 @@ _LOOK_SECONDS = 1.0
 
 # To whom, of which kind, how many tuples and their bytes.
 Count = Callable[[str, str, Kind, int, int], None]
+# Whether a connection to somebody breaks within so many seconds.
+Lost = Callable[[str, float], bool]
 
 
 def _count_nothing(stream: str, consumer: str, kind: Kind, tuples: int, size: int) -> None:
     """For those who do not ask."""
+
+
+def _never(consumer: str, seconds: float) -> bool:
+    return False
 
 
 class Feed:
@@ -54,13 +60,16 @@ class Feed:
         part: Part | None = None,
         count: Count = _count_nothing,
         stream: str = "",
+        lost: Lost = _never,
     ) -> None:
         """``arrival``: when so many bytes that are sent to somebody now will be there.
 
         ``part``: what the subscriber takes of the tuples, all if it is None.
         ``count`` is told of tuples that go out: of which stream, to whom, of which kind, how many
         and their bytes.
+        ``lost``: whether the connection breaks within some time.
         """
+        self._lost, self._looked_at = lost, time.monotonic()
         self._stream = stream
         self._arrival = arrival
         self._count = count
@@ -143,6 +152,9 @@ class Feed:
     def _next(self, context: flight.ServerCallContext) -> FeedFrames | None:
         with self._changed:
             while self._ended is None:
+                if self._breaks():
+                    self._end("the connection was lost")
+                    continue
                 left = self._messages[0][2] - time.monotonic() if self._messages else _LOOK_SECONDS
                 if left <= 0:
                     message, size, _ = self._messages.popleft()
@@ -154,6 +166,11 @@ class Feed:
                     return None
                 self._changed.wait(min(left, _LOOK_SECONDS))
         raise flight.FlightServerError(f"{self._process} ended the feed: {self._ended}")
+
+    def _breaks(self) -> bool:
+        """Whether the connection broke since this was last asked."""
+        before, self._looked_at = self._looked_at, time.monotonic()
+        return self._lost(self.consumer, self._looked_at - before)
 
     def refusal(self) -> tuple[pa.RecordBatch, bytes] | None:
         """The one batch of a feed that was not granted."""
@@ -216,11 +233,14 @@ class Feeds:
         process: str,
         arrival: Callable[[str, int], float] = lambda consumer, size: 0.0,
         count: Count = _count_nothing,
+        lost: Lost = _never,
     ) -> None:
         """``arrival``: when so many bytes that are sent to somebody now will be there.
 
         ``count`` is told of tuples that go out.
+        ``lost``: whether a connection to somebody breaks within some time.
         """
+        self._lost = lost
         self._process = process
         self._arrival = arrival
         self._count = count
@@ -237,7 +257,8 @@ class Feeds:
         stream: str = "",
     ) -> Feed:
         """A new feed; one of the same id is replaced."""
-        made = Feed(self._process, consumer, feed, schema, self._arrival, part, self._count, stream)
+        about = (self._process, consumer, feed, schema, self._arrival, part, self._count, stream)
+        made = Feed(*about, self._lost)
         with self._lock:
             if self._closed:
                 raise flight.FlightUnavailableError(f"{self._process} is stopping")

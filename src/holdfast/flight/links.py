@@ -12,11 +12,12 @@ Each direction is cut for itself. One end is enough to cut both directions: the 
 nothing but silence.
 
 A link can also be long (distance.py): what is sent is held back here for as long as it would take.
-Each end holds back what it sends.
+Each end holds back what it sends. And its connections may break, each by itself: a feed ends then.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -131,6 +132,13 @@ class Links:
                 self._busy_until[peer] = leaves
             jitter = self._random.uniform(0, distance.jitter_ms)
         return leaves + (distance.delay_ms + jitter) / 1e3
+
+    def is_lost(self, peer: str, seconds: float) -> bool:
+        """Whether a connection to a peer breaks within so many seconds; drawn anew each time."""
+        distance = self.distance(peer)
+        if distance is None or not distance.lost_s:
+            return False
+        return self._random.random() < -math.expm1(-seconds / distance.lost_s)
 
     def travel(self, peer: str, size: int = 0) -> None:
         """Wait for as long as something that is sent to a peer now is under way."""

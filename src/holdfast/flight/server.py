@@ -117,7 +117,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]
         security.check_binding(host)
         self._process = process
         self._controls = dict(controls or {})
-        self.feeds = Feeds(process.name, self._links.arrival, count)
+        self.feeds = Feeds(process.name, self._links.arrival, count, self._links.is_lost)
         self._closing = False
         # How those who are in the middle of a DoPut are told to end it.
         self._putting: set[Answer] = set()

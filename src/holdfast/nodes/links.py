@@ -53,7 +53,8 @@ def links_control(links: Links) -> Control:
 
     {"cut": ["main-1"], "incoming": true, "outgoing": false}
     {"heal": ["main-1"]}, or {"heal": null} for all of them
-    {"delay": {"main-1": {"delay_ms": 80, "jitter_ms": 5, "bandwidth": 0}}}: what is sent to it
+    {"delay": {"main-1": {"delay_ms": 80, "jitter_ms": 5, "bandwidth": 0, "lost_s": 0}}}: what is
+    sent to it
     """
 
     def control(options: dict[str, Any]) -> dict[str, Any]:
