@@ -337,7 +337,12 @@ class DeploymentReader(TableReader):
         where = f"fragments.{name}.standby"
         if protection not in (Protection.PASSIVE, Protection.HYBRID):
             if found is not None:
-                raise self._error(where, "only passive and hybrid fragments have copies that wait")
+                raise self._error(
+                    where,
+                    "only passive and hybrid fragments have copies that wait, to which checkpoints "
+                    "are sent; all others keep their state themselves, now and then "
+                    '(timing.checkpoint) or in their log (checkpoint = "continuous")',
+                )
             return None
         found = found or {}
         lengths = {

@@ -86,6 +86,43 @@ def test_each_result_passes_once_early_or_in_order(
         assert {trail.seq(one) for one in range(cut) if one % 2 == trail.suffix % 2} <= passed
 
 
+COUNT = 30
+
+
+@given(st.permutations(range(COUNT)), STEPS)
+def test_times_need_not_follow_the_ids(
+    times: list[int], steps: list[list[tuple[Trail, tuple[int, int]]] | int]
+) -> None:
+    """Tuples of a source that brings its own time, in disorder; frames come again and overlap."""
+    filters, trail = DuplicateFilter(), TRAILS[0]
+    passed: list[int] = []
+    cut = 0
+    # Whoever sends knows the tuples it claims; the newest of them is the claim's time.
+    for step in [*steps, COUNT]:
+        if isinstance(step, int):
+            choice = filters.left()
+            due = [one for one in range(COUNT) if cut <= times[one] < cut + step]
+            fresh = [
+                one for one in due if choice is None or choice.takes(trail.seq(one), times[one])
+            ]
+            cut += step
+        else:
+            known = [range(first, min(end, COUNT)) for _, (first, end) in step if first < COUNT]
+            claims = [
+                Claim(trail, ids[0], ids[-1] + 1, max(times[one] for one in ids)) for ids in known
+            ]
+            # As a client does: what is older than the order as a whole is not looked at.
+            new = filters.take(one for one in claims if one.stime_max >= cut)
+            named = [one for each in new for one in range(each.first_id, each.next_id)]
+            fresh = [one for one in named if times[one] >= cut]
+        assert not set(fresh) & set(passed)
+        passed += fresh
+        filters.forget_before(cut)
+        assert all(one.stime_max >= cut for one in filters.passed)
+        assert filters.size <= COUNT // 2 + 1
+    assert sorted(passed) == list(range(COUNT))
+
+
 # Pairs: of every time there are two, named by it.
 def pairs_of(stime: int) -> list[tuple[int, int]]:
     return [(1_000 + 7 * stime, stime), (5_000 + 3 * stime, stime)]

@@ -21,6 +21,7 @@ from holdfast.core.events import (
     Started,
     TimerFired,
 )
+from holdfast.core.frame import Kind
 from holdfast.core.messages import FeedFrames, NotServed, Subscribe, SubscribeRefused
 from tests.core.frames_for_tests import boundary, kinds, stable
 
@@ -138,6 +139,42 @@ def test_a_source_with_its_own_time_says_how_far_it_is() -> None:
         if isinstance(effect, RefuseBatch)
     ]
     assert "stime 69 is below the boundary 70" in late.reason
+
+
+def told(effects: list[Effect]) -> list[int]:
+    """The boundaries that went out."""
+    return [
+        frame.header.stime_min
+        for effect in effects
+        if isinstance(effect, Send) and isinstance(effect.message, FeedFrames)
+        for frame in effect.message.frames
+        if frame.header.kind is Kind.BOUNDARY
+    ]
+
+
+def test_what_the_clock_decided_is_on_disk_before_anyone_sees_it() -> None:
+    """That a source is idle, or a row late, shows in a boundary, and in nothing else."""
+    entry = started(settings=replace(SETTINGS, own_time=True))
+    entry.handle(MessageArrived("c", Subscribe("s", 1, 0, 0)), 5)
+    assert told(entry.handle(SourceReached(70), 6)) == []
+    decided = entry.handle(TimerFired(), 200)
+    (append,) = appends(decided)
+    assert append.frames[0][1][-1].header.stime_min == 70
+    assert told(decided) == []
+    assert entry.view().boundary == 0
+    # It could not be written: nobody was told, and the source may say something else.
+    assert told(entry.handle(AppendFailed(append.append, "full"), 201)) == []
+    assert RefuseBatch not in map(type, entry.handle(replace(batch(0, 60), reached=60), 202))
+    (again,) = appends(entry.handle(TimerFired(), 260))
+    done = entry.handle(Appended(again.append), 261)
+    assert told(done) == [60]
+    # A new life goes on from the log, whatever its clock says.
+    log = LoggedStream("s", 0, again.frames[0][1])
+    later = EntryPoint(replace(SETTINGS, own_time=True), log)
+    assert later.view().boundary == 60
+    later.handle(Started(), 10**9)
+    refused = later.handle(replace(batch(1, 59), reached=59), 10**9 + 1)
+    assert any(isinstance(effect, RefuseBatch) for effect in refused)
 
 
 def test_a_restart_continues_after_the_last_whole_group() -> None:

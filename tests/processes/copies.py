@@ -91,6 +91,12 @@ class Hosted:
         for name in names:
             self.copies.pop(name).stop()
 
+    def lose(self, *names: str) -> None:
+        """Replicas are gone, and their directories with them."""
+        self.stop(*names)
+        for name in names:
+            shutil.rmtree(self.deployment.data / "processes" / name)
+
 
 class World(Hosted):
     """An entry point, two fragments with two copies each, a client, and somebody who sends."""
@@ -112,12 +118,6 @@ class World(Hosted):
         self._stopping = threading.Event()
         self._sender = threading.Thread(target=self._send, daemon=True)
         self._sender.start()
-
-    def lose(self, *names: str) -> None:
-        """Replicas are gone, and their directories with them."""
-        self.stop(*names)
-        for name in names:
-            shutil.rmtree(self.deployment.data / "processes" / name)
 
     def cut(self, one: str, other: str) -> None:
         """The copies hear nothing of each other."""

@@ -226,6 +226,19 @@ def test_who_needs_no_order_waits_for_no_input_that_is_missing(world: World) -> 
     assert world.reader.boundary <= gone
     world.heal("right")
     world.read(lambda: stable(world))
+    # One comes back without anything and joins; what it says early is known by the same names,
+    # also when it is the only one left to say it.
+    world.lose("far-1")
+    world.go_on()
+    world.start("far-1")
+    world.read(lambda: stable(world))
+    world.cut("right")
+    world.read(lambda: not stable(world))
+    world.stop("far-2")
+    world.go_on()
+    world.heal("right")
+    world.start("far-2")
+    world.read(lambda: stable(world))
     world.finish()
 
 

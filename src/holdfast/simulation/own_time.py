@@ -57,6 +57,11 @@ class OwnTimeSource:
         self._accepted_newest = dict.fromkeys(LANES, -FAR)
         self.made: list[tuple[int, int]] = []
         self.verdicts: Counter[Verdict] = Counter()
+        # Of each producer the newest row that counted, by its own account; and who was idle or has
+        # promised something: its rows may be late though they are as fresh as ever.
+        self._said = dict.fromkeys(LANES, -FAR)
+        self._excused: set[str] = set()
+        self.wronged: list[tuple[str, int, int]] = []
         self.most_idle = 0
         self.time = SourceTime(self.settings)
 
@@ -81,6 +86,7 @@ class OwnTimeSource:
             stime = self._stamp(now)
             verdict = self.time.judge(lane, stime, now)
             self.verdicts[verdict] += 1
+            self._hold_to_the_lateness(lane, stime, verdict)
             if verdict is Verdict.LATE and self.settings.late is Late.TAKE:
                 stime, verdict = self.time.boundary, Verdict.IN_TIME
             if verdict is Verdict.IN_TIME:
@@ -93,9 +99,22 @@ class OwnTimeSource:
             self._made_at.append(now)
             self.made += [(key, value) for _, key, value in rows]
 
+    def _hold_to_the_lateness(self, lane: str, stime: int, verdict: Verdict) -> None:
+        """A row that is no older than its own producer may bring it is not late.
+
+        Before its first row nothing is known of it; before the world began everything is late.
+        """
+        oldest = max(0, self._said[lane] - self.settings.lateness_us)
+        heard = self._said[lane] > -FAR
+        if heard and verdict is Verdict.LATE and stime >= oldest and lane not in self._excused:
+            self.wronged.append((lane, stime, oldest))
+        if verdict is not Verdict.FUTURE:
+            self._said[lane] = max(self._said[lane], stime)
+
     def _promise(self, lane: str, now: int) -> None:
         """Instead of a row: nothing older than what a row of now could be."""
         if self._promises:
+            self._excused.add(lane)
             self.time.promise(lane, now - self.settings.lateness_us, now)
             self.promised += 1
 
@@ -108,6 +127,7 @@ class OwnTimeSource:
 
     def look_for_idle(self, now: int) -> None:
         self.time.tick(now)
+        self._excused.update(self.time.idle)
         self.most_idle = max(self.most_idle, len(self.time.idle))
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.core.frame import Why
 from holdfast.core.patience import Learned
-from holdfast.core.source_time import FAR, Rules, SourceTime
+from holdfast.core.source_time import FAR, Lane, Rules, SourceTime, Verdict
 from holdfast.core.stream_copy import StreamCopy
 from holdfast.core.why import Basis, Missing, _Stretch
 from holdfast.simulation.planting import mutation
@@ -26,6 +26,32 @@ def believe_a_row_of_the_next_century(original: Any) -> Any:
 def wait_for_a_quiet_producer_for_ever(original: Any) -> Any:
     def broken(self: SourceTime, now: int) -> None:
         return None
+
+    return broken
+
+
+@mutation(Lane, "low")
+def forget_how_late_rows_may_be(original: Any) -> Any:
+    def broken(self: Lane, lateness_us: int) -> int:
+        return max(self.newest, self.promised)
+
+    return broken
+
+
+@mutation(SourceTime, "judge")
+def let_late_rows_in_as_they_are(original: Any) -> Any:
+    def broken(self: SourceTime, name: str, stime: int, now: int) -> Verdict:
+        verdict: Verdict = original(self, name, stime, now)
+        return Verdict.IN_TIME if verdict is Verdict.LATE else verdict
+
+    return broken
+
+
+@mutation(SourceTime, "__init__")
+def forget_in_a_new_life_what_the_log_promised(original: Any) -> Any:
+    def broken(self: SourceTime, settings: Any, boundary: int = -FAR) -> None:
+        # The first life has none to forget.
+        original(self, settings, min(boundary, 0))
 
     return broken
 

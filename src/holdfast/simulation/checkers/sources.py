@@ -1,7 +1,8 @@
 """Every tuple of a source is in its entry point's stream once, in the order it was made.
 
 One with a time of its own is not refused for it again and again, no tuple of it is further ahead
-of the clock than is allowed, and a producer that has nothing to say holds nobody back for long.
+of the clock than is allowed, a producer that has nothing to say holds nobody back for long, and
+what a producer that was never quiet brings within the lateness is not late.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def check(world: World) -> None:
             )
         if isinstance(entry.source, OwnTimeSource):
             _check_future(world, stream, entry.source)
+            _check_lateness(stream, entry.source)
         since = entry.source.waiting_since
         now = world.clock.now + entry.ahead_us
         # Who has lost its log waits for tuples that its source has forgotten.
@@ -57,6 +59,15 @@ def _check_future(world: World, stream: str, source: OwnTimeSource) -> None:
         raise Violation(
             "no tuple of the future",
             f"{stream} has a tuple of {newest / 1e6:.3f} s, now {world.clock.now / 1e6:.3f} s",
+        )
+
+
+def _check_lateness(stream: str, source: OwnTimeSource) -> None:
+    for lane, stime, oldest in source.wronged:
+        raise Violation(
+            "in time within the lateness",
+            f"{stream}: a row of {stime / 1e6:.3f} s was late, though {lane} may bring rows from "
+            f"{oldest / 1e6:.3f} s on",
         )
 
 
