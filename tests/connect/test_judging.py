@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from holdfast.clock import Clock
@@ -121,6 +121,56 @@ def test_any_order_within_the_lateness_gives_the_same_stable_stream(
             streams.append(results(inlet(source, tmp_path_factory.mktemp("x")), operator))
         assert streams[0] == streams[1]
         assert len(streams[0]) > 20
+
+
+MILLION = 1_000_000
+
+
+def stable_numbers(found: Inlet) -> np.ndarray:
+    """The rows of a source as the stable stream has them: bucket by bucket, each sorted."""
+    parts, start = [np.zeros(0)], -1
+    while not found.ended:
+        found.take()
+        stop = min(found.boundary, 100 * SECOND)
+        tables = [part.table for part in found.release(stop)] if stop > start else []
+        if tables:
+            table = pa.concat_tables(tables)
+            stimes = table["stime"].cast(pa.int64()).to_numpy()
+            assert stimes.min() >= start
+            parts.append(table["cpu"].to_numpy()[np.argsort(stimes, kind="stable")])
+            start = stop
+    found.close()
+    assert (found.dead, found.late) == (0, 0)
+    return np.concatenate(parts)
+
+
+@pytest.mark.slow
+@settings(max_examples=2, deadline=None, phases=[Phase.generate])
+@given(st.integers(0, 2**32), st.integers(1, 5 * SECOND), st.integers(5_000, 60_000))
+def test_a_million_rows_in_any_order_within_the_lateness_give_the_same_stable_stream(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, lateness: int, chunk: int
+) -> None:
+    random = np.random.default_rng(seed)
+    numbers = np.arange(MILLION)
+    stamps = np.sort(random.choice(60 * SECOND, MILLION, replace=False))
+    # A row comes at most the lateness after one that is newer.
+    arriving = np.argsort(stamps + random.integers(0, lateness, MILLION), kind="stable")
+    streams = []
+    for order in (numbers, arriving):
+        tables = (
+            pa.table(
+                {
+                    "at": pa.array(stamps[part]).cast(pa.timestamp("us", "UTC")),
+                    "server": pa.repeat("a", len(part)),
+                    "cpu": part.astype(np.float64),
+                }
+            )
+            for part in (order[first : first + chunk] for first in range(0, MILLION, chunk))
+        )
+        source = generate(tables, lateness=lateness)
+        streams.append(stable_numbers(inlet(source, tmp_path_factory.mktemp("x"), bucket=200_000)))
+    assert np.array_equal(streams[0], numbers)
+    assert np.array_equal(streams[1], numbers)
 
 
 def test_of_a_million_rows_in_any_order_within_the_lateness_none_is_late() -> None:

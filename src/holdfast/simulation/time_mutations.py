@@ -47,15 +47,6 @@ def let_late_rows_in_as_they_are(original: Any) -> Any:
     return broken
 
 
-@mutation(SourceTime, "__init__")
-def forget_in_a_new_life_what_the_log_promised(original: Any) -> Any:
-    def broken(self: SourceTime, settings: Any, boundary: int = -FAR) -> None:
-        # The first life has none to forget.
-        original(self, settings, min(boundary, 0))
-
-    return broken
-
-
 @mutation(Basis, "why")
 def name_nobody_who_is_missing(original: Any) -> Any:
     def broken(self: Basis, inputs: Any) -> Why:
