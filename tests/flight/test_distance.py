@@ -111,6 +111,7 @@ def test_connections_that_break_are_opened_again_and_nothing_is_lost_or_doubled(
         producer.send(numbers(0, 1))
         view = read_until(client, 1, 20.0)
         opened: list[int] = []
+        assert node.server is not None
         feeds = node.server.feeds
         original = feeds.open
 
@@ -118,7 +119,7 @@ def test_connections_that_break_are_opened_again_and_nothing_is_lost_or_doubled(
             opened.append(feed)
             return original(consumer, feed, *more)
 
-        feeds.open = noted  # type: ignore[method-assign]
+        feeds.open = noted  # type: ignore[method-assign,assignment]
         node.links.set_distance("reader", Distance(lost_s=0.1))
         sent, deadline = 1, time.monotonic() + 60.0
         while len(opened) < 3:

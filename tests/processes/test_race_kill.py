@@ -17,7 +17,9 @@ from pyspark.sql import SparkSession
 
 from holdfast.client import Boundary, Client, Tuples, Undo, Unordered
 from holdfast.cluster.networks import load_network
+from holdfast.cluster.planning import plan_of
 from holdfast.deployment import load_deployment
+from holdfast.plans.topology import Topology
 from holdfast.testing.deployed import Killer, Load, expected_files, supervised, wait_for_lines
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
 from tests.processes.test_kill import WINDOWS, readings
@@ -88,6 +90,8 @@ def test_kills_of_racing_replicas_leave_no_trace(tmp_path: Path, spark: SparkSes
             Killer(supervisor, seed=17).kill(KILLS, (0.05, 1.5))
             sent = load.stop()
             network = load_network(deployment.network, "local[2]", {})
+            early = Topology(deployment, plan_of(network)).early
+            assert "found" in early, "pairs come early, or nothing is shown"
             expected = expected_files(network, deployment, OUTPUTS)
             found = {name: deployment.data / f"{name}.jsonl" for name in OUTPUTS}
             for name in OUTPUTS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +20,7 @@ from holdfast.spark.aggregate import Aggregate
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.folds import Fold
 from holdfast.spark.version import Version
+from holdfast.windows import Window
 from tests.spark.support import SPARK
 
 SECOND = 1_000_000
@@ -78,11 +79,12 @@ def engine(spark: SparkSession) -> Iterator[Engine]:
     source = network.source("s", "k bigint, v double, s string")
     named = [f"{kind} AS a{index}" for index, kind in enumerate(KINDS)]
     longest = aggregate(Longest(), "s").alias("longest")
-    for name, shape in {
+    shapes: dict[str, Window] = {
         "tumbling": window("1 second"),
         "sliding": window("2 seconds", "1 second"),
         "sessions": session_window("20 ms"),
-    }.items():
+    }
+    for name, shape in shapes.items():
         source.groupBy(shape, "k").agg(*named, longest).output(name)
     made = Engine(network)
     yield made
@@ -97,7 +99,7 @@ def test_the_order_of_the_tuples_changes_no_bit(seed: int, cuts: list[int], engi
     found = []
     shuffled = whole.take(pa.array(np.random.default_rng(seed).permutation(300)))
     for given_, edges in ((whole, [0, 6]), (shuffled, [0, 6]), (shuffled, [0, *sorted(cuts), 6])):
-        version, outputs = Version(engine), list[dict[str, pa.Table]]()
+        version, outputs = Version(engine), list[Mapping[str, pa.Table]]()
         stimes = given_["stime"].cast(pa.int64()).to_numpy()
         for start, stop in pairwise([edge * SECOND for edge in edges]):
             mine = given_.filter(pa.array((stimes >= start) & (stimes < stop)))
