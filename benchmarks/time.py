@@ -106,7 +106,7 @@ def fail(world: World, run: Run, seconds: float) -> int:
 
 
 def go_through(hosts: Hosts, policies: tuple[str, str], lengths: list[float], burnt: bool) -> Run:
-    """Failures of these lengths, and two just below αX, under one combination."""
+    """Failures of these lengths, and one just below αX, under one combination."""
     failed, stabilizing = policies
     setting = replace(SETTING, while_failed=failed, while_stabilizing=stabilizing)
     run = Run(setting.policy, burnt)

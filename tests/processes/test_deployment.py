@@ -78,6 +78,11 @@ def written(directory: Path, text: str) -> Deployment:
     return load_deployment(directory / "deployment.toml")
 
 
+def test_alpha_adapts_unless_it_is_given(tmp_path: Path) -> None:
+    assert not written(tmp_path, GOOD).timing.alpha_adapts
+    assert written(tmp_path, GOOD.replace("alpha = 0.8\n", "")).timing.alpha_adapts
+
+
 def test_a_deployment_is_read(tmp_path: Path) -> None:
     found = written(tmp_path, GOOD)
     assert found.timing.delay_us == 2_000_000

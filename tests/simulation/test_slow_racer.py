@@ -133,3 +133,25 @@ def test_windows_that_are_overdue_are_tentative_and_are_corrected() -> None:
     world.finish()
     assert not overdue.tentative
     assert overdue.boundary > ENDS
+
+
+@pytest.mark.thorough
+def test_who_joins_while_an_input_is_missing_names_early_results_as_the_others_do() -> None:
+    """The simulator checks that none comes twice and that in the end they are the oracle's."""
+    cut = [Fault(FaultKind.CUT, BEGINS, ENDS, ("entry1", f"f00{each}")) for each in "abc"]
+    lost = [
+        Fault(FaultKind.DISK_LOST, begin * SECOND_US, (begin + 3) * SECOND_US, (hit,))
+        for begin, hit in ((5, "f00a"), (11, "f10a"), (17, "f10b"), (25, "f00c"))
+    ]
+    world = begun([*cut, *lost])
+    unordered = [one for one in world.clients.values() if one.unordered]
+    world.clock.run_until(ENDS)
+    early = {one.stream: one.early_count for one in unordered}
+    assert min(early.values()) > 0
+    assert early["f10.0"] > 20
+    world.clock.run_until(END)
+    world.finish()
+    for name in ("f00a", "f00c", "f10a", "f10b"):
+        replica = world.replicas[name].replica
+        assert replica is not None
+        assert replica.consumer.incarnation > 0, "it has joined"
