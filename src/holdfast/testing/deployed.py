@@ -107,6 +107,8 @@ class Killer:
     def __init__(self, supervisor: Supervisor, seed: int) -> None:
         self._supervisor = supervisor
         self._random = random.Random(seed)
+        # One that dies slowly, on a busy machine, is there to be killed again: that is no kill.
+        self._killed: dict[str, int] = {}
 
     def kill(self, times: Mapping[str, int], pause_s: tuple[float, float]) -> None:
         """Kill each process so many times, in a random order, waiting in between."""
@@ -117,10 +119,19 @@ class Killer:
             # Some are killed while they start, most while they work.
             uptime_s = self._random.choice([0.5, 2.0, 2.5, 3.0])
             deadline = time.monotonic() + 60.0
-            while self._supervisor.uptime(name) < uptime_s or not self._supervisor.kill(name):
+            while self._supervisor.uptime(name) < uptime_s or not self._kill(name):
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"{name} does not come back")
                 time.sleep(0.02)
+
+    def _kill(self, name: str) -> bool:
+        """Kill a process; whether it was one that was not killed before."""
+        before = self._killed.get(name)
+        pid = self._supervisor.signal(name, signal.SIGKILL)
+        if pid is None or pid == before:
+            return False
+        self._killed[name] = pid
+        return True
 
     def pause(
         self, times: Mapping[str, int], pause_s: tuple[float, float], length_s: tuple[float, float]
