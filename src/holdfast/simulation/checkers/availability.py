@@ -10,8 +10,8 @@ A reader follows one replica of its producer. When several stand, it may be any 
 what is promised is what all of them can have. Paths through a replica that suspends promise
 nothing while its policy says so, in a failure or a correction, and everything before and after; nor
 does a copy that sleeps: how soon one wakes is standby.py's. One that recovers, finds no room on its
-disk for what jobs write, or was cut off for minutes and takes what it missed first, has readers only
-if it is the last: those of the others are promised X all the same.
+disk for what jobs write, or was cut off for minutes and takes what it missed first, has readers
+only if it is the last: those of the others are promised X all the same.
 """
 
 from __future__ import annotations
