@@ -183,6 +183,7 @@ class Rescaling:
                 process = ProtectedProcess(world, own, pair, plan, *like.speeds)
                 world.copies[name] = process
             process.disk_lost = True
+            process.suffers_as(world.processes[near[index]])
             world.replicas[name] = world.processes[name] = process
 
     def _look(self) -> None:
