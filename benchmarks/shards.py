@@ -16,8 +16,9 @@
 4. Every kind of delivery (shards_delivery.py): the time of exactly once over that of at most once
    for bursts of small tuples and of ten times larger ones, with two shards and with four; what it
    would cost to wait for each acknowledgement; what is lost and doubled while shards are killed.
-5. Two shards become three and two again while they run (shards_rescale.py): for how long no stable
-   results came, ``rescale_gap_ms``, and how long it took.
+5. Shards become more and fewer while they run (shards_rescale.py), in the short form one, two and
+   one again, else two, three, one, four and two: for how long no stable results came,
+   ``rescale_gap_ms``, and how long it took.
 
 ``bytes_per_tuple_record`` is what goes from a shard to the copy that stands by, for each tuple: the
 state that it changed, twice a second, and what is not acknowledged of the results.

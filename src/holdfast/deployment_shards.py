@@ -64,13 +64,14 @@ def read_shards(
         raise KnobError("routing", f"it is one of {', '.join(known)}; got {wanted!r}")
     routing = None if wanted is None else Routing(wanted)
     spec = _with_copies(table, spec, len(places))
-    heirs = _heirs(table, spec, len(places))
+    heirs = _heirs(table, spec)
     if spec.standby is not None:
         by_load = heirs is Heirs.LEAST_LOADED
         spec = replace(spec, standby=replace(spec.standby, by_load=by_load, returns=True))
     generations = _generations(table.get(RESCALED), None if between else len(places), len(places))
     found: dict[str, FragmentSpec] = {}
     for number, shards in generations:
+        _check_ring(spec, shards, heirs)
         spread = tuple(places[at % len(places)] for at in range(shards))
         found |= _in_shards(spec, spread, routing, number, heirs)
     merging = _merging(spec, places, found, generations)
@@ -78,7 +79,7 @@ def read_shards(
     return found
 
 
-def _heirs(table: dict[str, Any], spec: FragmentSpec, shards: int) -> Heirs:
+def _heirs(table: dict[str, Any], spec: FragmentSpec) -> Heirs:
     """Who does a lost shard's work."""
     given = table.get("heirs", Heirs.NEXT.value)
     known = [each.value for each in Heirs]
@@ -97,13 +98,23 @@ def _heirs(table: dict[str, Any], spec: FragmentSpec, shards: int) -> Heirs:
             "the least loaded is one of several that hold a shard's state: write copies = 2 or "
             "more, or heirs = next",
         )
-    whole = shards * parts_of(heirs, shards)
+    return heirs
+
+
+def _check_ring(spec: FragmentSpec, shards: int, heirs: Heirs) -> None:
+    """Raise if so many shards cannot hold each other's state."""
+    others, whole = len(spec.replicas) - 1, shards * parts_of(heirs, shards)
+    if spec.standby is not None and others > max(1, shards - 1):
+        raise KnobError(
+            "copies",
+            f"{others} others hold a shard's checkpoints: that needs {others + 1} shards or more; "
+            f"got {shards}",
+        )
     if whole > SLOTS:
         raise KnobError(
             "heirs",
             f"the parts of all shards are no more than the {SLOTS} slots; got {whole}: write next",
         )
-    return heirs
 
 
 def _with_copies(table: dict[str, Any], spec: FragmentSpec, shards: int) -> FragmentSpec:
@@ -156,13 +167,11 @@ def _pair(given: Any) -> tuple[int, int]:
 
 def why_not_rescaled(shard: FragmentSpec) -> str | None:
     """Why what is kept of shards like these cannot be handed over while they run."""
-    if shard.standby is not None:
-        return f"protection = {shard.protection.value!r}: of two copies one sleeps"
     if shard.continuous is not None:
         return 'checkpoint = "continuous": window states are in the logs of the old shards'
     if shard.delivery is not Delivery.EXACTLY_ONCE:
         return f"delivery = {shard.delivery.value!r}: what was not passed on would be lost"
-    if shard.colocate is not None:
+    if shard.colocate is not None and shard.shard is None:
         return "colocate: the process of a shard has others' work to do, too"
     if any(each.server is not None for each in shard.replicas):
         return "shards on servers"

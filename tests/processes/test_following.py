@@ -41,6 +41,9 @@ def test_the_busiest_shard_counts_and_one_that_is_not_well_says_nothing() -> Non
     assert load_of([well(0.2), well(None)]) is None
     assert load_of([well(0.2), well(0.2, state="recovering")]) is None
     assert load_of([well(0.2), {"error": "cannot be reached"}]) is None
+    # One that stands by does nothing; one that does another's work says that the other is lost.
+    assert load_of([well(0.7), well(None, state="suspended")]) == 0.7
+    assert load_of([{"error": "cannot be reached"}, well(0.7)]) is None
 
 
 def test_a_fragment_may_say_from_how_many_shards_to_how_many(tmp_path: Path) -> None:
@@ -61,7 +64,7 @@ def test_a_fragment_may_say_from_how_many_shards_to_how_many(tmp_path: Path) -> 
         ("shards_between = [1, 2]", "give shards, too"),
         ('shards = "auto"\nshards_between = [3, 2]', "the least and the most shards, from 1 to"),
         ('shards = "auto"\nshards_between = [1, "2"]', "two numbers, like [1, 4]"),
-        ('shards = "auto"\nprotection = "hybrid"', "not for protection = 'hybrid'"),
+        ('shards = "auto"\nprotection = "hybrid"\ncopies = 2', "as there are 1 shards"),
         ('shards = "auto"\ndelivery = "at-least-once"', "not for delivery = 'at-least-once'"),
         ('shards = "many"', 'a number, "auto", or a list of places'),
     ],

@@ -124,20 +124,29 @@ def test_kills_of_shards_and_of_what_merges_them_leave_no_trace(
 
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        ("", "main.1-1", {"main.g2.3-1", "main-2"}),
+        ('protection = "hybrid"', "main.1", {"main.g2.3", "main-3", "main-4"}),
+    ],
+    ids=["none", "hybrid"],
+)
 def test_shards_are_rescaled_while_processes_are_killed(
-    tmp_path: Path, spark: SparkSession
+    tmp_path: Path, spark: SparkSession, kind: str, old: str, new: set[str]
 ) -> None:
     (tmp_path / "network.py").write_text(NETWORK.partition("best = ")[0] + 'sums.output("sums")')
-    (tmp_path / "deployment.toml").write_text(KILLED)
+    told = KILLED.replace("shards = 2", f"shards = 2\n{kind}")
+    (tmp_path / "deployment.toml").write_text(told)
     deployment = load_deployment(tmp_path / "deployment.toml")
     found = deployment.data / "sums.jsonl"
     with supervised(deployment) as supervisor, ThreadPoolExecutor(1) as pool:
         load = Load(deployment, "load", _readings)
         wait_for_lines(supervisor, found, 100, 120.0)
         under_way = pool.submit(rescale, deployment.path, "main", 3, wait_s=240.0)
-        Killer(supervisor, seed=4).kill({"main.1-1": 1, "main-1": 1, "entry-load": 1}, (0.2, 1.5))
+        Killer(supervisor, seed=4).kill({old: 1, "main-1": 1, "entry-load": 1}, (0.2, 1.5))
         assert under_way.result(300.0).shards == 3
-        assert set(supervisor.deployment.processes) >= {"main.g2.3-1", "main-2"}
+        assert set(supervisor.deployment.processes) >= new
         load.stop()
         network = load_network(deployment.network, "local[2]", {})
         expected = expected_file(network, deployment, "sums")

@@ -9,12 +9,15 @@ import pyarrow as pa
 import pytest
 
 from holdfast.cluster.changed import going_on
+from holdfast.cluster.members import MembershipError
+from holdfast.cluster.rescaling import rescale
 from holdfast.core.messages import Part
 from holdfast.core.settings import Delivery, Protection, Reconcile
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.errors import StateError
 from holdfast.frames import SEQ, STIME, TMAX
 from holdfast.nodes.replica_status import shard_status
+from holdfast.plans.addresses import Addresses
 from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream, Routes
 from holdfast.plans.membership_file import change_membership
 from holdfast.plans.plan import Plan, SourcePlan, deployed, is_planned, read_plan, write_plan
@@ -359,3 +362,62 @@ def test_a_new_shard_takes_over_from_those_that_have_its_slots(tmp_path: Path) -
         "main.g2.5": ("main.3", "main.4"),
         "main.g2.6": ("main.4",),
     }
+
+
+def test_a_ring_in_parts_gets_another_number_of_shards(tmp_path: Path) -> None:
+    ring = 'shards = 2\nprotection = "hybrid"\nheirs = "spread"'
+    before = written(tmp_path, ring)
+    write_plan(before, plan_with(Routes({"load": ("k",)})))
+    merging = [("main-3", "main-1"), ("main-4", "main-2")]
+    change_membership(
+        before,
+        lambda known: known.with_shards([], merging),
+        shards={"main": {"given": 2, "generations": [[1, 2], [2, 3]]}},
+    )
+    both = load_deployment(before.path)
+    topology = Topology(both, read_plan(both))
+    (_, old), (_, new) = both.fragments["main"].generations
+    assert old == ("main.1", "main.2")
+    assert new == tuple(f"main.g2.{shard}.{part}" for shard in (1, 2, 3) for part in (1, 2))
+    slots = [topology.fragment_plan(f"{name}-1").shard for name in new]
+    assert [one.slots for one in slots if one] == [
+        (at * SLOTS // 6, (at + 1) * SLOTS // 6) for at in range(6)
+    ]
+    # One copy takes over from whichever copy of the old shard runs; the other one joins it.
+    first, second = (topology.replica(f"main.g2.1.1-{copy}") for copy in (1, 2))
+    assert first.predecessors == (("main.1-1", "main.1-2"),)
+    assert (second.predecessors, first.begins_empty, second.begins_empty) == ((), False, False)
+    # The processes of the new ring are its own: the old ones end with the old shards.
+    hosts = {name: nodes for name, nodes in both.processes.items() if ".g2." in name}
+    assert {name: len(nodes) for name, nodes in hosts.items()} == dict.fromkeys(
+        (f"main.g2.{shard}" for shard in (1, 2, 3)), 4
+    )
+
+
+def addressed(before: Deployment) -> Deployment:
+    """The same on this machine, as if it had been started once."""
+    path = before.path
+    path.write_text(path.read_text().replace('listen = "10.0.0.1"', ""))
+    found = load_deployment(path)
+    Addresses.choose(found)
+    return found
+
+
+def test_a_ring_has_no_fewer_shards_than_its_copies_need(tmp_path: Path) -> None:
+    before = addressed(written(tmp_path, 'shards = 3\nprotection = "passive"\ncopies = 2'))
+    write_plan(before, plan_with(Routes({"load": ("k",)})))
+    with pytest.raises(DeploymentError, match="that needs 3 shards or more; got 2"):
+        rescale(before.path, "main", 2)
+    assert load_deployment(before.path).fragments["main"].generations == (
+        (1, ("main.1", "main.2", "main.3")),
+    )
+
+
+def test_shards_beside_others_in_a_process_keep_their_number(tmp_path: Path) -> None:
+    shared = (
+        'shards = 2\nprotection = "hybrid"\ncolocate = "drivers"\n'
+        '[fragments.other]\nshards = 2\ncolocate = "drivers"'
+    )
+    before = addressed(written(tmp_path, shared))
+    with pytest.raises(MembershipError, match=r"in one process with other\.\d-1"):
+        rescale(before.path, "main", 3)

@@ -200,3 +200,31 @@ def test_a_ring_of_shards_loses_each_and_shows_no_trace(worlds: Callable[..., Wo
     ring.start("main.1-1", "main.1-2", "main.2-1", "main.2-2", "main-1", "main-2")
     ring.go_on()
     ring.finish()
+
+
+@pytest.mark.thorough
+def test_a_ring_gets_another_number_of_shards_and_goes_on_standing_by(
+    worlds: Callable[..., World],
+) -> None:
+    ring = worlds(RING, *NODES)
+    for shards, generation in ((1, 2), (2, 3)):
+        done = rescaling(ring, shards)
+        assert (done.shards, done.generation, done.unaware) == (shards, generation, ())
+        own = {
+            f"main.g{generation}.{number}-{copy}"
+            for number in range(1, shards + 1)
+            for copy in (1, 2)
+        }
+        merging = {f"main-{2 * generation - 1}", f"main-{2 * generation}"}
+        assert set(ring.copies) == {*own, *merging, "best-1"}
+        ring.go_on()
+    # Who stands by took its state from the new shard, not from the old ones: it can go on alone.
+    ring.read(ring.is_in("main.g3.1-1", "primary"))
+    ring.read(ring.is_protected("main.g3.1-2"))
+    ring.stop("main.g3.1-1", "main.g3.2-2")
+    ring.read(ring.is_in("main.g3.1-2", "primary"))
+    ring.go_on()
+    ring.start("main.g3.1-1", "main.g3.2-2")
+    ring.read(ring.is_in("main.g3.1-1", "primary"))
+    ring.go_on()
+    ring.finish()

@@ -121,6 +121,19 @@ def test_a_topic_that_was_set_back_is_refused(broker: Broker) -> None:
 
 
 def test_a_broker_that_is_killed_between_and_in_transactions(broker: Broker) -> None:
+    for attempt in range(3):
+        try:
+            _kill_a_broker_in_a_transaction(broker)
+        except ConnectionError as error:
+            # A fault of the broker itself on a machine with far too much to do, which the page on
+            # connectors tells of: it was said in these words, and nothing was written meanwhile.
+            if attempt == 2 or "find-hanging" not in str(error):
+                raise
+        else:
+            return
+
+
+def _kill_a_broker_in_a_transaction(broker: Broker) -> None:
     topic = topic_name("killed")
     broker.create(topic)
     position: Position | None = None

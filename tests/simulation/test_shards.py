@@ -108,3 +108,33 @@ def test_a_mistake_in_handing_over_is_found_soon() -> None:
     (found,) = [one for one in MUTATIONS if one.name == "take over slots of others as well"]
     with found.applied():
         assert run(rescaled(3)).verdict is not Verdict.FINE
+
+
+def rescaled_copies(seed: int) -> Scenario:
+    scenario = shaped(seed, "rescaled_copies")
+    assert scenario is not None
+    return scenario
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, pytest.param(21, marks=pytest.mark.thorough)])
+def test_a_ring_of_copies_gets_another_number_of_shards_while_servers_are_lost(seed: int) -> None:
+    result = run(rescaled_copies(seed))
+    assert (result.verdict, result.reason) == (Verdict.FINE, "")
+    assert result.faults["another number of shards"] >= 1
+    assert result.stable > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "say that a copy sleeps which has yet to arrive",
+        "let copies of a new shard wait for each other",
+        "lend nothing to those who take over from copies",
+    ],
+)
+def test_mistakes_of_copies_that_take_over_are_found_at_once(name: str) -> None:
+    (found,) = [one for one in MUTATIONS if one.name == name]
+    with found.applied():
+        assert run(rescaled_copies(0)).verdict is not Verdict.FINE

@@ -15,6 +15,7 @@ from typing import Any
 from holdfast.cluster.members import MembershipError
 from holdfast.cluster.rescaling import change_number
 from holdfast.cluster.status import node_status
+from holdfast.core.messages import CopyState
 from holdfast.core.scaling import Scaling, ScalingSettings
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.errors import HoldfastError
@@ -95,9 +96,14 @@ class Following:
 
 def load_of(shards: Iterable[Mapping[str, Any]]) -> float | None:
     """What the busiest of some replicas has to do, by what they say of themselves; None if one of
-    them says nothing, or is not well: what it had to do may come back, or is with the others."""
+    them says nothing, or is not well: what it had to do may come back, or is with the others.
+
+    A copy that sleeps has nothing to do while the one it stands by for is well.
+    """
     most = 0.0
     for said in shards:
+        if said.get("state") == CopyState.SUSPENDED.value:
+            continue
         busy = said.get("busy")
         if said.get("state") != "stable" or busy is None:
             return None

@@ -17,6 +17,7 @@ from typing import Any
 
 from holdfast.cluster.members import Changed, MembershipError, has_all, wait_for_epoch
 from holdfast.cluster.status import node_status
+from holdfast.core.messages import CopyState
 from holdfast.core.records import Membership
 from holdfast.deployment import RESCALED, Deployment, FragmentSpec, load_deployment, read_tables
 from holdfast.deployment_file import DeploymentReader
@@ -105,6 +106,7 @@ def _checked(deployment: Deployment, fragment: str, shards: int) -> FragmentSpec
     if len(spec.generations) == 1 and newest == shards:
         raise MembershipError(f"{fragment} has {shards} shards already")
     _check_kind(deployment, fragment, deployment.fragments[spec.merges[0]])
+    _check_processes(deployment, spec)
     return spec
 
 
@@ -117,6 +119,19 @@ def _check_kind(deployment: Deployment, fragment: str, shard: FragmentSpec) -> N
             f"deployment, change shards in {deployment.path.name}, and start with a new data "
             f"directory"
         )
+
+
+def _check_processes(deployment: Deployment, spec: FragmentSpec) -> None:
+    """Raise if a process of the shards has others' work to do, too: it ends with them."""
+    own = {node for name in spec.merges for node in deployment.fragments[name].processes}
+    for nodes in deployment.processes.values():
+        others = {*nodes} - own
+        if others and own & {*nodes}:
+            raise MembershipError(
+                f"shards of {spec.name} are in one process with {', '.join(sorted(others))} "
+                f"(colocate), and cannot be changed while they run. Stop the deployment, change "
+                f"shards in {deployment.path.name}, and start with a new data directory"
+            )
 
 
 def _begin(deployment: Deployment, spec: FragmentSpec, shards: int) -> None:
@@ -177,7 +192,7 @@ def _wait_until_taken_over(
     said: dict[str, str] = {}
     while True:
         found = node_status(deployment, [*shards, *new, *old])
-        lacking = [name for name in (*shards, *new) if found[name].get("state") != "stable"]
+        lacking = [name for name in (*shards, *new) if not _has_taken_over(found[name])]
         for name in (*shards, *new):
             state = str(found[name].get("state", "starting"))
             if said.get(name) != state:
@@ -195,6 +210,12 @@ def _wait_until_taken_over(
                 f"stay; run it again to go on"
             )
         time.sleep(_LOOK_SECONDS)
+
+
+def _has_taken_over(said: dict[str, Any]) -> bool:
+    """Whether a new node does its work, or holds what it needs to stand in for who does."""
+    held = said.get("copy") == CopyState.SUSPENDED.value and said.get("boundary", 0) > 0
+    return said.get("state") == "stable" or held
 
 
 def _epoch(deployment: Deployment) -> int:

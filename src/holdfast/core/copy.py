@@ -51,7 +51,7 @@ from holdfast.core.events import (
     TimerFired,
 )
 from holdfast.core.joining import Apply, BeginEmpty, JoinAnew, Joining
-from holdfast.core.lending import Lender
+from holdfast.core.lending import Lender, refusal
 from holdfast.core.machine import Machine
 from holdfast.core.membership import Consumers, Word, told_to_go
 from holdfast.core.messages import (
@@ -66,7 +66,6 @@ from holdfast.core.messages import (
     JoinReply,
     JoinRequest,
     Message,
-    Refusal,
     StreamState,
     Unsubscribe,
 )
@@ -256,9 +255,12 @@ class Copy:
             case CheckpointNotSent(number, _):
                 self._lender.over(number)
             case MessageArrived(sender, CheckpointShipped(checkpoint)) if self.joining is None:
-                effects.append(Send(sender, _refusal(checkpoint)))
+                effects.append(Send(sender, refusal(checkpoint)))
             case _:
                 self._drive_or_join(event, now, effects)
+        self._look_at_loans(now)
+
+    def _look_at_loans(self, now: int) -> None:
         self._lender.look(now)
         if self.replica is not None:
             self.replica.sunion.stop_at(self._lender.stops)
@@ -414,7 +416,7 @@ class Copy:
                     self._end_joining(machine, now, effects)
                     return
         refused = [one for one in refused if not machine.keeps(one.checkpoint)]
-        effects += [Send(one.peer, _refusal(one.checkpoint)) for one in refused]
+        effects += [Send(one.peer, refusal(one.checkpoint)) for one in refused]
 
     def _joined(
         self, machine: Joining, number: int, state: object, now: int, effects: list[Effect]
@@ -493,8 +495,3 @@ class Copy:
             self.joining.validate()
         if self.replica is not None:
             self.replica.validate()
-
-
-def _refusal(checkpoint: Checkpoint) -> CheckpointRefused:
-    """Of a checkpoint that answers nothing this copy has asked."""
-    return CheckpointRefused(checkpoint.number, Refusal.NOT_NEWER)

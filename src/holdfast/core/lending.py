@@ -17,7 +17,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from holdfast.core.effects import Effect, Send
-from holdfast.core.messages import CheckpointShipped, JoinReply, JoinRequest
+from holdfast.core.messages import (
+    CheckpointRefused,
+    CheckpointShipped,
+    JoinReply,
+    JoinRequest,
+    Refusal,
+)
 from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
 from holdfast.core.serving import ServedStream
 
@@ -143,3 +149,8 @@ class Lender:
         for sender, (_, asked_at) in list(self._ahead.items()):
             if now - asked_at > PATIENCE_US:
                 del self._ahead[sender]
+
+
+def refusal(checkpoint: Checkpoint) -> CheckpointRefused:
+    """Of a checkpoint that answers nothing this copy has asked."""
+    return CheckpointRefused(checkpoint.number, Refusal.NOT_NEWER)

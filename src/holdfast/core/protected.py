@@ -18,6 +18,10 @@ first: the next one begins a term of its own. A new copy has the place of one th
 its producers may have trimmed what an empty state would need; with what it was lent it stands by.
 Its acknowledgements count under its own incarnation.
 
+Copies of a new shard arrive as well: the first takes over from those that had its slots before
+(``core.succession``), the others join it. Of the old shards' copies one that runs lends its state
+at the boundary that the new one has named; one that sleeps says that it cannot.
+
 At most once (``core.delivery``) no checkpoints are sent and none is held: a copy that wakes goes on
 from now, as one that starts does, and a copy that sleeps needs nothing that was sent before.
 """
@@ -61,6 +65,7 @@ from holdfast.core.events import (
 from holdfast.core.joining import Joining
 from holdfast.core.machine import Machine
 from holdfast.core.messages import (
+    ABOUT_STATE,
     CheckpointRefused,
     CheckpointShipped,
     CheckpointTaken,
@@ -187,7 +192,7 @@ class ProtectedReplica(ShippingCopy):
                 self._arrive(self.joining, event, now, effects)
             case _:
                 self._stand_by(event, now, effects)
-        self._lender.look(now)
+        self._look_at_loans(now)
         self._tick(now, effects)
 
     def _stand_by(self, event: Event, now: int, effects: list[Effect]) -> None:
@@ -215,6 +220,8 @@ class ProtectedReplica(ShippingCopy):
                 self._lender.over(number)
                 self._all_checkpointers(sweeping.Refused(number, Refusal.FAILED), now)
                 self._resume(now, effects)
+            case MessageArrived(sender, message) if isinstance(message, ABOUT_STATE):
+                self._successor_says(sender, message, now, effects)
             case MessageArrived(sender, message) if self.replica is None:
                 self._at_rest(sender, message, now, effects)
             case _:
@@ -244,7 +251,8 @@ class ProtectedReplica(ShippingCopy):
             super()._at_rest(sender, message, now, effects)
 
     def _state_at_rest(self, stream: str) -> StreamState:
-        return StreamState.SUSPENDED
+        # Of one that arrives nobody knows yet where its streams begin.
+        return StreamState.SUSPENDED if self.joining is None else StreamState.RECOVERING
 
     # -- the other copies ---------------------------------------------------------------
 
@@ -363,6 +371,8 @@ class ProtectedReplica(ShippingCopy):
                     self._switch(standby.TermHeard(sender, report.term), now, effects)
                     if isinstance(event.message, CopyRequest):
                         effects.append(Send(sender, CopyReply(self.report())))
+            case MessageArrived(sender, JoinRequest() as request) if sender in self.others:
+                self._lend(sender, request, now, effects)
             case _:
                 self._join(machine, event, now, effects)
 
@@ -375,8 +385,9 @@ class ProtectedReplica(ShippingCopy):
         self._switch(standby.Begun(self.report()), now, effects)
 
     def _lend(self, sender: str, request: JoinRequest, now: int, effects: list[Effect]) -> None:
+        """Answer another copy that arrives; one that arrives itself has nothing either."""
         held = self.held if self.replica is None else self.replica.newest
-        if self._applying is None and self.joining is None:
+        if self._applying is None:
             effects += self._lender.asked(sender, request, held, self.served, now)
 
     # -- checkpoints to the other copies ------------------------------------------------

@@ -12,7 +12,16 @@ from dataclasses import replace
 
 from holdfast.core.copy import Copy
 from holdfast.core.effects import ApplyCheckpoint, Effect, Send
-from holdfast.core.messages import CheckpointRefused, CheckpointTaken, CopyReport, Refusal
+from holdfast.core.lending import refusal
+from holdfast.core.messages import (
+    CheckpointRefused,
+    CheckpointShipped,
+    CheckpointTaken,
+    CopyReport,
+    JoinRequest,
+    Message,
+    Refusal,
+)
 from holdfast.core.records import Checkpoint, Found, RecoveryRecord
 from holdfast.core.settings import ReplicaSettings
 from holdfast.core.standby import StandbySwitch, StateHeld, SwitchEvent
@@ -45,6 +54,18 @@ class ShippingCopy(Copy, ABC):
     @abstractmethod
     def _sleep(self, now: int, effects: list[Effect]) -> None:
         """Stop running."""
+
+    def _successor_says(
+        self, sender: str, message: Message, now: int, effects: list[Effect]
+    ) -> None:
+        """One that is no copy of this fragment takes over from it, or has done so."""
+        match message:
+            case JoinRequest():
+                super()._lend(sender, message, now, effects)
+            case CheckpointTaken(number) | CheckpointRefused(number):
+                self._lender.over(number)
+            case CheckpointShipped(checkpoint):
+                effects.append(Send(sender, refusal(checkpoint)))
 
     def _shipped(self, sender: str, checkpoint: Checkpoint, effects: list[Effect]) -> None:
         reason = self._refusal(checkpoint)

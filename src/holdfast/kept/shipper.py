@@ -221,10 +221,10 @@ class Shippers:
     """One for each who is sent checkpoints: the other copies, or whoever joins."""
 
     def __init__(self, make: Callable[[str], Shipper], copies: tuple[str, ...]) -> None:
-        """``copies``: the other copies, if there are any; nobody else is sent any then."""
+        """``copies``: the other copies, if there are any; they are sent changes."""
         self._make = make
         self.own = {name: make(name) for name in copies}
-        # To those that join; one is made when it is asked for.
+        # To those that join, or take over; one is made when it is asked for.
         self.lent: dict[str, Shipper] = {}
 
     def start(self) -> None:
@@ -254,7 +254,7 @@ class Shippers:
 
     def ship(self, partner: str, checkpoint: Checkpoint) -> None:
         """Send a checkpoint to whoever is to have it."""
-        if not self.own and partner not in self.lent:
+        if partner not in self.own and partner not in self.lent:
             self.lent[partner] = self._make(partner)
             self.lent[partner].start()
         (self.own.get(partner) or self.lent[partner]).ship(checkpoint)

@@ -272,8 +272,8 @@ class ReplicaNode(Node):
     def _make_shipper(self, partner: str) -> Shipper:
         keeping = self._settings.keeping
         sent: Sent = SentStates(self.workshop, self.hybrid)
-        if self._pair is None:
-            sent = SentWhole(self.workshop, keeping)
+        if partner not in self._others:
+            sent = SentWhole(self.workshop, keeping)  # it joins, or takes over
         if keeping is Keeping.WINDOWS:
             sent = SentPieces(self.store, self._window_stream)
         return Shipper(
@@ -390,7 +390,7 @@ class ReplicaNode(Node):
     def put(
         self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
     ) -> None:
-        others = self._others or self._listens_to
+        others = (*self._others, *self._listens_to)
         if not others and self._pair is None:
             super().put(sender, stream, options, batches)
             return
@@ -427,8 +427,8 @@ class ReplicaNode(Node):
     def after(self) -> None:
         seen = self.copy.glance()
         if (seen.partners, seen.others) != (self._listens_to, self._others):
-            self._shippers.turn_to(seen.others)
             self._listens_to, self._others = seen.partners, seen.others
+            self._shippers.turn_to(seen.others)
             self.listen_to(self._listens_to, self._others)
         self.in_state(seen.state)
         if seen.why != self._said:

@@ -110,7 +110,12 @@ def _of_generation(
     )
     assert like.shard is not None
     shard = replace(
-        like.shard, number=given.number, shards=given.shards, generation=given.generation
+        like.shard,
+        number=given.number,
+        shards=given.shards,
+        generation=given.generation,
+        part=given.part,
+        parts=given.parts,
     )
     own = zip(like.outputs, fragment.outputs, strict=True)
     outputs = tuple(replace(one, stream=shard.serves(whole.stream)) for one, whole in own)

@@ -74,3 +74,8 @@ def _rescalings(random: Random, layout: Layout) -> list[Fault]:
             faults.append(Fault(FaultKind.CUT, start, end, random.choice(layout.links)))
         time = max(one.end for one in faults) + int(random.uniform(8, 20) * SECOND_US)
     return faults
+
+
+def _rescaled_copies(random: Random, layout: Layout) -> list[Fault]:
+    """The same with shards whose copies stand by."""
+    return _rescalings(random, layout)

@@ -132,6 +132,11 @@ class Process(ABC):
         self.disk.torn = torn
         self.disk_lost = True
 
+    def suffers_as(self, other: Process) -> None:
+        """It begins on the server of another one, whatever is the matter with that now."""
+        self.paused, self.slow, self.busy = other.paused, other.slow, other.busy
+        self.disk.full = other.disk.full
+
     def pause(self) -> None:
         self.paused += 1
         self.disturbed_at = self.world.clock.now

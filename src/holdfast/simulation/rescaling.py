@@ -16,6 +16,7 @@ from holdfast.core.settings import SECOND_US, Input, Output, ReplicaSettings
 from holdfast.simulation.checkpointing import CheckpointingProcess
 from holdfast.simulation.executor import Merge, Plan
 from holdfast.simulation.process import Process
+from holdfast.simulation.protected_process import ProtectedProcess
 
 if TYPE_CHECKING:
     from holdfast.simulation.authority import Authority
@@ -57,7 +58,10 @@ class Rescaling:
             return False
         self._number += 1
         if wanted is None:
-            choices = [one for one in (1, 2, 3, 4, 5) if one != len(self._shards)]
+            # Each copy of a shard is at another one, unless it is the only one.
+            least = len(self._shards[0]) if self._shards[0][0] in world.copies else 1
+            least = 1 if least == 2 else least
+            choices = [one for one in range(least, 6) if one != len(self._shards)]
             wanted = world.random.choice(choices)
         merging = tuple(f"{name.partition('+')[0]}+{self._number}" for name in self._merging)
         shards = self._new_shards(wanted, merging)
@@ -82,8 +86,9 @@ class Rescaling:
 
     def _has_begun(self) -> bool:
         """Whether those who run have something to hand over."""
+        replicas = self._world.replicas
         found = [*(name for names in self._shards for name in names), *self._merging]
-        return all(self._world.replicas[name].disk.record is not None for name in found)
+        return all(name in replicas and _holds(replicas[name]) for name in found)
 
     def _new_shards(self, wanted: int, merging: tuple[str, ...]) -> Generation:
         world, found = self._world, []
@@ -92,7 +97,7 @@ class Rescaling:
             like = world.replicas[self._shards[at][0]]
             base = self._shards[at][0].partition(".")[0]
             own = len(self._shards[at])
-            names = tuple(f"{base}.g{self._number}.{number}{letter}" for letter in "abc"[:own])
+            names = tuple(f"{base}.g{self._number}.{number}{letter}" for letter in "abcd"[:own])
             streams = [self._renamed(stream, number) for stream, _ in like.plan.outputs]
             operators = [operator for _, operator in like.plan.outputs]
             plan = Plan(tuple(zip(streams, operators, strict=True)), (number, wanted))
@@ -164,13 +169,21 @@ class Rescaling:
     ) -> None:
         """Make the replicas of a fragment: the first takes over, the others join it."""
         world = self._world
+        world.client_checks.also(plan)
+        like = world.copies.get(near[0])
         for index, name in enumerate(names):
             world.server_of[name] = world.server_of[near[index]]
             turned = names[index + 1 :] + names[:index]
-            own = replace(settings, address=name, partners=turned)
+            own = replace(settings, address=name, partners=() if like else turned)
             own = own if index == 0 else replace(own, predecessors=())
-            process = CheckpointingProcess(world, own, plan, world.spec.job_us)
+            if like is None:
+                process = CheckpointingProcess(world, own, plan, world.spec.job_us)
+            else:
+                pair = replace(like.pair, copies=names)
+                process = ProtectedProcess(world, own, pair, plan, *like.speeds)
+                world.copies[name] = process
             process.disk_lost = True
+            process.suffers_as(world.processes[near[index]])
             world.replicas[name] = world.processes[name] = process
 
     def _look(self) -> None:
@@ -217,3 +230,10 @@ class Rescaling:
             )
             for one in there
         )
+
+
+def _holds(process: ReplicaProcess) -> bool:
+    """Whether it has something to go on from, whatever becomes of it."""
+    if isinstance(process, ProtectedProcess) and not process.pair.persist:
+        return process.up and process.copy.report().boundary > 0
+    return process.disk.record is not None

@@ -28,7 +28,12 @@ from holdfast.simulation.copy_shapes import (
 )
 from holdfast.simulation.deliveries import deliveries
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Schedule
-from holdfast.simulation.membership_shapes import _departures, _moves, _rescalings
+from holdfast.simulation.membership_shapes import (
+    _departures,
+    _moves,
+    _rescaled_copies,
+    _rescalings,
+)
 from holdfast.simulation.networks import NetworkSpec
 from holdfast.simulation.race_shapes import _failing_jobs, _missing_input, _own_inputs
 
@@ -451,6 +456,7 @@ SHAPES: dict[Shape, float] = {
     _collections: 0.0,
     _bounded: 0.0,
     _rescalings: 0.0,
+    _rescaled_copies: 0.0,
 }
 # Shapes that bring their network.
 NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
@@ -467,6 +473,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _collections: special_networks.racing_chain,
     _bounded: special_networks.bounded_unions,
     _rescalings: special_networks.rescaled_ring,
+    _rescaled_copies: special_networks.rescaled_copies,
 }
 # Shapes that need a pair of copies of a certain kind.
 SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3, _relay: 0.25, _moves: 0.0}

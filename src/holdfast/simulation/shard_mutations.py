@@ -7,10 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast import slots
+from holdfast.core.effects import Effect
+from holdfast.core.events import Event, MessageArrived
+from holdfast.core.joining import Joining
 from holdfast.core.lending import Lender
-from holdfast.core.messages import JoinRequest
+from holdfast.core.messages import JoinRequest, StreamState
+from holdfast.core.protected import ProtectedReplica
 from holdfast.core.provider import Provider
 from holdfast.core.records import Checkpoint, Membership
+from holdfast.core.shipping import ShippingCopy
 from holdfast.core.succession import Succession
 from holdfast.core.sunion import SUnion
 from holdfast.simulation import executor
@@ -100,3 +105,24 @@ def keep_nothing_for_new_shards(original: Any) -> Any:
         return original(self, replace(membership, taking=()))
 
     return broken
+
+
+@mutation(ProtectedReplica, "_state_at_rest", shape="rescaled_copies")
+def say_that_a_copy_sleeps_which_has_yet_to_arrive(original: Any) -> Any:
+    return lambda self, stream: StreamState.SUSPENDED
+
+
+@mutation(ProtectedReplica, "_arrive", shape="rescaled_copies")
+def let_copies_of_a_new_shard_wait_for_each_other(original: Any) -> Any:
+    def broken(
+        self: ProtectedReplica, machine: Joining, event: Event, now: int, effects: list[Effect]
+    ) -> None:
+        if not (isinstance(event, MessageArrived) and isinstance(event.message, JoinRequest)):
+            original(self, machine, event, now, effects)
+
+    return broken
+
+
+@mutation(ShippingCopy, "_successor_says", shape="rescaled_copies")
+def lend_nothing_to_those_who_take_over_from_copies(original: Any) -> Any:
+    return lambda self, sender, message, now, effects: None

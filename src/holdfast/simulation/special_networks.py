@@ -87,12 +87,16 @@ def ring_of_copies(random: Random) -> NetworkSpec:
     others = random.choice([1, 2, 2, 3])
     shards = sum(one.plan.shard is not None for one in spec.fragments)
     names = "abcd"[: min(others, shards - 1) + 1]
-    persist, by_load = random.random() < 0.7, random.random() < 0.4
+    return _copied(spec, names, random.random() < 0.7, random.random() < 0.4)
+
+
+def _copied(spec: NetworkSpec, letters: str, persist: bool, by_load: bool) -> NetworkSpec:
+    """The same with a copy of each shard for every letter."""
 
     def copied(one: Fragment) -> Fragment:
         if one.standby is None:
             return one
-        addresses = tuple(f"{one.name}{letter}" for letter in names)
+        addresses = tuple(f"{one.name}{letter}" for letter in letters)
         standby = replace(
             one.standby, copies=addresses, persist=persist, by_load=by_load, returns=True
         )
@@ -112,6 +116,14 @@ def rescaled_ring(random: Random) -> NetworkSpec:
         return spec
     racing = (replace(one, race=one.plan.shard is not None) for one in spec.fragments)
     return replace(spec, fragments=tuple(racing))
+
+
+def rescaled_copies(random: Random) -> NetworkSpec:
+    """The same of shards whose copies stand by, one or two of each, on disk or in memory."""
+    spec = _ring(random, [*_STANDING_BY], (10, 30), shards=(2, 3, 4), spread=False)
+    shards = sum(one.plan.shard is not None for one in spec.fragments)
+    letters = "abc" if shards > 2 and random.random() < 0.3 else "ab"
+    return _copied(spec, letters, random.random() < 0.8, random.random() < 0.3)
 
 
 def _ring(

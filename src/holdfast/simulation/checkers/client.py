@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.frame import Why
 from holdfast.simulation.checkers import Violation, delivery
-from holdfast.simulation.executor import Row
+from holdfast.simulation.executor import Plan, Row
 
 if TYPE_CHECKING:
     from holdfast.simulation.client_process import ClientProcess
@@ -29,6 +29,11 @@ class ClientChecks:
             for fragment in world.spec.fragments
             for stream, operator in fragment.plan.outputs
         }
+
+    def also(self, plan: Plan) -> None:
+        """Other shards than at first compute some streams, or what is merged into one."""
+        for stream, operator in plan.outputs:
+            self._inputs[stream] = (*self._inputs.get(stream, ()), *operator.inputs)
 
     def stable(self, client: ClientProcess, first_id: int, rows: list[Row]) -> None:
         if client.settings.input.lossy:
