@@ -92,7 +92,8 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=KIND:WHERE",
-        help="csv:PATH, jsonl:PATH, parquet:PATH, directory:PATH, socket:HOST:PORT or rate:NUMBER; "
+        help="csv:PATH, jsonl:PATH, parquet:PATH, directory:PATH, socket:HOST:PORT, rate:NUMBER or "
+        "kafka:TOPIC,servers=HOST:PORT; "
         "options follow after commas: load=csv:load.csv,lateness=10 s",
     )
     run.add_argument(
@@ -100,7 +101,8 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=KIND:WHERE",
-        help="console, jsonl:PATH or parquet:DIRECTORY; console if not given",
+        help="console, jsonl:PATH, parquet:DIRECTORY, sqlite:PATH, call:FILE.py:FUNCTION, kafka:, "
+        "postgres:, delta: or iceberg: (docs/connectors.md); console if not given",
     )
     run.add_argument("--state", metavar="DIR", help="checkpoint there and go on from there")
     run.add_argument("--checkpoint-interval", metavar="TIME", default="10 seconds")

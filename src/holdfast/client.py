@@ -97,6 +97,7 @@ class Client:
         ordered: bool = True,
         lossy: bool = False,
         since: int = 0,
+        named: bool = False,
     ) -> None:
         """
         stream       the output to read.
@@ -113,11 +114,13 @@ class Client:
         lossy        the output is delivered at most once: begin with what comes from now on.
         since        of such an output, the tuple time, in microseconds, up to which an earlier
                      life has it.
+        named        whether the deployment names it, and so keeps tuples for it.
         """
         self.stream = stream
         self.name = name
         self.next_id = next_id
         self._committed = next_id
+        self._named = named
         self._auto_commit = auto_commit
         # Each event with the id that stable tuples in order have reached by then.
         self._events: queue.SimpleQueue[tuple[ClientEvent | None, int]] = queue.SimpleQueue()
@@ -176,6 +179,7 @@ class Client:
             links=Links(distances=found.deployment.distances.of(name)),
             ordered=ordered or stream not in found.topology.early,
             lossy=stream in found.topology.lossy,
+            named=name in found.deployment.clients,
         )
 
     # -- reading ------------------------------------------------------------------------
@@ -318,6 +322,13 @@ class Client:
         text = f"{self.stream} from {sender}: {refusal.text}"
         if refusal.why not in (NotServed.TRIMMED, NotServed.NOT_HERE):
             return text
+        if self._named:
+            return (
+                f"{text}. An earlier life of {self.name!r} has acknowledged what is below: keep "
+                f"the client's next_id with what you make of its tuples, and begin with that, "
+                f"Client.of(..., next_id=...); or acknowledge later, with auto_commit=False and "
+                f"commit()"
+            )
         return (
             f"{text}. Tuples are kept until every client has them that the deployment names: begin "
             f"with next_id at what is there, and name {self.name!r} in the deployment's file if "

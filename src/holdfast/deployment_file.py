@@ -197,7 +197,7 @@ class DeploymentReader(TableReader):
             name,
             endpoint,
             None if reads in (None, "producer", "producers") else str(reads),
-            bool(found.get("keep", False)),
+            self._flag(f"{where}.keep", found.get("keep", False)),
             self._times(where, found),
         )
 
@@ -358,7 +358,7 @@ class DeploymentReader(TableReader):
             for key, field in lengths.items()
             if key in found
         }
-        values |= {key: float(found[key]) for key in plain if key in found}
+        values |= {key: self._amount(f"{where}.{key}", found[key]) for key in plain if key in found}
         detector = found.get("detector", "heartbeat")
         if detector not in ("heartbeat", "benchmark"):
             raise self._error(
@@ -369,9 +369,9 @@ class DeploymentReader(TableReader):
             (f"{name}-1", f"{name}-2"),
             protection,
             self._choice(f"{where}.checkpoint", checkpoint, Checkpointing),
-            persist=bool(found.get("persist", True)),
-            misses_until_awake=int(
-                found.get("misses", 1 if protection is Protection.HYBRID else 3)
+            persist=self._flag(f"{where}.persist", found.get("persist", True)),
+            misses_until_awake=self._count(
+                f"{where}.misses", found.get("misses", 1 if protection is Protection.HYBRID else 3)
             ),
             benchmarks=detector == "benchmark",
             **values,

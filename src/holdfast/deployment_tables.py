@@ -51,6 +51,11 @@ class TableReader:
             raise self._error(where, f"it is true or false; got {value!r}")
         return value
 
+    def _count(self, where: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise self._error(where, f"a number from 1 on, got {value!r}")
+        return value
+
     def _length(self, where: str, value: Any, least: int = 1) -> int:
         try:
             return microseconds(value, least)

@@ -10,6 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StructType, _parse_datatype_string
 
+from holdfast import habits
 from holdfast.aggregates import Top, UserAggregate
 from holdfast.columns import checked_columns
 from holdfast.errors import NetworkError
@@ -59,6 +60,12 @@ class GroupedStream:
             if not isinstance(each, Window)
         )
         self._fields = self._key_fields()
+
+    if not TYPE_CHECKING:  # as in Stream
+
+        def __getattr__(self, name: str) -> object:
+            columns = [] if name.startswith("_") else self._stream.columns
+            raise habits.unknown("GroupedStream", name, habits.GROUPED, columns)
 
     def _key_fields(self) -> StructType:
         if not self._keys:

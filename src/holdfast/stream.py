@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from pyspark.errors import PySparkException
@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from holdfast import habits
 from holdfast.columns import checked_columns
 from holdfast.errors import NetworkError
 from holdfast.frames import SYSTEM_COLUMNS
@@ -54,6 +55,20 @@ class Stream:
     def columns(self) -> list[str]:
         return self.schema.fieldNames()
 
+    def __getitem__(self, name: str) -> Column:
+        """A column, for expressions: ``load.filter(load["cpu"] > 0.7)``."""
+        self._require(name, f"[{name!r}]")
+        return F.col(f"`{name}`")
+
+    if not TYPE_CHECKING:  # a type checker shall go on to tell of misspelt methods
+
+        def __getattr__(self, name: str) -> Column:
+            if name.startswith("_") or "operator" not in self.__dict__:
+                raise AttributeError(f"'Stream' object has no attribute {name!r}")
+            if name in self.columns:
+                return self[name]
+            raise habits.unknown("Stream", name, habits.STREAM, self.columns)
+
     def filter(self, condition: Column | str) -> Stream:
         """Only the tuples for which the condition is true."""
         return self._stateless("filter", f"filter {condition}", lambda df: df.where(condition))
@@ -75,6 +90,13 @@ class Stream:
         value = F.expr(column) if isinstance(column, str) else column
         label = f"withColumn {name} = {column}"
         return self._stateless("map", label, lambda df: df.withColumn(name, value))
+
+    def withColumns(self, columns: Mapping[str, Column | str]) -> Stream:
+        """The stream with columns added or replaced, one after the other."""
+        stream = self
+        for name, column in columns.items():
+            stream = stream.withColumn(name, column)
+        return stream
 
     def drop(self, *names: str) -> Stream:
         """The stream without these columns."""
@@ -209,6 +231,8 @@ class Stream:
     def groupBy(self, *keys: Column | str | Window) -> GroupedStream:
         """Group by a window and key columns; follow with agg, count or process."""
         return GroupedStream(self, keys)
+
+    groupby = groupBy
 
     def time_columns(self) -> set[str]:
         """The columns that hold the tuple time: stime, and the sources' own if nothing since can

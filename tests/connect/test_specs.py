@@ -14,6 +14,7 @@ from holdfast.connect.sink import Sink
 from holdfast.connect.socket_source import read_socket
 from holdfast.connect.source import Source
 from holdfast.connect.specs import parse_sink, parse_source
+from holdfast.connect.upsert_sink import write_sqlite
 from holdfast.errors import InputError
 
 
@@ -41,6 +42,8 @@ def test_sources(text: str, source: Source) -> None:
         ("busy=console,lines=3", write_console(lines=3)),
         ("busy=jsonl:out=1.jsonl", write_jsonl("out=1.jsonl")),
         ("busy=parquet:out", write_parquet("out")),
+        ("busy=sqlite:a.db,table=2026,key=7 8", write_sqlite("a.db", table="2026", key="7 8")),
+        ("busy=sqlite:a.db,key=7,tentative=True", write_sqlite("a.db", key="7", tentative=True)),
     ],
 )
 def test_sinks(text: str, sink: Sink) -> None:
@@ -58,11 +61,19 @@ def test_sinks(text: str, sink: Sink) -> None:
         ("load=kafka:topic", "it needs servers="),
         ("load=socket:9999", "a socket is given as host:port"),
         ("load=rate:often", "could not convert"),
+        ("load=csv:x,follow=flase", "follow is true or false; got 'flase'"),
+        ("load=csv:x,header=1", "header is true or false; got '1'"),
+        ("load=rate:5,count=many", "count is a number; got 'many'"),
     ],
 )
 def test_what_cannot_be_read_is_explained(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse_source(text)
+
+
+def test_a_sink_that_takes_tentative_tuples_or_not_is_told_so_in_words_it_knows() -> None:
+    with pytest.raises(InputError, match="tentative is true or false; got 'maybe'"):
+        parse_sink("busy=jsonl:x,tentative=maybe")
 
 
 def test_lateness_of_nothing_is_allowed() -> None:

@@ -10,6 +10,7 @@ from holdfast.core.effects import RunJob, Send
 from holdfast.core.events import JobFailed, TimerFired
 from holdfast.core.frame import Kind, Missing, Why
 from holdfast.core.messages import FeedFrames, StreamFrame
+from holdfast.core.settings import SECOND_US
 from holdfast.core.stream_copy import StreamCopy
 from holdfast.core.why import Basis
 from tests.core.frames_for_tests import boundary, mark, stable, tentative
@@ -112,6 +113,31 @@ def test_nobody_knows_the_share_before_anything_was_usual() -> None:
     bench.give(TimerFired())
     bench.finish(bench.the(RunJob), "L1", 0, block("o", 30))
     assert sent(bench, 0)[0].why == Why((Missing("y", 0),), None)
+
+
+YEARS_US = 50 * 365 * 24 * 3600 * SECOND_US
+
+
+@pytest.mark.parametrize("pause_us", [0, 10 * SECOND_US, 6 * 3600 * SECOND_US])
+def test_the_time_before_the_first_tuple_is_not_usual(pause_us: int) -> None:
+    """A replica's first job begins in 1970, and a stream may be quiet for a night."""
+    bench = Bench()
+    bench.subscribe()
+    start = YEARS_US
+    if pause_us:
+        bench.feed("x", boundary(0, start))
+        bench.feed("y", boundary(0, start))
+        bench.finish(bench.the(RunJob), "S0", 0)
+    start += pause_us
+    for name in ("x", "y"):
+        times = range(start, start + 1000, 100)
+        bench.feed(name, stable(0, *times), boundary(10, start + 1000))
+    bench.finish(bench.the(RunJob), "S1", 0, block("o", start))
+    bench.feed("x", stable(10, *range(start + 1000, start + 2000, 100)), boundary(20, start + 2000))
+    bench.now += 9000
+    bench.give(TimerFired())
+    bench.finish(bench.the(RunJob), "L1", 0, block("o", start + 1000))
+    assert sent(bench, 0)[-1].why == Why((Missing("y", start + 1000),), 0.5)
 
 
 def test_a_share_is_a_share() -> None:

@@ -282,6 +282,30 @@ def test_what_is_wrong_with_security_is_named(tmp_path: Path, text: str, message
         written(tmp_path, f"{GOOD}\n{text}\n")
 
 
+@pytest.mark.parametrize(
+    ("knob", "message"),
+    [
+        ("persist = 'no'", "standby.persist: it is true or false; got 'no'"),
+        ("misses = 'two'", "standby.misses: a number from 1 on, got 'two'"),
+        ("misses = 0", "standby.misses: a number from 1 on, got 0"),
+        ("slowdown = 'x'", "standby.slowdown: a number that is not negative, got 'x'"),
+    ],
+)
+def test_knobs_of_a_standby_are_of_their_type(tmp_path: Path, knob: str, message: str) -> None:
+    main = '[fragments.main]\nprotection = "hybrid"\n'
+    small = f'network = "network.py"\n[sources.load]\n{main}'
+    assert written(tmp_path, small).fragments["main"].standby is not None
+    with pytest.raises(DeploymentError, match=message):
+        written(tmp_path, f"{small}[fragments.main.standby]\n{knob}\n")
+
+
+def test_keep_is_true_or_false(tmp_path: Path) -> None:
+    small = 'network = "network.py"\n[fragments.main]\n[sources.load]\nkeep = '
+    assert written(tmp_path, f"{small}true").sources["load"].keep
+    with pytest.raises(DeploymentError, match=r"sources.load.keep: it is true or false; got 1"):
+        written(tmp_path, f"{small}1")
+
+
 def test_chaos_is_true_or_false(tmp_path: Path) -> None:
     assert not written(tmp_path, GOOD).chaos
     assert written(tmp_path, f"chaos = true\n{GOOD}").chaos

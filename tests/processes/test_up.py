@@ -97,6 +97,21 @@ def test_files_that_lack_a_column_are_refused_before_anything_starts(tmp_path: P
     check_columns(deployment, read_plan(deployment))
 
 
+def test_a_sink_whose_key_is_no_column_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    """Each would end its client again and again, and say so only in a log."""
+    client = '[clients.{}]\noutput = "out"\nsink = "{}"\n'
+    text = DEPLOYMENT + client.format("rows", "sqlite:out.db,key=number txt")
+    text += client.format("topic", "kafka:out,servers=127.0.0.1:9,key=numbr")
+    text += client.format("good", "sqlite:good.db,key=number text")
+    deployment = planned(tmp_path, text)
+    with pytest.raises(DeploymentError, match=r"clients.rows.sink: .*no column 'txt'") as refused:
+        check_columns(deployment, read_plan(deployment))
+    assert "there are ['seq', 'stime', 'number', 'text']" in str(refused.value)
+    assert "clients.topic.sink: " in str(refused.value)
+    assert "'numbr'" in str(refused.value)
+    assert "good" not in str(refused.value)
+
+
 def test_a_wrong_output_is_blamed_on_the_deployment_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

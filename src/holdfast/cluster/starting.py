@@ -5,7 +5,8 @@
 2. the network itself, built once by a process that ends (``plan_network``), and whether it is
    the query that the nodes have kept state of (``planning``)
 3. whether network and deployment file fit each other (``Topology``), and whether files that are
-   there have the columns of their sources (``check_columns``)
+   there have the columns of their sources, and outputs the keys of their sinks
+   (``check_columns``)
 4. whether the logs of an earlier start hold the streams of this network (``check_logs``)
 """
 
@@ -69,7 +70,8 @@ def _parse_and_check(text: str) -> None:
 
 
 def check_columns(deployment: Deployment, plan: Plan) -> None:
-    """Raise DeploymentError for every file of this machine that lacks a column of its source."""
+    """Raise DeploymentError for every file of this machine that lacks a column of its source, and
+    for every sink whose key is no column of its output."""
     wrong = []
     with contextlib.chdir(deployment.path.parent):
         for source in deployment.sources.values():
@@ -80,6 +82,18 @@ def check_columns(deployment: Deployment, plan: Plan) -> None:
                     parse_source(text)[1].check_columns(schema)
 
                 wrong += _problem(f"sources.{source.name}.from", check, source.name, source.reads)
+        streams = {
+            each.stream: each.schema for one in plan.fragments.values() for each in one.outputs
+        }
+        for client in deployment.clients.values():
+            if client.sink is not None and client.output in streams:
+                names = _own(streams[client.output]).names
+
+                def fits(text: str, names: list[str] = names) -> None:
+                    parse_sink(text)[1].check_columns(names)
+
+                where = f"clients.{client.name}.sink"
+                wrong += _problem(where, fits, client.output, client.sink)
     if wrong:
         raise DeploymentError("\n".join(f"{deployment.path.name}: {each}" for each in wrong))
 

@@ -41,9 +41,7 @@ class PostgresSink(CommittingSink):
 
         own = [each for each in schema if each.name not in ("seq", "stime", "tmax")]
         names = ["seq", "stime", *(each.name for each in own)]
-        for each in self.key:
-            if each not in names:
-                raise InputError(f"there is no column {each!r} to be the key; there are {names}")
+        self.check_columns(names)
         for name in OWN_COLUMNS if self.tentative else ():
             if name in names:
                 raise InputError(

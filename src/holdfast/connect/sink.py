@@ -14,12 +14,14 @@ had shown tentatively before (``connect.changes`` does that for sinks that write
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from holdfast.core.frame import Why
+from holdfast.errors import InputError
 
 Position = dict[str, Any]
 
@@ -62,6 +64,13 @@ class Sink(ABC):
     @abstractmethod
     def open(self, output: str, schema: pa.Schema, position: Position | None) -> Writer:
         """Start writing, anew (replacing what an earlier run wrote) or from a position."""
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Raise InputError if the output, with these columns of its own, is none it can write."""
+        known = ["seq", "stime", *(name for name in names if name not in ("seq", "stime"))]
+        for each in getattr(self, "key", ()):
+            if each not in known:
+                raise InputError(f"there is no column {each!r} to be the key; there are {known}")
 
     def known_as(self, writer: str, notes: Path | None = None) -> Sink:
         """The same sink for one who writes: the id of a state directory or of a client.

@@ -73,17 +73,14 @@ def parse_sink(text: str) -> tuple[str, Sink]:
 def places_of(text: str) -> list[str]:
     """Whatever in ``csv:load.csv,lateness=10 s`` may be the path of a file."""
     _, kind, place, options = _split("source or output", f"name={text}", {**_SOURCES, **_SINKS})
-    texts = [each for each in options.values() if isinstance(each, str)]
     is_about_files = kind not in _NO_FILES
     named = [place] if is_about_files else []
     if "config" in options:
-        named.append(str(options["config"]))
-    return [*named, *(each for each in texts if "/" in each and each not in named)]
+        named.append(options["config"])
+    return [*named, *(each for each in options.values() if "/" in each and each not in named)]
 
 
-def _split(
-    what: str, text: str, kinds: Mapping[str, Any]
-) -> tuple[str, str, str, dict[str, object]]:
+def _split(what: str, text: str, kinds: Mapping[str, Any]) -> tuple[str, str, str, dict[str, str]]:
     name, equals, target = text.partition("=")
     kind, _, rest = target.partition(":")
     if not equals or not name:
@@ -94,20 +91,20 @@ def _split(
         kind, _, rest = target.partition(",")
         rest = f",{rest}"
     place, *listed = rest.split(",")
-    options: dict[str, object] = {}
+    options: dict[str, str] = {}
     for each in listed:
         key, equals, value = each.partition("=")
         if not equals:
             raise InputError(f"--{what} {text!r}: write options as key=value, got {each!r}")
-        options[key.strip()] = _value(value.strip())
+        options[key.strip()] = value.strip()
     return name, kind, place, options
 
 
 def _make(
-    what: str, text: str, make: Callable[..., Any], place: str, options: dict[str, object]
+    what: str, text: str, make: Callable[..., Any], place: str, options: dict[str, str]
 ) -> Any:
     known, needed = _options(_OPTIONS_OF.get(make, make))
-    unknown = sorted(options.keys() - known)
+    unknown = sorted(options.keys() - known.keys())
     if unknown:
         raise InputError(
             f"--{what} {text!r}: there is no option {unknown[0]!r}; known are {', '.join(known)}"
@@ -116,27 +113,38 @@ def _make(
     if missing:
         raise InputError(f"--{what} {text!r}: it needs {missing[0]}=...; write it after a comma")
     try:
-        return make(place, **options)
+        return make(place, **{key: _value(key, known[key], each) for key, each in options.items()})
     except (TypeError, ValueError) as error:
         raise InputError(f"--{what} {text!r}: {error}") from None
 
 
-def _options(function: Callable[..., Any]) -> tuple[list[str], list[str]]:
-    """The options that a function takes, and those that it cannot do without."""
-    known, needed = [], []
+def _options(function: Callable[..., Any]) -> tuple[dict[str, str], list[str]]:
+    """The options that a function takes, each with its type, and those it cannot do without."""
+    known: dict[str, str] = {}
+    needed = []
     for each in inspect.signature(function).parameters.values():
         if each.kind is each.VAR_KEYWORD:
-            known += [*TimeOptions.__annotations__]
+            known |= dict.fromkeys(TimeOptions.__annotations__, "Duration")
         elif each.kind is each.KEYWORD_ONLY or each.default is not each.empty:
-            known.append(each.name)
+            known[each.name] = str(each.annotation)
             needed += [each.name] if each.default is each.empty else []
     return known, needed
 
 
-def _value(text: str) -> object:
-    if text.lower() in ("true", "false"):
+def _value(key: str, annotation: str, text: str) -> object:
+    """What an option of this type is; ValueError if it is none."""
+    types = set(annotation.split(" | ")) - {"None"}
+    if "bool" in types and text.lower() in ("true", "false"):
         return text.lower() == "true"
-    return int(text) if text.isdigit() else text
+    if "str" in types:
+        return text
+    if text.isdigit() and types != {"bool"}:
+        return int(text)
+    if types == {"bool"}:
+        raise ValueError(f"{key} is true or false; got {text!r}")
+    if types == {"int"}:
+        raise ValueError(f"{key} is a number; got {text!r}")
+    return text
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

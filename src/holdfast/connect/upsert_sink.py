@@ -46,9 +46,7 @@ class SqliteSink(Sink):
 
     def open(self, output: str, schema: pa.Schema, position: Position | None) -> Writer:
         names = ["seq", "stime", *(name for name in schema.names if name not in ("seq", "stime"))]
-        for each in self.key:
-            if each not in names:
-                raise InputError(f"there is no column {each!r} to be the key; there are {names}")
+        self.check_columns(names)
         path, table = Path(self.path), self.table or output
         path.parent.mkdir(parents=True, exist_ok=True)
         if not self.tentative:

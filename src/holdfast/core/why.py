@@ -6,7 +6,8 @@ its own tentative frames say was missing; so the answer is always where the trou
 many fragments lie between. *Since when*: the tuple time up to which that stream was complete.
 *On how much it rests*: of the tuples that usually come, the share that was there.
 
-What usually comes is learned from the stable jobs, older ones counting less. What lacks of a
+What usually comes is learned from the stable jobs, older ones counting less, from the first tuple
+of a stream on: the first job of a replica begins at the beginning of time. What lacks of a
 missing stream is what usually comes in such a stretch, less what came; of a tentative stream it
 follows from the share that stream has itself. Streams that are complete lack nothing, whatever
 they bring. Blocks cannot be looked into here, so of a block that a stretch cuts through the tuples
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import log
 
 from holdfast.core.effects import InputSlice
 from holdfast.core.frame import Missing as Missing
@@ -38,10 +40,16 @@ class _Usual:
     tuples: float = 0.0
     time_us: float = 0.0
 
-    def add(self, tuples: float, time_us: int) -> None:
-        kept = 0.5 ** (time_us / HALF_LIFE_US)
-        self.tuples = self.tuples * kept + tuples
-        self.time_us = self.time_us * kept + time_us
+    def add(self, tuples: float, start: int, stop: int, first: int) -> None:
+        """So many tuples came from ``start`` to ``stop``, the first of them at ``first``."""
+        if tuples and not self.tuples:
+            self.time_us, start = 0.0, max(start, first)
+        half_lives = (stop - start) / HALF_LIFE_US
+        kept = 0.5**half_lives
+        # A long stretch is old at its beginning: what counts of it is the mean of the weights.
+        weight = (1 - kept) / (half_lives * log(2)) if half_lives > 0.01 else 1.0
+        self.tuples = self.tuples * kept + tuples * weight
+        self.time_us = self.time_us * kept + (stop - start) * weight
 
     def expected(self, time_us: int) -> float | None:
         return self.tuples / self.time_us * time_us if self.time_us else None
@@ -73,9 +81,14 @@ class Basis:
 
     def stable_begins(self, start: int, stop: int, slices: Iterable[InputSlice]) -> None:
         """A job of the stable version takes all there is: that is usual."""
-        came = _counted(slices)
+        taken = list(slices)
+        came = _counted(taken)
+        first = dict.fromkeys(self._usual, stop - 1)
+        for piece in taken:
+            begins = max(piece.header.stime_min, piece.stime_from)
+            first[piece.stream] = min(first[piece.stream], begins)
         for name, usual in self._usual.items():
-            usual.add(came.get(name, 0.0), stop - start)
+            usual.add(came.get(name, 0.0), start, stop, first[name])
 
     def live_begins(self, start: int, stop: int, slices: Iterable[InputSlice]) -> None:
         """A job of the live version takes what there is."""
