@@ -23,7 +23,8 @@ from holdfast.spark.runs import place_in_file, stream_bytes, write_bytes
 # How the names of such files begin; no operator is called so.
 BUNDLE = ".bundle"
 # Runs up to this size share files.
-MOST_BYTES = 128 << 10
+_MOST_BYTES = 128 << 10
+_COLUMN_BYTES = 8
 # As Arrow likes what it looks at to lie.
 _ALIGNED = 64
 _SIZE = struct.Struct("<Q")
@@ -35,16 +36,27 @@ class Bundle:
     def __init__(self, directory: str, number: int) -> None:
         self._directory, self._number = directory, number
         self._members: list[tuple[str, OpenRun, Sequence[str]]] = []
+        self._pieces: list[bytes] = []
 
-    def add(self, name: str, run: OpenRun, swallowed: Sequence[str]) -> None:
-        """Take a run, by the name that a file of its own would have, with what it replaces."""
+    def take(self, name: str, run: OpenRun, swallowed: Sequence[str]) -> bool:
+        """Take a run, by the name that a file of its own would have, unless it is too large.
+
+        ``swallowed``: the addresses of those that it replaces.
+        """
+        if 2 * _COLUMN_BYTES * len(run) > _MOST_BYTES:
+            return False  # with only two columns
+        piece = stream_bytes(run.rows)
+        if len(piece) > _MOST_BYTES:
+            return False
         self._members.append((name, run, swallowed))
+        self._pieces.append(piece)
+        return True
 
     def write(self) -> None:
         """Write the file, if there is anything to write, and keep the runs open."""
         if not self._members:
             return
-        pieces = [stream_bytes(run.rows) for _, run, _ in self._members]
+        pieces = self._pieces
         names = (name for name, *_ in self._members)
         head = json.dumps([*zip(names, map(len, pieces), strict=True)]).encode()
         first = _aligned(_SIZE.size + len(head))

@@ -22,9 +22,10 @@ from pyspark import Broadcast
 from holdfast import disk
 from holdfast.spark.bundles import Bundle
 from holdfast.spark.column_plans import ColumnPlan, Memory
+from holdfast.spark.groups import in_stream_order
 from holdfast.spark.join_step import resolved
 from holdfast.spark.resident_task import Order
-from holdfast.spark.runs import HASH, Bools, numbers, write_file, write_tables
+from holdfast.spark.runs import HASH, Bools, numbers, one_piece, write_file, write_tables
 from holdfast.spark.task import (
     PROPERTY,
     StepPlan,
@@ -129,7 +130,18 @@ class ColumnTask:
         else:
             made = _run(self.nodes, task, self.tasks, given, told)
         tables = [made[name] for name in self.wanted_of(task)]
+        if self.shares or self.tasks == 1:
+            names = self.wanted_of(task)
+            tables = [
+                _in_order(each) if name in self._outputs else each
+                for name, each in zip(names, tables, strict=True)
+            ]
         return [table if table is not None and table.num_rows else None for table in tables]
+
+    @cached_property
+    def _outputs(self) -> frozenset[str]:
+        """The streams whose order counts: what steps are given they put in order themselves."""
+        return frozenset(node.name for node in self.nodes if node.step is None and not node.resolve)
 
     def _own(self, task: int) -> list[Node]:
         return [node for node in self.nodes if node.name in self.shares[task]]
@@ -137,6 +149,13 @@ class ColumnTask:
 
 def output_path(output: str, task: int) -> str:
     return f"{output}-{task}"
+
+
+def _in_order(table: pa.Table | None) -> pa.Table | None:
+    """A whole stream as the driver wants it, which has the others' to see to meanwhile."""
+    if table is None or table.num_rows < 2:
+        return table
+    return in_stream_order(table)
 
 
 def _there(tables: Iterable[pa.Table | None]) -> list[pa.Table]:
@@ -224,7 +243,7 @@ def _step_input(node: Node, memory: Memory, task: int, tasks: int) -> pa.Table:
     rows = memory.rows(plan) if tasks == 1 else plan.routed(memory, at, route)
     columns = [rows.columns[number] for number in plan.output]
     table = pa.table(columns, names=list(node.columns))
-    return conform(table, node.step.given).combine_chunks()
+    return one_piece(conform(table, node.step.given))
 
 
 def run_here(

@@ -38,7 +38,10 @@ class Keys:
     def part(self, low: int, high: int) -> Keys:
         """Some that lie beside each other."""
         columns = tuple(column[low:high] for column in self.columns)
-        return Keys(self.slot[low:high], self.hash[low:high], columns)
+        part = Keys(self.slot[low:high], self.hash[low:high], columns)
+        if len(self.slots) == 1:
+            part.__dict__["slots"] = self.slots  # it has no others
+        return part
 
 
 @dataclass(frozen=True)
@@ -181,4 +184,6 @@ def _gather(hits: Sequence[_Hits], wanted: Sequence[str] | None) -> pa.Table:
     place = hits[0].keys if len(hits) == 1 else np.concatenate([each.keys for each in hits])
     order = None if (place[1:] > place[:-1]).all() else np.argsort(place)
     rows = [(each.run, each.rows) for each in hits]
-    return pa.table([taken(rows, name, order) for name in names], list(names))
+    columns = (taken(rows, name, order) for name in names)
+    arrays = [pa.array(each) if isinstance(each, np.ndarray) else each for each in columns]
+    return pa.Table.from_arrays(arrays, list(names))

@@ -32,6 +32,13 @@ SLOT, HASH, VERSION, DEAD = "slot", "hash", "version", "dead"
 # So many rows are put together in memory and written at once: a file takes a call for every column
 # otherwise, and calls are most of what a small one takes.
 _FEW_ROWS = 1 << 14
+_PLAIN = frozenset(
+    [
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float16(), pa.float32(), pa.float64()),
+    ]
+)
 _PLACE = re.compile(r"(.*)#(\d+)\+\d+", re.DOTALL)
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 # Arrow would ask the environment with every file.
@@ -58,6 +65,13 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
+def one_piece(table: pa.Table) -> pa.Table:
+    """The table with every column as a single array; those that are so are not copied."""
+    if all(column.num_chunks == 1 for column in table.itercolumns()):
+        return table
+    return table.combine_chunks()
+
+
 def numbers(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
     """A column without nulls as a numpy array, without copying where Arrow allows."""
     values: npt.NDArray[Any] = one_array(column).to_numpy(zero_copy_only=False)
@@ -66,8 +80,7 @@ def numbers(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
 
 def plain(column: pa.Array) -> npt.NDArray[Any] | None:
     """A column of numbers without nulls as a numpy array; None if it is another one."""
-    kind = column.type
-    if column.null_count or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    if column.type not in _PLAIN or column.null_count:
         return None
     values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values

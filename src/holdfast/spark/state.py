@@ -128,17 +128,16 @@ def collect_runs(
     ``first_open`` gives, for operators and families whose slots are times, the oldest slot
     that still matters; runs entirely before it are dropped.
     """
-    runs = {
-        operator: {family: [list(each) for each in parts] for family, parts in families.items()}
+    runs: dict[str, dict[str, list[Sequence[Run]]]] = {
+        operator: {family: list(parts) for family, parts in families.items()}
         for operator, families in state.runs.items()
     }
     for name, run in _new_runs(directory):
         operator, family, partition, swallowed, *_ = name
         families = runs.setdefault(operator, {})
-        lists = families.setdefault(family, [[] for _ in range(partitions)])
+        lists = families.setdefault(family, [()] * partitions)
         mine = lists[int(partition)]
-        del mine[len(mine) - int(swallowed) :]
-        mine.append(run)
+        lists[int(partition)] = (*mine[: len(mine) - int(swallowed)], run)
     return {
         operator: {
             family: tuple(_still_needed(part, first_open.get((operator, family))) for part in parts)
@@ -173,5 +172,7 @@ def without_times(runs: Runs) -> Runs:
     }
 
 
-def _still_needed(runs: list[Run], first_open: int | None) -> tuple[Run, ...]:
-    return tuple(run for run in runs if first_open is None or run.high >= first_open)
+def _still_needed(runs: Sequence[Run], first_open: int | None) -> tuple[Run, ...]:
+    if first_open is None:
+        return tuple(runs)
+    return tuple([run for run in runs if run.high >= first_open])

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from holdfast import disk
-from holdfast.spark.bundles import MOST_BYTES, Bundle
+from holdfast.spark.bundles import Bundle
 from holdfast.spark.compaction import how_many_to_merge, merge_all
 from holdfast.spark.continuous_files import Told, write_told
 from holdfast.spark.groups import in_stream_order
@@ -41,6 +41,7 @@ from holdfast.spark.runs import (
     Bools,
     is_sorted,
     numbers,
+    one_piece,
     run_name,
     sort_rows,
     write_run,
@@ -108,8 +109,7 @@ class Step:
         paths = self.runs.get(family, [])
         swallowed = len(paths) - kept
         name = run_name((self.operator, family, self.partition), swallowed, run.slot, self.number)
-        if self.bundle is not None and run.rows.nbytes <= MOST_BYTES:
-            self.bundle.add(name, run, paths[kept:])
+        if self.bundle is not None and self.bundle.take(name, run, paths[kept:]):
             return
         path = f"{self.directory}/{name}"
         size = write_run(f"{path}.part", run.rows)
@@ -151,26 +151,36 @@ def write_together(
     keys: Sequence[str] | None,
     first_open_slot: int,
     opened: Bools | None,
+    replace: bool = False,
 ) -> None:
-    """Add to a family of several partitions, so many of the rows to each (``Step.write``)."""
+    """Add to a family of several partitions, so many of the rows to each (``Step.write``).
+
+    ``replace``: rows that are not ``opened`` replace one each of those there are.
+    """
     if rows.num_rows == 0 or steps[0].look:
         return
     parts: list[tuple[Sequence[OpenRun], bool]] = []
     given = zip(steps, _new_runs(steps, rows, counts, family, opened), strict=True)
-    writing = [(step, run) for step, run in given if len(run)]
+    edges = np.cumsum([0, *counts])
+    writing = [(at, step, run) for at, (step, run) in enumerate(given) if len(run)]
     places = []
-    for step, run in writing:
+    for at, step, run in writing:
         runs = step.read(family)
         kept = len(runs) - how_many_to_merge([len(each) for each in runs], len(run))
         places.append(kept)
-        parts.append(([*runs[kept:], run], not kept))
+        swallowed = runs[kept:]
+        if replace and opened is not None and len(runs) == len(swallowed) == 1:
+            known = len(run) - int(opened[edges[at] : edges[at + 1]].sum())
+            # Nothing of it is left: so it is where few keys come with every bucket.
+            swallowed = [] if known == len(runs[0]) else swallowed
+        parts.append(([*swallowed, run], not kept))
     found = [runs[0] for runs, _ in parts]
     several = [at for at, (runs, _) in enumerate(parts) if len(runs) > 1]
     if several:
         merged = merge_all([parts[at] for at in several], keys, first_open_slot)
         for at, run in zip(several, merged, strict=True):
             found[at] = run
-    for (step, _), run, kept in zip(writing, found, places, strict=True):
+    for (_, step, _), run, kept in zip(writing, found, places, strict=True):
         step._add(family, run, kept)
 
 
@@ -261,7 +271,7 @@ class StepPlan:
             for step in steps:
                 step.finish()
             if replay is None and result.num_rows:
-                yield conform(result, self.output).combine_chunks()
+                yield one_piece(conform(result, self.output))
 
 
 def job_property(name: str) -> dict[str, Any]:

@@ -108,7 +108,8 @@ class TimeAggregate:
             came_and_went = [int(gone[low:high].sum()) for low, high in ranges]
             counts = [int(is_open[low:high].sum()) for low, high in ranges]
             touched, found = touched.filter(pa.array(is_open)), found[is_open]
-        write_together(steps, FAMILY, touched, counts, self.state.key_names, after, ~found)
+        names = self.state.key_names
+        write_together(steps, FAMILY, touched, counts, names, after, ~found, replace=True)
         return came_and_went
 
     def _into_windows(self, rows: pa.Table) -> pa.Table:
