@@ -90,6 +90,7 @@ def test_a_bucket_of_many_queries_makes_few_files_and_they_go(spark: SparkSessio
             assert len(runs) > 8 > 4 >= len(files())
     ended = [20 // size * size for size in range(2, 8)]
     assert emitted == 9 * sum(ended)
+    runs.clear()
     version.clear()
     gc.collect()
     assert files() == set()
