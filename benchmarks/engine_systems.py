@@ -92,7 +92,7 @@ class Holdfast:
 
 def state_bytes(version: Version) -> int:
     """The bytes of the files the state is in; workers map them into memory."""
-    return sum(run.path.stat().st_size for *_, run in version.snapshot().all_runs())
+    return sum(run.size() for *_, run in version.snapshot().all_runs())
 
 
 def _openings(case: Case) -> Iterator[Bucket]:

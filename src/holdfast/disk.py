@@ -135,6 +135,6 @@ def remove(path: Path) -> None:
     path.unlink()
 
 
-def rename(source: Path, target: Path) -> None:
+def rename(source: str | Path, target: str | Path) -> None:
     check(Operation.RENAME, target)
-    source.replace(target)
+    Path(source).replace(target)

@@ -43,7 +43,7 @@ def test_small_runs_are_kept_until_they_are_in_others_or_too_many(
     paths = [str(tmp_path / str(number)) for number in range(4)]
     for number, path in enumerate(paths):
         rows = pa.table({"slot": [number]})
-        keep_open(path, rows, write_run(path, rows), paths[:1] if number == 1 else [])
+        keep_open(path, OpenRun(rows), write_run(path, rows), paths[:1] if number == 1 else [])
     assert list(open_runs._kept) == paths[2:]
     read = open_run(paths[0])
     assert read.slot.tolist() == [0]
@@ -59,7 +59,7 @@ def test_small_runs_that_are_kept_have_a_bound_in_bytes(
     paths = [str(tmp_path / name) for name in "abcd"]
     for path in paths:
         write_run(path, rows)
-        keep_open(path, rows, 100, ())
+        keep_open(path, OpenRun(rows), rows.nbytes, ())
     assert (list(open_runs._kept), open_runs._kept.bytes) == (paths[2:], 2 * rows.nbytes)
     Path(paths[3]).unlink()
     open_runs.forget_gone_runs()
@@ -70,7 +70,7 @@ def test_what_was_kept_is_what_was_written(tmp_path: Path) -> None:
     path = str(tmp_path / "run")
     whole = pa.table({"slot": np.arange(9), "name": [None, "a", "b"] * 3})
     rows = whole.slice(3, 5)
-    keep_open(path, rows, write_run(path, rows), [])
+    keep_open(path, OpenRun(rows), write_run(path, rows), [])
     kept = open_run(path).rows
     open_runs._kept.clear()
     assert open_run(path).rows.equals(kept)
@@ -145,7 +145,7 @@ def test_the_newest_row_of_each_key_is_found_before_and_after_runs_become_one(
     forms = [opened]
     if opened:
         kept, swallowed = opened[:split], opened[split:]
-        one = [OpenRun(merge(swallowed, ["k0"], 0, not kept))] if swallowed else []
+        one = [merge(swallowed, ["k0"], 0, not kept)] if swallowed else []
         forms.append([*kept, *one])
     for form in forms:
         found, rows = lookup(form, keys, ["k0"], ["value"])
@@ -158,7 +158,7 @@ def test_the_newest_row_of_each_key_is_found_before_and_after_runs_become_one(
 def test_rows_that_do_not_replace_each_other_all_stay_but_for_what_is_closed(
     runs: list[list[tuple[int, int, bool, int]]], first_open: int
 ) -> None:
-    rows = merge([made(run, False) for run in runs], None, first_open, False)
+    rows = merge([made(run, False) for run in runs], None, first_open, False).rows
     assert sort_rows(rows).equals(rows)
     columns = (rows[name].to_pylist() for name in ("slot", "k0", "dead", "value"))
     expected = [row for run in runs for row in run if row[0] >= first_open]

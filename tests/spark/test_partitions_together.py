@@ -78,7 +78,7 @@ class Side:
     def files(self) -> list[tuple[int, dict[str, list[Any]]]]:
         """What the runs of each partition hold."""
         return [
-            (partition, read_run(str(run.path)).to_pydict())
+            (partition, read_run(run.address).to_pydict())
             for _, _, partition, run in self.state.all_runs()
         ]
 

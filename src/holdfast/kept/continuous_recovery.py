@@ -25,7 +25,7 @@ from holdfast.core.continuous import Generation, Mark
 from holdfast.core.frame import Kind
 from holdfast.errors import StateError
 from holdfast.log import StreamLog
-from holdfast.spark.compaction import newest_rows
+from holdfast.spark.compaction import first_of_keys
 from holdfast.spark.continuous_files import PARTITION
 from holdfast.spark.continuous_states import Members, WindowBatch, members_of
 from holdfast.spark.engine import Engine
@@ -37,6 +37,7 @@ from holdfast.spark.runs import (
     VERSION,
     Int64s,
     numbers,
+    one_array,
     run_name,
     sort_rows,
     write_run,
@@ -230,7 +231,8 @@ class _Writer:
         self._file(operator, family, partition, rows.append_column(VERSION, versions))
 
     def _file(self, operator: str, family: str, partition: int, rows: pa.Table) -> None:
-        name = run_name((operator, family, partition), 0, rows, self._directory.number)
+        slots = numbers(rows[SLOT])
+        name = run_name((operator, family, partition), 0, slots, self._directory.number)
         write_run(str(self._directory.path / name), rows)
 
     def _note(self, operator: str, family: str, rows: pa.Table, times: Int64s) -> None:
@@ -275,10 +277,8 @@ def _newest(rows: pa.Table, times: Int64s, keys: tuple[str, ...]) -> tuple[pa.Ta
     """The newest state of every window, in the order of runs, partition by partition."""
     slot, hashes, home = (numbers(rows[name]) for name in (SLOT, HASH, PARTITION))
     order = np.lexsort((-times, hashes, slot, home))
-    names = (PARTITION, *keys)
-    # Only the keys are put in order first: most rows of a long extent are not needed.
-    ordered = rows.select(list(names)).take(pa.array(order))
-    keep = newest_rows(ordered, slot[order], hashes[order], names)
+    names = [one_array(rows[name]) for name in (PARTITION, *keys)]
+    keep = first_of_keys(order, slot[order], hashes[order], names)
     if DEAD in rows.column_names:
         keep &= ~numbers(rows[DEAD])[order].astype(np.bool_)
     return rows.take(pa.array(order[keep])), times[order[keep]]

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from holdfast.errors import HoldfastError
+from holdfast.spark.runs import numbers, one_array
 from holdfast.spark.state import State
 
 if TYPE_CHECKING:
     from holdfast.spark.engine import Bucket
 
 
+def check_inputs(buckets: Sequence[Bucket], known: Collection[str]) -> None:
+    """Tuples are of inputs that there are, and in the buckets of their times."""
+    for bucket in buckets:
+        for name, table in bucket.tables.items():
+            if name not in known:
+                raise HoldfastError(
+                    f"bucket {bucket.start}: there is no input {name!r}; the network has "
+                    f"{sorted(known)}"
+                )
+            check_times(bucket, name, table)
+
+
 def check_times(bucket: Bucket, name: str, table: pa.Table) -> None:
     """A tuple in the wrong bucket would silently make results depend on the buckets."""
-    times = pc.min_max(table["stime"].cast(pa.int64()))
-    low, high = times["min"].as_py(), times["max"].as_py()
-    if low is not None and (low < bucket.start or high >= bucket.end):
+    if not table.num_rows:
+        return
+    times = one_array(table["stime"])
+    times = numbers(times if times.type == pa.int64() else times.cast(pa.int64()))
+    low, high = int(times.min()), int(times.max())
+    if low < bucket.start or high >= bucket.end:
         raise HoldfastError(
             f"input {name!r}: bucket [{bucket.start}, {bucket.end}) has tuples with stime "
             f"{low} to {high}; put each tuple into the bucket of its stime"

@@ -103,21 +103,19 @@ class ColumnJob:
 
     def _run_near(self, streams: Mapping[str, pa.Table], at: str, told: str) -> dict[str, pa.Table]:
         files = {"input": f"{at}-in.arrows", "output": f"{at}-out", "streams": list(streams)}
-        paths = [Path(output_path(f"{at}-out", task)) for task in range(self._tasks)]
+        paths = [output_path(f"{at}-out", task) for task in range(self._tasks)]
+        there = [f"{at}-in.arrows", *paths, *(f"{each}.part" for each in paths)]
         try:
             write_file(f"{at}-in.arrows", list(streams.values()))
             text = json.dumps(files)
             if not self._order(text, told):
                 self._execute(text, told)
-            return self._collect([pa.memory_map(str(path)) for path in paths])
+            there = there[: 1 + len(paths)]
+            return self._collect([pa.memory_map(path) for path in paths])
         finally:
             # What is mapped stays readable.
-            for path in (
-                Path(f"{at}-in.arrows"),
-                *paths,
-                *(Path(f"{each}.part") for each in paths),
-            ):
-                path.unlink(missing_ok=True)
+            for path in there:
+                Path(path).unlink(missing_ok=True)
 
     def _order(self, files: str, told: str) -> bool:
         """Have tasks that stay do it; False if they cannot."""

@@ -20,10 +20,12 @@ import pyarrow as pa
 from pyspark import Broadcast
 
 from holdfast import disk
+from holdfast.spark.bundles import Bundle
 from holdfast.spark.column_plans import ColumnPlan, Memory
+from holdfast.spark.groups import in_stream_order
 from holdfast.spark.join_step import resolved
 from holdfast.spark.resident_task import Order
-from holdfast.spark.runs import HASH, Bools, numbers, write_file, write_tables
+from holdfast.spark.runs import HASH, Bools, numbers, one_piece, write_file, write_tables
 from holdfast.spark.task import (
     PROPERTY,
     StepPlan,
@@ -56,6 +58,17 @@ class Node:
     def reads(self) -> frozenset[str]:
         """The streams below it."""
         return frozenset(scan.stream for scan in self.input.scans())
+
+    @cached_property
+    def nothing(self) -> pa.Table:
+        """What a step emits mostly: to make even that takes 30 µs."""
+        assert self.step is not None
+        return self.step.output.empty_table()
+
+    @cached_property
+    def given_nothing(self) -> pa.Table:
+        assert self.step is not None
+        return self.step.given.empty_table()
 
 
 @dataclass(frozen=True)
@@ -105,7 +118,7 @@ class ColumnTask:
         tables = self._compute(task, told, files["streams"], source)
         path = output_path(files["output"], task)
         write_file(f"{path}.part", _there(tables), _head(tables))
-        disk.rename(Path(f"{path}.part"), Path(path))
+        disk.rename(f"{path}.part", path)
 
     def _compute(
         self, task: int, told: dict[str, Any], names: list[str], source: pa.NativeFile | pa.Buffer
@@ -117,7 +130,18 @@ class ColumnTask:
         else:
             made = _run(self.nodes, task, self.tasks, given, told)
         tables = [made[name] for name in self.wanted_of(task)]
+        if self.shares or self.tasks == 1:
+            names = self.wanted_of(task)
+            tables = [
+                _in_order(each) if name in self._outputs else each
+                for name, each in zip(names, tables, strict=True)
+            ]
         return [table if table is not None and table.num_rows else None for table in tables]
+
+    @cached_property
+    def _outputs(self) -> frozenset[str]:
+        """The streams whose order counts: what steps are given they put in order themselves."""
+        return frozenset(node.name for node in self.nodes if node.step is None and not node.resolve)
 
     def _own(self, task: int) -> list[Node]:
         return [node for node in self.nodes if node.name in self.shares[task]]
@@ -125,6 +149,13 @@ class ColumnTask:
 
 def output_path(output: str, task: int) -> str:
     return f"{output}-{task}"
+
+
+def _in_order(table: pa.Table | None) -> pa.Table | None:
+    """A whole stream as the driver wants it, which has the others' to see to meanwhile."""
+    if table is None or table.num_rows < 2:
+        return table
+    return in_stream_order(table)
 
 
 def _there(tables: Iterable[pa.Table | None]) -> list[pa.Table]:
@@ -168,6 +199,7 @@ def _run(
     everything = Memory(given)
     mine = everything if tasks == 1 else Memory(_slices(given, task, tasks))
     made: dict[str, pa.Table | None] = {}
+    bundle = Bundle(told["directory"], told["step"])
     read = {stream for node in nodes for stream in node.reads}
     for node in nodes:
         if node.step is None and node.name not in read and not _has_tuples(node, mine, everything):
@@ -176,14 +208,15 @@ def _run(
         if node.step is not None:
             rows = _step_input(node, everything, task, tasks)
             own = range(task, node.step.partitions, tasks)
-            emitted = list(node.step.run(told, rows, own))
-            table = pa.concat_tables([node.step.output.empty_table(), *emitted])
+            emitted = list(node.step.run(told, rows, own, bundle))
+            table = pa.concat_tables(emitted) if emitted else node.nothing
         else:
             table = node.input.table(everything if node.whole else mine, node.columns)
             if node.whole and task:
                 table = table.slice(0, 0)
             table = resolved(table) if node.resolve and table.num_rows else table
         made[node.name] = mine.streams[node.name] = table
+    bundle.write()
     return made
 
 
@@ -199,7 +232,7 @@ def _step_input(node: Node, memory: Memory, task: int, tasks: int) -> pa.Table:
     """The step's tuples in the partitions of this task."""
     assert node.step is not None
     if not _has_tuples(node, memory):
-        return node.step.given.empty_table()
+        return node.given_nothing
     partitions = node.step.partitions
 
     def route(hashes: pa.Array) -> Bools:
@@ -210,7 +243,7 @@ def _step_input(node: Node, memory: Memory, task: int, tasks: int) -> pa.Table:
     rows = memory.rows(plan) if tasks == 1 else plan.routed(memory, at, route)
     columns = [rows.columns[number] for number in plan.output]
     table = pa.table(columns, names=list(node.columns))
-    return conform(table, node.step.given).combine_chunks()
+    return one_piece(conform(table, node.step.given))
 
 
 def run_here(

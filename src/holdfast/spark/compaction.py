@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from holdfast.spark.open_runs import OpenRun, taken
-from holdfast.spark.runs import DEAD, Bools, equal_rows, one_array
+from holdfast.spark.runs import DEAD, HASH, SLOT, Bools, Int64s, equal_rows, numbers
 
 # A new run swallows a neighbour of at most this many times its own rows.
 _MERGE_RATIO = 2
@@ -37,17 +36,55 @@ def how_many_to_merge(run_rows: Sequence[int], new_rows: int) -> int:
 
 
 def merge(
-    runs: Sequence[OpenRun],
-    key_names: Sequence[str] | None,
-    first_open_slot: int,
-    whole: bool,
-) -> pa.Table:
+    runs: Sequence[OpenRun], key_names: Sequence[str] | None, first_open_slot: int, whole: bool
+) -> OpenRun:
     """One run out of several, oldest first: newest row of each key, dead rows dropped.
 
     Without ``key_names`` rows do not replace each other. Rows marked dead can be forgotten
     only when nothing older remains (``whole``).
     """
-    newest_first = _alike(runs)[::-1]
+    return merge_all([(runs, whole)], key_names, first_open_slot)[0]
+
+
+def merge_all(
+    parts: Sequence[tuple[Sequence[OpenRun], bool]],
+    key_names: Sequence[str] | None,
+    first_open_slot: int,
+) -> list[OpenRun]:
+    """The same for the runs of several partitions, each with whether nothing older remains.
+
+    Keys of different partitions differ. Most of what it takes to merge small runs is the calls,
+    and they are made once for all of them.
+    """
+    runs = _alike([run for each, _ in parts for run in each[::-1]])
+    at, before, orders, forgetful = 0, 0, [], []
+    for each, whole in parts:
+        newest_first, at = runs[at : at + len(each)], at + len(each)
+        order = _in_order(newest_first, first_open_slot)
+        orders.append(order + before if before else order)
+        before += sum(map(len, newest_first))
+        forgetful.append(whole)
+    keep = np.ones(sum(map(len, orders)), dtype=np.bool_)
+    order = np.concatenate(orders) if len(orders) > 1 else orders[0]
+    sources = [(run, None) for run in runs]
+    if key_names is not None:
+        keep = _newest(order, sources, key_names)
+    schema = runs[0].rows.schema
+    if any(forgetful) and DEAD in schema.names:
+        dead = numbers(_array(taken(sources, DEAD, None))).astype(np.bool_)
+        keep &= ~(dead.take(order) & np.repeat(forgetful, [len(each) for each in orders]))
+    edges = np.cumsum([len(each) for each in orders])
+    counts = [int(each.sum()) for each in np.split(keep, edges[:-1])]
+    if sum(counts) < len(order):
+        order = order[keep]
+    columns = {name: taken(sources, name, order) for name in schema.names}
+    rows = pa.Table.from_arrays([_array(each) for each in columns.values()], schema=schema)
+    whole_run = OpenRun(rows, {k: v for k, v in columns.items() if isinstance(v, np.ndarray)})
+    return whole_run.split(counts)
+
+
+def _in_order(newest_first: Sequence[OpenRun], first_open_slot: int) -> Int64s:
+    """The rows of runs that lie one behind the other, in the order of one; not what is closed."""
     slot = np.concatenate([run.slot for run in newest_first])
     hashes = np.concatenate([run.hash for run in newest_first])
     # Both ways keep what is equal in its order, and make use of what is sorted already.
@@ -55,14 +92,11 @@ def merge(
     order = np.argsort(hashes, kind="stable") if one_slot else np.lexsort((hashes, slot))
     if len(slot) and slot.min() < first_open_slot:
         order = order[slot[order] >= first_open_slot]
-    schema = newest_first[0].rows.schema
-    columns = [taken([(run, None) for run in newest_first], each, order) for each in schema.names]
-    rows = pa.Table.from_arrays(columns, schema=schema)
-    if key_names is not None and len(order) > 1:
-        rows = rows.filter(pa.array(newest_rows(rows, slot[order], hashes[order], key_names)))
-    if whole and DEAD in rows.column_names:
-        rows = rows.filter(pc.invert(rows[DEAD]))
-    return rows
+    return order
+
+
+def _array(column: pa.Array | npt.NDArray[Any]) -> pa.Array:
+    return pa.array(column) if isinstance(column, np.ndarray) else column
 
 
 def _alike(runs: Sequence[OpenRun]) -> list[OpenRun]:
@@ -74,43 +108,45 @@ def _alike(runs: Sequence[OpenRun]) -> list[OpenRun]:
     return [OpenRun(run.rows.select(schema.names).cast(schema)) for run in runs]
 
 
-def newest_rows(
-    rows: pa.Table,
-    slot: npt.NDArray[Any],
-    hashes: npt.NDArray[Any],
-    key_names: Sequence[str],
+def _newest(
+    order: Int64s, sources: Sequence[tuple[OpenRun, None]], key_names: Sequence[str]
 ) -> Bools:
-    """True for the first row of every key; rows of one hash come newest first."""
-    keep = np.ones(rows.num_rows, dtype=np.bool_)
-    repeat = (slot[1:] == slot[:-1]) & (hashes[1:] == hashes[:-1])
-    second = np.flatnonzero(repeat) + 1
+    """Of rows in this order, in which those of one hash come newest first, the first of each key.
+
+    ``sources`` are the runs of which the order is, one behind the other.
+    """
+    keys = [_array(taken(sources, name, None)) for name in key_names]
+    slot, hashes = (taken(sources, name, order) for name in (SLOT, HASH))
+    return first_of_keys(order, slot, hashes, keys)
+
+
+def first_of_keys(order: Int64s, slot: Int64s, hashes: Int64s, keys: Sequence[pa.Array]) -> Bools:
+    """Which rows are the first of their keys; slots and hashes are in this order, keys not yet."""
+    keep = np.ones(len(order), dtype=np.bool_)
+    repeat = hashes[1:] == hashes[:-1]
+    repeat &= slot[1:] == slot[:-1]
+    second = np.flatnonzero(repeat)
     if not len(second):
         return keep
-    same = np.ones(len(second), dtype=np.bool_)
-    for name in key_names:
-        same &= equal_rows(one_array(rows[name]), second - 1, second)
-    if same.all():
-        keep[second] = False
-        return keep
-    return _newest_of_collisions(rows, slot, hashes, key_names)
+    left, right = order.take(second), order.take(second + 1)
+    for key in keys:
+        if not equal_rows(key, left, right).all():
+            return _newest_of_collisions(order, repeat, keys)
+    np.logical_not(repeat, out=keep[1:])
+    return keep
 
 
-def _newest_of_collisions(
-    rows: pa.Table,
-    slot: npt.NDArray[Any],
-    hashes: npt.NDArray[Any],
-    key_names: Sequence[str],
-) -> Bools:
-    """The slow, exact way, for the rows whose hash two different keys share."""
-    keep = np.ones(rows.num_rows, dtype=np.bool_)
-    change = (slot[1:] != slot[:-1]) | (hashes[1:] != hashes[:-1])
-    starts = np.flatnonzero(np.concatenate(([True], change)))
-    ends = np.append(starts[1:], rows.num_rows)
+def _newest_of_collisions(order: Int64s, repeat: Bools, keys: Sequence[pa.Array]) -> Bools:
+    """The slow, exact way, where two different keys share a hash."""
+    keep = np.ones(len(order), dtype=np.bool_)
+    starts = np.flatnonzero(np.concatenate(([True], ~repeat)))
+    ends = np.append(starts[1:], len(order))
     for start, end in zip(starts, ends, strict=True):
         if end - start == 1:
             continue
         seen = set()
-        part = rows.slice(start, end - start).select(list(key_names)).to_pylist()
+        places = pa.array(order[start:end])
+        part = zip(*(key.take(places).to_pylist() for key in keys), strict=True)
         for offset, key in enumerate(part):
             identity = repr(key)
             keep[start + offset] = identity not in seen

@@ -53,7 +53,7 @@ def write_told(directory: str, operator: str, family: str, partition: int, told:
         return
     numbered = pa.array(np.full(told.rows.num_rows, partition, dtype=np.int32))
     write_run(f"{path}.part", told.rows.add_column(0, PARTITION, numbered))
-    disk.rename(Path(f"{path}.part"), path)
+    disk.rename(f"{path}.part", path)
 
 
 def collect_news(directory: Path) -> tuple[FamilyNews, ...]:

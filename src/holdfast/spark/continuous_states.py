@@ -129,11 +129,11 @@ def live_rows(engine: Engine, state: State, members: Members, opened: OpenRuns) 
     for partition, mine in enumerate(runs):
         wanted = members.partition == partition
         slot, hashes = members.slot[wanted], members.hash[wanted]
-        read = [opened.read(str(run.path)) for run in mine] if len(slot) else []
+        read = [opened.read(run.address) for run in mine] if len(slot) else []
         pieces = [rows for run in read if (rows := _rows_with(run, slot, hashes))]
         if not pieces:
             continue
-        rows = merge([OpenRun(each) for each in pieces], keys, oldest, True)
+        rows = merge([OpenRun(each) for each in pieces], keys, oldest, True).rows
         rows = rows.filter(pa.array(_the_same(engine, members, rows))).drop_columns([VERSION])
         numbered = pa.array(np.full(rows.num_rows, partition, dtype=np.int32))
         found.append(rows.add_column(0, PARTITION, numbered))

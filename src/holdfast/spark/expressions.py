@@ -86,10 +86,14 @@ class Rows:
                 value = pa.scalar(expression.value, expression.kind)
                 self._known[expression] = pa.repeat(value, self.count)
             else:
-                arguments = [self.evaluate(each) for each in expression.arguments]
-                function = FUNCTIONS[expression.function]
-                self._known[expression] = function(self.count, arguments, expression.extra)
+                self._known[expression] = self._call(expression)
         return self._known[expression]
+
+    def _call(self, call: Call) -> pa.Array:
+        if call.function == "coalesce" and not self.evaluate(call.arguments[0]).null_count:
+            return self.evaluate(call.arguments[0])  # as it mostly is
+        arguments = [self.evaluate(each) for each in call.arguments]
+        return FUNCTIONS[call.function](self.count, arguments, call.extra)
 
     def take(self, places: pa.Array, wanted: set[int]) -> Rows:
         """Some of the rows, with the wanted columns."""
@@ -111,7 +115,7 @@ _Function = Callable[[int, list[pa.Array], Any], pa.Array]
 
 def _cast(_: int, arguments: list[pa.Array], kind: pa.DataType) -> pa.Array:
     """Never loses more than Java's cast does: whole numbers to doubles round to the nearest."""
-    return arguments[0].cast(kind, safe=False)
+    return arguments[0] if arguments[0].type == kind else arguments[0].cast(kind, safe=False)
 
 
 def _hash(count: int, arguments: list[pa.Array], seed: int) -> pa.Array:

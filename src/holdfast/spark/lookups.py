@@ -38,7 +38,10 @@ class Keys:
     def part(self, low: int, high: int) -> Keys:
         """Some that lie beside each other."""
         columns = tuple(column[low:high] for column in self.columns)
-        return Keys(self.slot[low:high], self.hash[low:high], columns)
+        part = Keys(self.slot[low:high], self.hash[low:high], columns)
+        if len(self.slots) == 1:
+            part.__dict__["slots"] = self.slots  # it has no others
+        return part
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,37 @@ def lookup(
     A key whose newest row is marked dead is not there. ``wanted``: the columns that the rows are to
     have; without, all.
     """
-    found = np.zeros(len(keys.hash), dtype=np.bool_)
+    return lookup_all([(runs, keys)], key_names, wanted)
+
+
+def lookup_all(
+    looks: Sequence[tuple[Sequence[OpenRun], Keys]],
+    key_names: Sequence[str],
+    wanted: Sequence[str] | None = None,
+) -> tuple[Bools, pa.Table | None]:
+    """The same for keys that are each looked up in runs of their own, one after the other."""
+    found = np.zeros(sum(len(keys.hash) for _, keys in looks), dtype=np.bool_)
+    hits: list[_Hits] = []
+    first = 0
+    for runs, keys in looks:
+        here = found[first : first + len(keys.hash)]
+        for hit in _search(runs, keys, key_names, here):
+            hits.append(_Hits(hit.run, hit.keys + first, hit.rows) if first else hit)
+        first += len(here)
+    if not hits:
+        return found, None
+    rows = _gather(hits, wanted)
+    if DEAD in rows.column_names:
+        alive = ~numbers(rows[DEAD]).astype(np.bool_)
+        found[np.flatnonzero(found)[~alive]] = False
+        rows = rows.filter(pa.array(alive))
+    return found, rows if rows.num_rows else None
+
+
+def _search(
+    runs: Sequence[OpenRun], keys: Keys, key_names: Sequence[str], found: Bools
+) -> list[_Hits]:
+    """Where the newest row of each key is; those that are anywhere are noted as ``found``."""
     hits: list[_Hits] = []
     missing: Int64s | None = None  # all of them
     for run in reversed(runs):
@@ -77,14 +110,7 @@ def lookup(
             missing = np.flatnonzero(~found)
             if not len(missing):
                 break
-    if not hits:
-        return found, None
-    rows = _gather(hits, wanted)
-    if DEAD in rows.column_names:
-        alive = ~numbers(rows[DEAD]).astype(np.bool_)
-        found[np.flatnonzero(found)[~alive]] = False
-        rows = rows.filter(pa.array(alive))
-    return found, rows if rows.num_rows else None
+    return hits
 
 
 def _by_slot(keys: Keys, which: Int64s | None) -> Iterator[tuple[int, Int64s | None]]:
@@ -158,4 +184,6 @@ def _gather(hits: Sequence[_Hits], wanted: Sequence[str] | None) -> pa.Table:
     place = hits[0].keys if len(hits) == 1 else np.concatenate([each.keys for each in hits])
     order = None if (place[1:] > place[:-1]).all() else np.argsort(place)
     rows = [(each.run, each.rows) for each in hits]
-    return pa.Table.from_arrays([taken(rows, name, order) for name in names], names)
+    columns = (taken(rows, name, order) for name in names)
+    arrays = [pa.array(each) if isinstance(each, np.ndarray) else each for each in columns]
+    return pa.Table.from_arrays(arrays, list(names))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import mmap
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from holdfast.spark.runs import HASH, SLOT, Int64s, one_array, plain, read_run
+from holdfast.spark.runs import HASH, SLOT, Int64s, one_array, parse_address, plain, read_run
 
 # Runs from this size on are mapped, smaller ones are kept in memory.
 _LARGE_BYTES = 1 << 20
@@ -40,15 +40,32 @@ _ROWS_A_PLACE, _MOST_ROWS_A_PLACE = 4, 64
 class OpenRun:
     """A run that is looked at."""
 
-    def __init__(self, rows: pa.Table) -> None:
+    def __init__(
+        self, rows: pa.Table, plain: Mapping[str, npt.NDArray[Any] | None] | None = None
+    ) -> None:
+        """``plain``: columns as numpy sees them, where that is known."""
         self.rows = rows
         self._arrays: dict[str, pa.Array] = {}
-        self._plain: dict[str, npt.NDArray[Any] | None] = {}
+        self._plain = dict(plain or {})
         self._ranges: dict[int, tuple[int, int]] = {}
         self._directories: dict[int, _Directory] = {}
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
+
+    def split(self, counts: Sequence[int]) -> list[OpenRun]:
+        """So many of its rows each, one behind the other."""
+        if len(counts) == 1:
+            return [self]
+        found, first = [], 0
+        for count in counts:
+            plain = {
+                name: None if values is None else values[first : first + count]
+                for name, values in self._plain.items()
+            }
+            found.append(OpenRun(self.rows.slice(first, count), plain))
+            first += count
+        return found
 
     def array(self, name: str) -> pa.Array:
         """A column in one piece."""
@@ -64,12 +81,15 @@ class OpenRun:
 
     @cached_property
     def slot(self) -> Int64s:
-        found: Int64s = self.array(SLOT).to_numpy(zero_copy_only=False)
-        return found
+        return self._numbers(SLOT)
 
     @cached_property
     def hash(self) -> Int64s:
-        found: Int64s = self.array(HASH).to_numpy(zero_copy_only=False)
+        return self._numbers(HASH)
+
+    def _numbers(self, name: str) -> Int64s:
+        found = self.plain(name)
+        assert found is not None, f"{name} is a number in every row"
         return found
 
     def range_of(self, slot: int) -> tuple[int, int]:
@@ -95,8 +115,11 @@ class OpenRun:
 
 def taken(
     sources: Sequence[tuple[OpenRun, Int64s | None]], name: str, order: Int64s | None
-) -> pa.Array:
-    """A column of these rows of several runs (None: all), one behind the other, then in order."""
+) -> pa.Array | npt.NDArray[Any]:
+    """A column of these rows of several runs (None: all), one behind the other, then in order.
+
+    As numpy sees it, where it is plain in all of them.
+    """
     parts: list[npt.NDArray[Any]] = []
     for run, rows in sources:
         values = run.plain(name)
@@ -105,7 +128,7 @@ def taken(
         parts.append(values if rows is None else values.take(rows))
     else:
         whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return pa.array(whole if order is None else whole.take(order))
+        return whole if order is None else whole.take(order)
     arrays = [
         run.array(name) if rows is None else run.array(name).take(pa.array(rows))
         for run, rows in sources
@@ -144,11 +167,13 @@ class SmallRuns(dict[str, OpenRun]):
     def __init__(self) -> None:
         super().__init__()
         self.bytes = 0
+        self._sizes: dict[str, int] = {}
 
-    def keep(self, path: str, run: OpenRun) -> None:
+    def keep(self, path: str, run: OpenRun, size: int) -> None:
         self.drop(path)  # two threads may have read it at once
         self[path] = run
-        self.bytes += run.rows.nbytes
+        self._sizes[path] = size
+        self.bytes += size
         while len(self) > _MOST_KEPT or self.bytes > _MOST_KEPT_BYTES:
             self.drop(next(iter(self)))
 
@@ -159,9 +184,8 @@ class SmallRuns(dict[str, OpenRun]):
         return run
 
     def drop(self, path: str) -> None:
-        run = self.pop(path, None)
-        if run is not None:
-            self.bytes -= run.rows.nbytes
+        if self.pop(path, None) is not None:
+            self.bytes -= self._sizes.pop(path)
 
 
 _large: dict[str, OpenRun] = {}
@@ -177,11 +201,12 @@ def open_run(path: str) -> OpenRun:
         if run is not None:
             return run
         _let_go()
-    size = Path(path).stat().st_size
-    if size < _LARGE_BYTES:
+    file, first = parse_address(path)
+    size = Path(file).stat().st_size
+    if first or size < _LARGE_BYTES:
         run = OpenRun(read_run(path))
         with _lock:
-            _kept.keep(path, run)
+            _kept.keep(path, run, size)
         return run
     run = OpenRun(_mapped(path, size))
     with _lock:
@@ -189,21 +214,21 @@ def open_run(path: str) -> OpenRun:
     return run
 
 
-def keep_open(path: str, rows: pa.Table, size: int, swallowed: Iterable[str]) -> None:
+def keep_open(path: str, run: OpenRun, size: int, swallowed: Iterable[str]) -> None:
     """A run that was just written, of so many bytes; those that are in it are needed no more."""
     with _lock:
         for each in swallowed:
             _kept.drop(each)
         _let_go()
         if size < _LARGE_BYTES:
-            _kept.keep(path, OpenRun(rows))
+            _kept.keep(path, run, size)
 
 
 def forget_gone_runs() -> None:
     """Let go of runs whose files are gone: mapped, they go on taking room on the disk."""
     with _lock:
         _let_go()
-        for gone in [each for each in _kept if not Path(each).exists()]:
+        for gone in [each for each in _kept if not Path(parse_address(each)[0]).exists()]:
             _kept.drop(gone)
 
 

@@ -78,7 +78,7 @@ def pack(engine: Engine, state: State, since: State | None = None) -> PackedStat
     for operator, families in state.runs.items():
         for family, partitions in families.items():
             for partition, runs in enumerate(partitions):
-                tables = [read_run(str(run.path)) for run in runs if id(run) not in shared]
+                tables = [read_run(run.address) for run in runs if id(run) not in shared]
                 if since is not None:
                     gone = _forgotten(
                         operators[operator], family, since, state, operator, partition
@@ -89,7 +89,7 @@ def pack(engine: Engine, state: State, since: State | None = None) -> PackedStat
                     continue
                 oldest = first_open.get((operator, family), -FOREVER)
                 keys = operators[operator].row_keys(family)
-                rows = merge([OpenRun(each) for each in tables], keys, oldest, since is None)
+                rows = merge([OpenRun(each) for each in tables], keys, oldest, since is None).rows
                 if rows.num_rows:
                     parts.append(PackedPart(operator, family, partition, rows))
     base = since.version if since else None
@@ -120,7 +120,7 @@ def unpack(engine: Engine, packed: PackedState, onto: State | None = None) -> St
                 f"version of it"
             )
         place = (part.operator, part.family, part.partition)
-        name = run_name(place, 0, part.rows, directory.number)
+        name = run_name(place, 0, numbers(part.rows[SLOT]), directory.number)
         write_run(str(directory.path / name), part.rows)
     first_open = engine.first_open(packed.boundary)
     runs = collect_runs(base, directory, engine.partitions, first_open)
@@ -138,7 +138,7 @@ def _forgotten(
     keys = stateful.row_keys(family)
     if keys is None or not before or {id(run) for run in before} & {id(run) for run in after}:
         return []
-    old = merge([_open(run) for run in before], keys, -FOREVER, True)
+    old = merge([_open(run) for run in before], keys, -FOREVER, True).rows
     if DEAD not in old.column_names or not old.num_rows:
         return []
     columns = tuple(one_array(old[key]) for key in keys)
@@ -152,7 +152,7 @@ def _forgotten(
 
 
 def _open(run: Run) -> OpenRun:
-    return OpenRun(read_run(str(run.path)))
+    return OpenRun(read_run(run.address))
 
 
 def _newer(table: pa.Table, version: int) -> pa.Table:

@@ -12,6 +12,8 @@ A hash is not a key: rows carry their key columns, and a lookup compares them.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +32,15 @@ SLOT, HASH, VERSION, DEAD = "slot", "hash", "version", "dead"
 # So many rows are put together in memory and written at once: a file takes a call for every column
 # otherwise, and calls are most of what a small one takes.
 _FEW_ROWS = 1 << 14
+_PLAIN = frozenset(
+    [
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float16(), pa.float32(), pa.float64()),
+    ]
+)
+_PLACE = re.compile(r"(.*)#(\d+)\+\d+", re.DOTALL)
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 # Arrow would ask the environment with every file.
 _OPTIONS = pa.ipc.IpcWriteOptions()
 
@@ -54,6 +65,13 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
+def one_piece(table: pa.Table) -> pa.Table:
+    """The table with every column as a single array; those that are so are not copied."""
+    if all(column.num_chunks == 1 for column in table.itercolumns()):
+        return table
+    return table.combine_chunks()
+
+
 def numbers(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
     """A column without nulls as a numpy array, without copying where Arrow allows."""
     values: npt.NDArray[Any] = one_array(column).to_numpy(zero_copy_only=False)
@@ -62,20 +80,32 @@ def numbers(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
 
 def plain(column: pa.Array) -> npt.NDArray[Any] | None:
     """A column of numbers without nulls as a numpy array; None if it is another one."""
-    kind = column.type
-    if column.null_count or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    if column.type not in _PLAIN or column.null_count:
         return None
     values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values
 
 
-def read_run(path: str) -> pa.Table:
+def read_run(address: str) -> pa.Table:
     """A run's rows, mapped into memory rather than read.
 
     Arrow's file format would do as well, but opening it waits for another thread, each time.
     """
+    path, first = parse_address(address)
     with pa.memory_map(path) as source:
+        source.seek(first)
         return pa.ipc.open_stream(source).read_all()
+
+
+def place_in_file(first: int, size: int) -> str:
+    """How the address of a run ends that shares its file (``bundles``)."""
+    return f"#{first}+{size}"
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """The file of an address, and where in it the run begins."""
+    found = _PLACE.fullmatch(address)
+    return (found[1], int(found[2])) if found else (address, 0)
 
 
 def write_run(path: str, rows: pa.Table) -> int:
@@ -85,13 +115,11 @@ def write_run(path: str, rows: pa.Table) -> int:
 
 def write_file(path: str, tables: Sequence[pa.Table], head: bytes = b"") -> int:
     """Write tables as Arrow streams, one after the other; how many bytes it takes."""
+    if sum(table.num_rows for table in tables) <= _FEW_ROWS:
+        return write_bytes(path, b"".join([head, *map(stream_bytes, tables)]))
     disk.check(Operation.CREATE, path)
-    few = sum(table.num_rows for table in tables) <= _FEW_ROWS
     with pa.OSFile(path, "wb") as file:
-        sink = pa.BufferOutputStream() if few else file
-        write_tables(sink, tables, head)
-        if few:
-            file.write(sink.getvalue())
+        write_tables(file, tables, head)
         return int(file.tell())
 
 
@@ -100,18 +128,42 @@ def write_tables(sink: pa.NativeFile, tables: Sequence[pa.Table], head: bytes = 
     sink.write(head)
     for table in tables:
         with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as writer:
-            for batch in table.combine_chunks().to_batches():
+            for batch in _batches(table):
                 writer.write_batch(batch)
 
 
-def run_name(place: tuple[str, str, int], swallowed: int, rows: pa.Table, step: int) -> str:
+def stream_bytes(rows: pa.Table) -> bytes:
+    """A table as Arrow's own writer has it, for fewer calls."""
+    batches = (each.serialize() for each in _batches(rows))
+    return b"".join([rows.schema.serialize(), *batches, _END_OF_STREAM])
+
+
+def write_bytes(path: str, data: bytes) -> int:
+    """Write a file at once; how many bytes it takes."""
+    disk.check(Operation.CREATE, path)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        written = os.write(descriptor, data)
+        while written < len(data):
+            written += os.write(descriptor, memoryview(data)[written:])
+    finally:
+        os.close(descriptor)
+    return written
+
+
+def _batches(table: pa.Table) -> Sequence[pa.RecordBatch]:
+    """The table in one piece; one that is in one piece is not copied."""
+    batches: Sequence[pa.RecordBatch] = table.to_batches()
+    return batches if len(batches) < 2 else table.combine_chunks().to_batches()
+
+
+def run_name(place: tuple[str, str, int], swallowed: int, slots: Int64s, step: int) -> str:
     """What a file tells by its name of the run in it (``state.collect_runs``).
 
     place      operator, family and partition.
     swallowed  how many of the newest runs it replaces.
     step       no other step has this number, so that no name is used twice.
     """
-    slots = numbers(rows[SLOT])
     low, high = (int(slots[0]), int(slots[-1])) if len(slots) else (0, 0)
     return "~".join(str(each) for each in (*place, swallowed, len(slots), low, high, step))
 
@@ -119,8 +171,18 @@ def run_name(place: tuple[str, str, int], swallowed: int, rows: pa.Table, step: 
 def sort_rows(rows: pa.Table) -> pa.Table:
     """The rows in the order of a run."""
     slot, hashes = numbers(rows[SLOT]), numbers(rows[HASH])
-    ascending = (slot[1:] > slot[:-1]) | ((slot[1:] == slot[:-1]) & (hashes[1:] >= hashes[:-1]))
-    return rows if ascending.all() else rows.take(pa.array(np.lexsort((hashes, slot))))
+    if is_sorted(slot, hashes):
+        return rows
+    return rows.take(pa.array(np.lexsort((hashes, slot))))
+
+
+def is_sorted(slot: Int64s, hashes: Int64s) -> bool:
+    """Whether rows with these slots and hashes are in the order of a run."""
+    same = slot[1:] == slot[:-1]
+    ascending = hashes[1:] >= hashes[:-1]
+    if same.all():
+        return bool(ascending.all())
+    return bool(((slot[1:] > slot[:-1]) | (same & ascending)).all())
 
 
 def null_safe_equal(left: pa.Array, right: pa.Array) -> Bools:

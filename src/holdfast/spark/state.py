@@ -9,34 +9,56 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 
+from holdfast.spark.bundles import BUNDLE, members
 from holdfast.spark.replay import TIMES_MARK
 from holdfast.spark.step_directories import StepDirectory
 from holdfast.spark.task import FOREVER
 
 
-class Run:
-    """One run file; owns it."""
+class RunFile:
+    """A file with a run or several; owns it."""
 
-    def __init__(self, directory: StepDirectory, name: str, rows: int, low: int, high: int) -> None:
-        self.path = directory.path / name
-        self.rows = rows
-        self.low = low
-        self.high = high
+    def __init__(self, directory: StepDirectory, path: str) -> None:
+        self.path = path
         # It is used for another step once no run is in it.
         self._directory = directory
-        self._delete = weakref.finalize(self, _unlink, self.path)
+        self._delete = weakref.finalize(self, _unlink, path)
+
+
+class Run:
+    """One run; its file is there for as long as one of its runs is.
+
+    address  where it is (``bundles``).
+    """
+
+    def __init__(self, file: RunFile, address: str, told: Sequence[int], size: int | None) -> None:
+        """``told``: how many rows it has, and the first and last of their slots."""
+        self._file = file
+        self.address = address
+        self.rows, self.low, self.high = told
+        self._size = size
+
+    @property
+    def path(self) -> Path:
+        """The file it is in, perhaps with others."""
+        return Path(self._file.path)
+
+    def size(self) -> int:
+        """Its bytes."""
+        return self.path.stat().st_size if self._size is None else self._size
 
     def __repr__(self) -> str:
-        return f"Run({self.path.name})"
+        return f"Run({self.address})"
 
 
-def _unlink(path: Path) -> None:
+def _unlink(path: str) -> None:
     with contextlib.suppress(OSError):  # it may be gone already
-        path.unlink()
+        Path(path).unlink()
 
 
 # operator -> family -> runs of each partition, oldest first
@@ -68,7 +90,7 @@ class State:
         """The files of the runs of every operator, family and partition."""
         return {
             operator: {
-                family: [[str(run.path) for run in part] for part in parts]
+                family: [[run.address for run in part] for part in parts]
                 for family, parts in families.items()
             }
             for operator, families in self.runs.items()
@@ -88,7 +110,7 @@ class State:
             size["rows"] += run.rows
             size["low"], size["high"] = min(size["low"], run.low), max(size["high"], run.high)
             with contextlib.suppress(OSError):  # merged into another meanwhile
-                size["bytes"] += run.path.stat().st_size
+                size["bytes"] += run.size()
         return found
 
 
@@ -106,19 +128,16 @@ def collect_runs(
     ``first_open`` gives, for operators and families whose slots are times, the oldest slot
     that still matters; runs entirely before it are dropped.
     """
-    runs = {
-        operator: {family: [list(each) for each in parts] for family, parts in families.items()}
+    runs: dict[str, dict[str, list[Sequence[Run]]]] = {
+        operator: {family: list(parts) for family, parts in families.items()}
         for operator, families in state.runs.items()
     }
-    for name in sorted(path.name for path in directory.path.iterdir()):
-        if not name.endswith(f"~{directory.number}"):
-            continue
-        operator, family, partition, swallowed, rows, low, high, _ = name.split("~")
+    for name, run in _new_runs(directory):
+        operator, family, partition, swallowed, *_ = name
         families = runs.setdefault(operator, {})
-        lists = families.setdefault(family, [[] for _ in range(partitions)])
+        lists = families.setdefault(family, [()] * partitions)
         mine = lists[int(partition)]
-        del mine[len(mine) - int(swallowed) :]
-        mine.append(Run(directory, name, int(rows), int(low), int(high)))
+        lists[int(partition)] = (*mine[: len(mine) - int(swallowed)], run)
     return {
         operator: {
             family: tuple(_still_needed(part, first_open.get((operator, family))) for part in parts)
@@ -126,6 +145,23 @@ def collect_runs(
         }
         for operator, families in runs.items()
     }
+
+
+def _new_runs(directory: StepDirectory) -> list[tuple[list[str], Run]]:
+    """The runs that a step has left, each with what its name tells, in the order of names."""
+    found = []
+    for entry in directory.path.iterdir():
+        file_name, path = entry.name, str(entry)
+        if not file_name.endswith(f"~{directory.number}"):
+            continue
+        file = RunFile(directory, path)
+        inside: Sequence[tuple[str, str, int | None]] = [(file_name, path, None)]
+        if file_name.startswith(f"{BUNDLE}~"):
+            inside = members(path)
+        for name, address, size in inside:
+            told = name.split("~")
+            found.append((told, Run(file, address, [int(each) for each in told[4:7]], size)))
+    return sorted(found, key=itemgetter(0))
 
 
 def without_times(runs: Runs) -> Runs:
@@ -136,5 +172,7 @@ def without_times(runs: Runs) -> Runs:
     }
 
 
-def _still_needed(runs: list[Run], first_open: int | None) -> tuple[Run, ...]:
-    return tuple(run for run in runs if first_open is None or run.high >= first_open)
+def _still_needed(runs: Sequence[Run], first_open: int | None) -> tuple[Run, ...]:
+    if first_open is None:
+        return tuple(runs)
+    return tuple([run for run in runs if run.high >= first_open])

@@ -92,7 +92,7 @@ class Stateful(ABC):
         for operator, family, _, run in state.all_runs():
             if operator != name:
                 continue
-            rows = read_run(str(run.path))
+            rows = read_run(run.address)
             first = self.first_open(state.boundary).get(family, -FOREVER)
             column = "oldest" if "oldest" in rows.column_names else self.time_column(family)
             if column not in rows.column_names:

@@ -20,7 +20,6 @@ import gc
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,8 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from holdfast import disk
-from holdfast.spark.compaction import how_many_to_merge, merge
+from holdfast.spark.bundles import Bundle
+from holdfast.spark.compaction import how_many_to_merge, merge_all
 from holdfast.spark.continuous_files import Told, write_told
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.open_runs import OpenRun, keep_open, open_run
@@ -39,7 +39,9 @@ from holdfast.spark.runs import (
     SLOT,
     VERSION,
     Bools,
+    is_sorted,
     numbers,
+    one_piece,
     run_name,
     sort_rows,
     write_run,
@@ -60,6 +62,7 @@ class Step:
 
     number  no other step of the engine has it.
     look    what becomes of the state is written nowhere, and more tuples of these times may come.
+    bundle  takes the small runs, if there is one.
     """
 
     before: int
@@ -75,6 +78,7 @@ class Step:
     replay: bool = False
     on_error: str = STOP
     look: bool = False
+    bundle: Bundle | None = None
     _rejected: list[Rejected] = field(default_factory=list)
     _open: dict[str, list[OpenRun]] = field(default_factory=dict)
     _told: dict[str, Told] = field(default_factory=dict)
@@ -98,21 +102,19 @@ class Step:
         ``keys`` None means the family only ever grows: rows do not replace each other.
         ``opened`` says which rows are windows that were not open before.
         """
-        if rows.num_rows == 0 or self.look:
+        write_together([self], family, rows, [rows.num_rows], keys, first_open_slot, opened)
+
+    def _add(self, family: str, run: OpenRun, kept: int) -> None:
+        """Write the run that is the newest now, after so many that are kept."""
+        paths = self.runs.get(family, [])
+        swallowed = len(paths) - kept
+        name = run_name((self.operator, family, self.partition), swallowed, run.slot, self.number)
+        if self.bundle is not None and self.bundle.take(name, run, paths[kept:]):
             return
-        self._tell_rows(family, rows, opened)
-        rows = rows.append_column(VERSION, pa.array(np.full(rows.num_rows, self.version)))
-        rows = sort_rows(rows)
-        runs = self.read(family)
-        swallowed = how_many_to_merge([len(run) for run in runs], rows.num_rows)
-        kept = len(runs) - swallowed
-        if swallowed:
-            rows = merge([*runs[kept:], OpenRun(rows)], keys, first_open_slot, not kept)
-        name = run_name((self.operator, family, self.partition), swallowed, rows, self.number)
         path = f"{self.directory}/{name}"
-        size = write_run(f"{path}.part", rows)
-        disk.rename(Path(f"{path}.part"), Path(path))
-        keep_open(path, rows, size, self.runs.get(family, [])[kept:])
+        size = write_run(f"{path}.part", run.rows)
+        disk.rename(f"{path}.part", path)
+        keep_open(path, run, size, paths[kept:])
 
     def ended(self, family: str, count: int) -> None:
         """So many windows that were open before the step are not open after it."""
@@ -139,6 +141,66 @@ class Step:
             told.rows = rows
         elif opened is not None and opened.any():
             told.rows = rows.filter(pa.array(opened))
+
+
+def write_together(
+    steps: Sequence[Step],
+    family: str,
+    rows: pa.Table,
+    counts: Sequence[int],
+    keys: Sequence[str] | None,
+    first_open_slot: int,
+    opened: Bools | None,
+    replace: bool = False,
+) -> None:
+    """Add to a family of several partitions, so many of the rows to each (``Step.write``).
+
+    ``replace``: rows that are not ``opened`` replace one each of those there are.
+    """
+    if rows.num_rows == 0 or steps[0].look:
+        return
+    parts: list[tuple[Sequence[OpenRun], bool]] = []
+    given = zip(steps, _new_runs(steps, rows, counts, family, opened), strict=True)
+    edges = np.cumsum([0, *counts])
+    writing = [(at, step, run) for at, (step, run) in enumerate(given) if len(run)]
+    places = []
+    for at, step, run in writing:
+        runs = step.read(family)
+        kept = len(runs) - how_many_to_merge([len(each) for each in runs], len(run))
+        places.append(kept)
+        swallowed = runs[kept:]
+        if replace and opened is not None and len(runs) == len(swallowed) == 1:
+            known = len(run) - int(opened[edges[at] : edges[at + 1]].sum())
+            # Nothing of it is left: so it is where few keys come with every bucket.
+            swallowed = [] if known == len(runs[0]) else swallowed
+        parts.append(([*swallowed, run], not kept))
+    found = [runs[0] for runs, _ in parts]
+    several = [at for at, (runs, _) in enumerate(parts) if len(runs) > 1]
+    if several:
+        merged = merge_all([parts[at] for at in several], keys, first_open_slot)
+        for at, run in zip(several, merged, strict=True):
+            found[at] = run
+    for (_, step, _), run, kept in zip(writing, found, places, strict=True):
+        step._add(family, run, kept)
+
+
+def _new_runs(
+    steps: Sequence[Step], rows: pa.Table, counts: Sequence[int], family: str, opened: Bools | None
+) -> list[OpenRun]:
+    """The rows of each step as a run."""
+    first = 0
+    for step, count in zip(steps, counts, strict=True):
+        if step.keeps is not None and count:
+            new = None if opened is None else opened[first : first + count]
+            step._tell_rows(family, rows.slice(first, count), new)
+        first += count
+    versions = pa.array(np.full(rows.num_rows, steps[0].version))
+    found = OpenRun(rows.append_column(VERSION, versions)).split(counts)
+    return [each if is_sorted(each.slot, each.hash) else _sorted(each) for each in found]
+
+
+def _sorted(run: OpenRun) -> OpenRun:
+    return OpenRun(sort_rows(run.rows))
 
 
 Handler = Callable[[Step, pa.Table], pa.Table]
@@ -174,9 +236,13 @@ class StepPlan:
     partitions: int
 
     def run(
-        self, told: Mapping[str, Any], rows: pa.Table, partitions: Sequence[int]
+        self,
+        told: Mapping[str, Any],
+        rows: pa.Table,
+        partitions: Sequence[int],
+        bundle: Bundle | None = None,
     ) -> Iterator[pa.Table]:
-        """Hands these partitions their tuples, and gives what is emitted for them.
+        """Hands these partitions their tuples, and gives what is emitted for them, if anything is.
 
         They are in stream order, unless the handler says that any order will do. A handler with
         ``together`` takes those of all partitions at once, but for a replay, which asks each of
@@ -196,7 +262,7 @@ class StepPlan:
             parts = (((each,), own) for each, own in by_partition(rows, partitions, self))
         for homes, own in parts:
             ordered = own if any_order or own.num_rows < 2 else in_stream_order(own)
-            steps = [_step(told, self, partition) for partition in homes]
+            steps = [_step(told, self, partition, bundle) for partition in homes]
             if together is not None:
                 result = together(steps, ordered)
             else:
@@ -204,8 +270,8 @@ class StepPlan:
                 result = self.handler(steps[0], ordered.append_column(SLOT, zeros))
             for step in steps:
                 step.finish()
-            if replay is None:
-                yield conform(result, self.output).combine_chunks()
+            if replay is None and result.num_rows:
+                yield one_piece(conform(result, self.output))
 
 
 def job_property(name: str) -> dict[str, Any]:
@@ -263,7 +329,7 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table.select(schema.names).cast(schema)
 
 
-def _step(told: Mapping[str, Any], plan: StepPlan, partition: int) -> Step:
+def _step(told: Mapping[str, Any], plan: StepPlan, partition: int, bundle: Bundle | None) -> Step:
     operator = plan.operator
     runs: dict[str, list[str]] = {}
     for family, paths in told["runs"].get(operator, {}).items():
@@ -282,4 +348,5 @@ def _step(told: Mapping[str, Any], plan: StepPlan, partition: int) -> Step:
         told.get("replay") is not None,
         told.get("on_error", STOP),
         told.get("look", False),
+        bundle,
     )

@@ -16,11 +16,11 @@ import pyarrow as pa
 from holdfast.spark.aggregate_state import TMAX, GroupState, emit
 from holdfast.spark.compaction import merge
 from holdfast.spark.groups import Groups, group, keys_of, with_slots
-from holdfast.spark.lookups import Keys, lookup
+from holdfast.spark.lookups import Keys, lookup_all
 from holdfast.spark.open_runs import OpenRun
 from holdfast.spark.replay import unseen
 from holdfast.spark.runs import HASH, SLOT, VERSION, Bools, mix, numbers, sort_rows
-from holdfast.spark.task import FOREVER, Step
+from holdfast.spark.task import FOREVER, Step, write_together
 from holdfast.windows import TimeWindow
 
 FAMILY = "windows"
@@ -71,10 +71,7 @@ class TimeAggregate:
             ranges = [_range_of(step, groups) for step in steps]
             found, old = self._look_up(steps, ranges, keys)
             touched = pa.table(self.state.advance(rows, groups, keys, found, old))
-            came_and_went = [
-                self._keep(step, touched.slice(low, high - low), found[low:high], after)
-                for step, (low, high) in zip(steps, ranges, strict=True)
-            ]
+            came_and_went = self._keep(steps, ranges, touched, keys.slot >= after, found, after)
         closed = self._closing(steps, touched, after)
         if closed is None:
             return pa.table({})
@@ -88,26 +85,31 @@ class TimeAggregate:
         self, steps: Sequence[Step], ranges: Sequence[tuple[int, int]], keys: Keys
     ) -> tuple[Bools, pa.Table | None]:
         """What the state has of the keys; those of each partition lie beside each other."""
-        names = self.state.key_names
-        wanted = self.state.folded
         looks = [
-            lookup(step.read(FAMILY), keys.part(low, high), names, wanted)
+            (step.read(FAMILY), keys.part(low, high))
             for step, (low, high) in zip(steps, ranges, strict=True)
         ]
-        tables = [old for _, old in looks if old is not None]
-        found = np.concatenate([each for each, _ in looks])
-        if len(tables) < 2:
-            return found, tables[0] if tables else None
-        return found, pa.concat_tables(tables)
+        return lookup_all(looks, self.state.key_names, self.state.folded)
 
-    def _keep(self, step: Step, touched: pa.Table, found: Bools, after: int) -> int:
-        """Write what a partition's tuples have touched and is open; how much came and went."""
-        is_open = numbers(touched[SLOT]) >= after
-        came_and_went = 0
+    def _keep(
+        self,
+        steps: Sequence[Step],
+        ranges: Sequence[tuple[int, int]],
+        touched: pa.Table,
+        is_open: Bools,
+        found: Bools,
+        after: int,
+    ) -> list[int]:
+        """Write what tuples have touched and is open; how much came and went, by partition."""
+        counts = [high - low for low, high in ranges]
+        came_and_went = [0] * len(steps)
         if not is_open.all():
-            came_and_went = int((~found & ~is_open).sum())
+            gone = ~found & ~is_open
+            came_and_went = [int(gone[low:high].sum()) for low, high in ranges]
+            counts = [int(is_open[low:high].sum()) for low, high in ranges]
             touched, found = touched.filter(pa.array(is_open)), found[is_open]
-        step.write(FAMILY, touched, self.state.key_names, after, ~found)
+        names = self.state.key_names
+        write_together(steps, FAMILY, touched, counts, names, after, ~found, replace=True)
         return came_and_went
 
     def _into_windows(self, rows: pa.Table) -> pa.Table:
@@ -147,7 +149,7 @@ class TimeAggregate:
             return None
         names = [name for name in pieces[0].column_names if name != VERSION]
         runs = [OpenRun(each.select(names)) for each in pieces]
-        return merge(runs, self.state.key_names, before, False)
+        return merge(runs, self.state.key_names, before, False).rows
 
     def _results(self, closed: pa.Table) -> pa.Table:
         slot, hashes = numbers(closed[SLOT]).astype(np.int64), numbers(closed[HASH])
