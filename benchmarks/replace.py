@@ -2,6 +2,7 @@
 
     make bench BENCH=replace               a failure of ten minutes, both processes lost; 20 minutes
     make bench BENCH=replace ARGS=--quick  within four minutes
+    make bench BENCH=replace ARGS='--quick --only lost --losses 4'  one part, and more of it
 
 Real processes, 3,000 tuples a second, 100,000 open windows. One deployment has a fragment for each
 protection (replace_setting.py); a process is lost with its directories (replace_lost.py), and
@@ -52,14 +53,15 @@ from holdfast.testing.deployed import Load, supervised
 
 MINUTES_KEPT = 10.0
 BOUND_BYTES = 64_000_000
+PARTS = ("lost", "failure", "kept")
 Totals = dict[str, tuple[float, float]]
 
 
 def lose_and_restart(
-    directory: Path, sales: Sales, rate: int, calm_seconds: float, both: bool, tell: Tell
+    directory: Path, sales: Sales, rate: int, calm_seconds: float, losses: int, tell: Tell
 ) -> Figures:
-    """A process of a deployment with every protection is lost, or one after the other; then all
-    are restarted."""
+    """A process of a deployment with every protection is lost, once or more often; then all are
+    restarted."""
     deployment = protected(directory)
     with supervised(deployment, tell) as supervisor:
         opening = Producer.of(deployment.path, "sales", name="opening")
@@ -74,9 +76,7 @@ def lose_and_restart(
             wait_well(supervisor)
             windows = sales.open_after(sales.opening + load.sent)
             tell(f"everything is well, {windows:,} windows are open")
-            lost = [
-                _lose_next(supervisor, readers, calm_seconds, tell) for _ in range(1 + int(both))
-            ]
+            lost = [_lose_next(supervisor, readers, calm_seconds, tell) for _ in range(losses)]
             time.sleep(calm_seconds)
             rolling = restart_all(supervisor, readers, tell)
             sent_rate = load.sent / (time.monotonic() - began)
@@ -140,6 +140,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="short failures, one process lost")
     parser.add_argument("--rate", type=int, default=TUPLES_PER_SECOND, help="tuples a second")
     parser.add_argument("--windows", type=int, default=WINDOWS, help="open windows")
+    parser.add_argument("--only", choices=PARTS, nargs="*", default=PARTS, help="only these parts")
+    parser.add_argument("--losses", type=int, help="how many processes are lost, one by one")
     parser.add_argument("--keep", action="store_true", help="leave the directory behind")
     parser.add_argument("--record", action="store_true", help="keep the figures in docs/results")
     options = parser.parse_args(arguments)
@@ -152,12 +154,16 @@ def main(arguments: list[str] | None = None) -> int:
 
     calm_s = 8.0 if quick else 30.0
     sales, rate = Sales(options.windows), options.rate
+    losses = options.losses or (1 if quick else 2)
     failing = of_two_sources(directory / "failing")
-    figures: Figures = {
-        "bench": "replace",
-        **lose_and_restart(directory / "replace", sales, rate, calm_s, not quick, tell),
-        **fail_long(failing, sales, rate, 20.0 if quick else 600.0, calm_s, tell),
-        **keep(directory / "kept", failing, MINUTES_KEPT, BOUND_BYTES, tell),
+    figures: Figures = {"bench": "replace"}
+    if "lost" in options.only:
+        figures |= lose_and_restart(directory / "replace", sales, rate, calm_s, losses, tell)
+    if "failure" in options.only:
+        figures |= fail_long(failing, sales, rate, 20.0 if quick else 600.0, calm_s, tell)
+    if "kept" in options.only:
+        figures |= keep(directory / "kept", failing, MINUTES_KEPT, BOUND_BYTES, tell)
+    figures |= {
         "x_s": X_SECONDS,
         "seconds": round(time.monotonic() - started, 1),
         "machine": describe_machine(),
@@ -172,7 +178,8 @@ def main(arguments: list[str] | None = None) -> int:
         record_page(figures, " ".join(each for each in sys.argv[1:] if each != "--record"))
     print(json.dumps(figures))
     wrong = ("lost", "doubled", "differing", "broken")
-    return int(any(figures[name][what] for name in PROTECTIONS for what in wrong))
+    found = [figures[name] for name in PROTECTIONS if name in figures]
+    return int(any(one[what] for one in found for what in wrong))
 
 
 if __name__ == "__main__":
