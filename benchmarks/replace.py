@@ -166,7 +166,7 @@ def main(arguments: list[str] | None = None) -> int:
     def tell(text: str) -> None:
         print(f"{time.monotonic() - started:7.1f} s  {text}", file=sys.stderr, flush=True)
 
-    calm_s = 8.0 if quick else 30.0
+    calm_s = 6.0 if quick else 30.0
     sales, rate = Sales(options.windows), options.rate
     losses = options.losses or (3 if quick else 5)
     failing = of_two_sources(directory / "failing")
