@@ -87,6 +87,41 @@ def test_replicas_that_lost_their_directories_join_and_stand_in(world: World) ->
     world.finish()
 
 
+def joins(world: World, name: str) -> bool:
+    status = world.copies[name].status()
+    return status["state"] == "joining" and "why" in status
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("world", [RUNNING], indirect=True)
+def test_while_they_join_they_may_be_lost_again_and_their_partners_too(world: World) -> None:
+    world.read(lambda: trimmed(world) and stable(world, *COPIES))
+    lost, partners = ("main-2", "best-2"), ("main-1", "best-1")
+    world.lose(*lost)
+    # Their partners cannot send them anything, so that they are in the middle of it.
+    for name, partner in zip(lost, partners, strict=True):
+        world.copies[partner].links.cut(name)
+    world.start(*lost)
+    world.read(lambda: all(joins(world, name) for name in lost))
+    # Lost again, with what they had of it.
+    world.lose(*lost)
+    world.start(*lost)
+    world.read(lambda: all(joins(world, name) for name in lost))
+    # Now the partners, who have their disks.
+    world.stop(*partners)
+    world.start(*partners)
+    for name, partner in zip(lost, partners, strict=True):
+        world.copies[partner].links.heal(name)
+    world.read(lambda: stable(world, *COPIES))
+    # As soon as they have begun, whatever that is by then.
+    for _ in range(3):
+        world.lose(*lost)
+        world.start(*lost)
+        world.read(lambda: any("lent" in world.copies[name].status() for name in partners))
+    world.read(lambda: stable(world, *COPIES))
+    world.finish()
+
+
 def sleepers(world: World) -> list[str]:
     """Of each two copies the one that sleeps and holds a recent checkpoint, once there is one."""
     found: list[str] = []
