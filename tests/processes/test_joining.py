@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -94,31 +95,28 @@ def joins(world: World, name: str) -> bool:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("world", [RUNNING], indirect=True)
-def test_while_they_join_they_may_be_lost_again_and_their_partners_too(world: World) -> None:
+def test_one_that_joins_may_be_lost_again_and_so_may_its_partner(world: World) -> None:
     world.read(lambda: trimmed(world) and stable(world, *COPIES))
-    lost, partners = ("main-2", "best-2"), ("main-1", "best-1")
-    world.lose(*lost)
-    # Their partners cannot send them anything, so that they are in the middle of it.
-    for name, partner in zip(lost, partners, strict=True):
-        world.copies[partner].links.cut(name)
-    world.start(*lost)
-    world.read(lambda: all(joins(world, name) for name in lost))
-    # Lost again, with what they had of it.
-    world.lose(*lost)
-    world.start(*lost)
-    world.read(lambda: all(joins(world, name) for name in lost))
-    # Now the partners, who have their disks.
-    world.stop(*partners)
-    world.start(*partners)
-    for name, partner in zip(lost, partners, strict=True):
-        world.copies[partner].links.heal(name)
-    world.read(lambda: stable(world, *COPIES))
-    # As soon as they have begun, whatever that is by then.
-    for _ in range(3):
-        world.lose(*lost)
-        world.start(*lost)
-        world.read(lambda: any("lent" in world.copies[name].status() for name in partners))
-    world.read(lambda: stable(world, *COPIES))
+    for partner, lost in PAIRS:
+        world.lose(lost)
+        # Its partner cannot send it anything, so that it is in the middle of it.
+        world.copies[partner].links.cut(lost)
+        world.start(lost)
+        world.read(partial(joins, world, lost))
+        # Lost again, with what it had of it.
+        world.lose(lost)
+        world.start(lost)
+        world.read(partial(joins, world, lost))
+        # Now the partner, which has its disk.
+        world.stop(partner)
+        world.start(partner)
+        world.copies[partner].links.heal(lost)
+        world.read(lambda: stable(world, *COPIES))
+        # As soon as it has begun, whatever it does by then.
+        for _ in range(3):
+            world.lose(lost)
+            world.start(lost)
+        world.read(lambda: stable(world, *COPIES))
     world.finish()
 
 
