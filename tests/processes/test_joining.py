@@ -117,6 +117,13 @@ def test_one_that_joins_may_be_lost_again_and_so_may_its_partner(world: World) -
             world.lose(lost)
             world.start(lost)
         world.read(lambda: stable(world, *COPIES))
+        # A process that is never without a job lends, too, and it is told.
+        with world.copies[partner].place.quiet.job():
+            world.lose(lost)
+            world.start(lost)
+            world.read(lambda: stable(world, *COPIES))
+        lenders = world.copies[partner]._shippers.lent.values()
+        assert sum(one.total.beside_seconds for one in lenders) > 0.0
     world.finish()
 
 
