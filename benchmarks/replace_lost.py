@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.journals import entries
-from benchmarks.replace_setting import BYSTANDER, PROCESSES, PROTECTIONS, X_SECONDS, Numbers
+from benchmarks.replace_setting import BYSTANDERS, PROCESSES, PROTECTIONS, X_SECONDS, Numbers
 from benchmarks.replace_watch import Reader
 from benchmarks.standby_chain import now_us
 from holdfast.cluster.rolling import restart_rolling
@@ -77,8 +77,10 @@ def replace(
     """Lose a process and see its replicas join; by protection. It was quiet since ``usual_us``.
 
     Two cores run everything, also what the process does that starts, and so whoever has nothing to
-    do with it is late, too. A partner's pause is by how much more than the bystander it was.
+    do with it is late, too. A partner's pause is by how much more than the bystander it was: the
+    same query, beside the same others in its process.
     """
+    lent_before = _beside_jobs(supervisor, process)
     lost_at = lose(supervisor, process)
     tell(f"{process} is lost, with all that it had")
     rejoined: dict[str, int] = {}
@@ -98,8 +100,9 @@ def replace(
     reached = now_us()
     until("results go on", lambda: all(one.stable_until > reached for one in readers.values()))
     found = {}
+    lent = _beside_jobs(supervisor, process)
     for name in PROTECTIONS:
-        reader, bystander = readers[name], readers[BYSTANDER]
+        reader, bystander = readers[name], readers[BYSTANDERS[name]]
         usual = reader.lateness_us(usual_us, lost_at)
         late_us = pause_us(reader.lateness_us(up_at, rejoined[name]), usual)
         beside_us = pause_us(
@@ -110,10 +113,22 @@ def replace(
             "partner_pause_ms": round(max(0.0, late_us - beside_us) / 1e3),
             "partner_late_ms": round(late_us / 1e3),
             "bystander_late_ms": round(beside_us / 1e3),
+            "lent_beside_jobs_ms": round((lent[name] - lent_before[name]) * 1e3),
             "usual_ms": round(float(np.median(usual)) / 1e3),
             "gap_ms": round(reader.gap_us(lost_at, now_us()) / 1e3),
         }
         tell(f"{name}: {found[name]}")
+    return found
+
+
+def _beside_jobs(supervisor: Supervisor, process: str) -> dict[str, float]:
+    """For how long jobs ran while the partners of a process made states ready for others."""
+    other = next(each for each in PROCESSES if each != process)
+    said = node_status(supervisor.deployment, list(supervisor.deployment.processes[other]))
+    found = {}
+    for node, one in said.items():
+        lent = one.get("lent") or one.get("checkpoints") or {}
+        found[node.rpartition("-")[0]] = float(lent.get("beside_jobs_s", 0.0))
     return found
 
 
@@ -135,7 +150,7 @@ def restart_all(supervisor: Supervisor, readers: Readers, tell: Tell) -> Figures
     restart_rolling(supervisor.deployment.path, wait_s=PATIENCE_SECONDS, tell=tell)
     ended = now_us()
     until("results go on", lambda: all(one.stable_until > ended for one in readers.values()))
-    # Nobody stands in for the bystander.
+    # Nobody stands in for the bystanders.
     gaps = {name: readers[name].gap_us(began, now_us()) / 1e6 for name in PROTECTIONS}
     return {
         "rolling_restart_gap_s": round(max(gaps.values()), 2),

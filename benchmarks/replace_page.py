@@ -18,12 +18,14 @@ stopped, loses the directories of all its nodes, and is killed; its supervisor s
 nothing.
 
 *Rejoined* is a replica that is stable again, or a copy that holds the other one's state, counted
-from when Spark was up. Two cores run all of it, and a process that starts
-takes what it gets of them, so a *bystander* is late then, too: the same query in a process of its
-own, of which nothing is lost. *Pause* is how much later than usual the latest result of the
-partner was meanwhile, less the same of the bystander; *gap* the longest time without a result from
-the loss until all is well, of which a bucket is usual. What is lost or doubled is told by the right
-answer, which follows from the tuples' numbers.
+from when Spark was up. Two cores run all of it, and a process that starts takes what it gets of
+them, so a *bystander* is late then, too: the same queries, as many of them in one process, of which
+nothing is lost and which lend nothing. *Pause* is how much later than usual the latest result of
+the partner was meanwhile, less the same of the bystander: the median of {losses} losses, one
+process after the other, with the worst below it; of everything else the worst counts. *Beside jobs*
+is for how long a job of the process ran while it made the state ready that it lends. *Gap* is the
+longest time without a result from the loss until all is well, of which a bucket is usual. What is
+lost or doubled is told by the right answer, which follows from the tuples' numbers.
 """
 
 TAIL = """
@@ -42,6 +44,7 @@ def page_of(told: dict[str, Any], command: str) -> str:
             windows=told["open_windows"],
             bucket=BUCKET_SECONDS,
             x=told["x_s"],
+            losses=told["losses"],
         ),
         f"`{command}` on {machine_text(told['machine'])}, {told['seconds']:.0f} s in all,",
         "the figures as printed ([all of it](replace.json)).",
@@ -52,8 +55,10 @@ def page_of(told: dict[str, Any], command: str) -> str:
     for what, key, wanted in (
         ("rejoined after, s", "rejoin_s", ""),
         ("partner's pause, ms", "partner_pause_ms", "at most a bucket's job"),
+        ("its pause, the worst", "partner_pause_worst_ms", ""),
         ("its latest result, later than usual by, ms", "partner_late_ms", ""),
         ("a bystander's meanwhile, ms", "bystander_late_ms", ""),
+        ("lent beside jobs, ms", "lent_beside_jobs_ms", ""),
         ("a bucket's job before, ms", "job_ms", ""),
         ("gap, ms", "gap_ms", f"at most {told['x_s'] * 1000:,.0f}"),
         ("lost", "lost", "0"),

@@ -23,8 +23,9 @@ SALES = 4
 WINDOWS = 100_000
 PROTECTIONS = ("active", "passive", "hybrid", "continuous")
 PROCESSES = ("first", "second")
-# A fragment in a process of its own: nothing is lost of it, and it lends nothing.
+# The same four in a process of their own: nothing is lost of them, and they lend nothing.
 BYSTANDER = "bystander"
+BYSTANDERS = {name: f"{BYSTANDER}_{name}" for name in PROTECTIONS}
 
 Numbers = npt.NDArray[np.int64]
 
@@ -34,7 +35,7 @@ from holdfast import Network, count_window
 
 network = Network("replace", bucket="{BUCKET_SECONDS:g} s", partitions=1)
 sales = network.source("sales", "number bigint, item bigint, price bigint")
-for name in {(*PROTECTIONS, BYSTANDER)!r}:
+for name in {(*PROTECTIONS, *BYSTANDERS.values())!r}:
     paid = sales.fragment(name).groupBy(count_window({SALES}), "item")
     paid.agg(F.sum("price").alias("paid"), F.max("number").alias("newest")).output(name)
 """
@@ -66,10 +67,13 @@ colocate = ["first", "second"]
 output = "{name}"
 """
 ALONE = f"""
-[fragments.{BYSTANDER}]
-[clients.watch-{BYSTANDER}]
-output = "{BYSTANDER}"
+[fragments.{{name}}]
+colocate = ["{BYSTANDER}"]
+{{more}}
+[clients.watch-{{name}}]
+output = "{{name}}"
 """
+CONTINUOUS = 'checkpoint = "continuous"\n'
 # Two cores run all of it: who is silent for a second is gone, and not before.
 STANDBY = """
 [fragments.{name}.standby]
@@ -79,12 +83,13 @@ misses = 4
 
 
 def protected(directory: Path) -> Deployment:
-    """A fragment for each protection; first copies share a process, second ones another. And one
-    more, which has nothing to do with what happens to them."""
-    text = HEAD.format(name="replace") + "[sources.sales]\n" + ALONE
+    """A fragment for each protection; first copies share a process, second ones another. And the
+    same queries without any, in a process that has nothing to do with what happens to them."""
+    text = HEAD.format(name="replace") + "[sources.sales]\n"
     for name in PROTECTIONS:
         continuous = name == "continuous"
-        more = 'checkpoint = "continuous"\n' if continuous else ""
+        more = CONTINUOUS if continuous else ""
+        text += ALONE.format(name=BYSTANDERS[name], more=more)
         if name != "active":
             more += STANDBY.format(name=name)
         protection = "passive" if continuous else name

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
+from benchmarks.replace import MEDIANS, _mean_ms, _of_all
 from benchmarks.replace_jobs import read_totals
 from benchmarks.replace_lost import is_well, pause_us
 from benchmarks.replace_page import page_of
 from benchmarks.replace_setting import (
+    BYSTANDER,
     PROCESSES,
     PROTECTIONS,
     SALES,
@@ -29,6 +32,8 @@ def test_its_deployments_are_as_they_say(tmp_path: Path) -> None:
     first, second = (set(deployment.processes[name]) for name in PROCESSES)
     assert first == {f"{name}-1" for name in PROTECTIONS}
     assert second == {f"{name}-2" for name in PROTECTIONS}
+    bystanders = set(deployment.processes[BYSTANDER])
+    assert bystanders == {f"{BYSTANDER}_{name}-1" for name in PROTECTIONS}
     assert set(of_two_sources(tmp_path / "failing").sources) == {"sales", "more"}
     bound = bounded(tmp_path / "bounded", 1_000, "retire").bounds[""]
     assert (bound.size_bytes, bound.then) == (1_000, Then.RETIRE)
@@ -57,6 +62,19 @@ def test_a_pause_is_by_how_much_the_latest_is_later_than_usual() -> None:
     assert pause_us(np.array([15, 70]), usual) == 60
     assert pause_us(np.array([9]), usual) == 0
     assert pause_us(usual[:0], usual) == 0
+
+
+def test_of_several_losses_the_worst_counts_but_of_single_results_the_median() -> None:
+    figures = dict.fromkeys((*MEDIANS, "gap_ms"), 10)
+    several = [figures, figures | {"partner_pause_ms": 90, "gap_ms": 20}, figures]
+    found = _of_all(several)
+    assert (found["partner_pause_ms"], found["partner_pause_worst_ms"]) == (10, 90)
+    assert found["gap_ms"] == 20
+
+
+def test_the_first_job_of_a_copy_that_woke_meanwhile_is_left_out() -> None:
+    before, after = {"a-1": (2.0, 1.0)}, {"a-1": (4.0, 1.1), "b-1": (1.0, 13.0)}
+    assert _mean_ms(before, after) == {"a-1": pytest.approx(50.0)}
 
 
 def test_what_is_lost_doubled_or_wrong_is_counted() -> None:
@@ -100,6 +118,8 @@ def test_the_page_has_every_figure() -> None:
         "partner_pause_ms": 41,
         "partner_late_ms": 58,
         "bystander_late_ms": 17,
+        "partner_pause_worst_ms": 66,
+        "lent_beside_jobs_ms": 9,
         "gap_ms": 1_234,
         "results": 5_678,
         "job_ms": 77,
@@ -107,7 +127,13 @@ def test_the_page_has_every_figure() -> None:
     right = {"lost": 0, "doubled": 0, "differing": 0}
     told = {
         **dict.fromkeys(PROTECTIONS, one | right),
-        **{"x_s": 4.0, "tuples_per_second": 3_000, "open_windows": 101_000, "seconds": 200.0},
+        **{
+            "losses": 3,
+            "x_s": 4.0,
+            "tuples_per_second": 3_000,
+            "open_windows": 101_000,
+            "seconds": 200.0,
+        },
         **{"kept_bytes_max": 1.04, "kept_minutes_of_data": 5.0, "failure_s": 30.2},
         "job_ms_after_long_failure_over_before": 1.1,
         "job_ms": {"before": 50.0, "late_in_the_failure": 55.0, "after": 52.0},

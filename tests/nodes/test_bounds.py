@@ -11,6 +11,7 @@ import pytest
 from holdfast.client import Client, read_until
 from holdfast.core.settings import Bound, Then
 from holdfast.deployment import DeploymentError, load_deployment
+from holdfast.errors import HoldfastError
 from holdfast.producer import Producer, ProducerError
 from tests.flight.nodes import location, make_entry, numbers
 
@@ -44,6 +45,31 @@ def test_a_source_waits_for_a_client_that_is_away_and_goes_on_when_it_is_back(
             with Client("load", {"entry-load": location(node)}, name="reader") as client:
                 read_until(client, 20, 30.0)
             producer.flush(30.0)
+    finally:
+        node.stop()
+
+
+def test_nothing_older_than_a_bound_is_kept_for_a_client_that_is_away_and_it_is_told(
+    tmp_path: Path,
+) -> None:
+    node = make_entry(tmp_path, bound=Bound(None, 1_000_000, Then.RETIRE, 500_000))
+    node.start()
+    try:
+        with Producer("load", location(node), name="test") as producer:
+            producer.send(numbers(0, 10))
+            producer.flush(30.0)
+            wait(lambda: node.entry.served.first_id == 10)
+            told = "load is not kept for reader any more, away for too long"
+            wait(lambda: node.status()["problems"] == [told])
+            # Nobody waits: the source goes on.
+            producer.send(numbers(10, 10))
+            producer.flush(30.0)
+            wait(lambda: node.entry.served.first_id == 20)
+            with (
+                Client("load", {"entry-load": location(node)}, name="reader") as client,
+                pytest.raises(HoldfastError, match="trimmed"),
+            ):
+                read_until(client, 20, 30.0)
     finally:
         node.stop()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,45 @@ def test_replicas_that_lost_their_directories_join_and_stand_in(world: World) ->
     world.stop("main-2")
     world.start("main-2")
     world.read(lambda: stable(world, "main-2"))
+    world.finish()
+
+
+def joins(world: World, name: str) -> bool:
+    status = world.copies[name].status()
+    return status["state"] == "joining" and "why" in status
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("world", [RUNNING], indirect=True)
+def test_one_that_joins_may_be_lost_again_and_so_may_its_partner(world: World) -> None:
+    world.read(lambda: trimmed(world) and stable(world, *COPIES))
+    for partner, lost in PAIRS:
+        world.lose(lost)
+        # Its partner cannot send it anything, so that it is in the middle of it.
+        world.copies[partner].links.cut(lost)
+        world.start(lost)
+        world.read(partial(joins, world, lost))
+        # Lost again, with what it had of it.
+        world.lose(lost)
+        world.start(lost)
+        world.read(partial(joins, world, lost))
+        # Now the partner, which has its disk.
+        world.stop(partner)
+        world.start(partner)
+        world.copies[partner].links.heal(lost)
+        world.read(lambda: stable(world, *COPIES))
+        # As soon as it has begun, whatever it does by then.
+        for _ in range(3):
+            world.lose(lost)
+            world.start(lost)
+        world.read(lambda: stable(world, *COPIES))
+        # A process that is never without a job lends, too, and it is told.
+        with world.copies[partner].place.quiet.job():
+            world.lose(lost)
+            world.start(lost)
+            world.read(lambda: stable(world, *COPIES))
+        lenders = world.copies[partner]._shippers.lent.values()
+        assert sum(one.total.beside_seconds for one in lenders) > 0.0
     world.finish()
 
 

@@ -11,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.spark import open_runs
-from holdfast.spark.compaction import merge
+from holdfast.spark.compaction import divided, merge
 from holdfast.spark.lookups import Keys, lookup
 from holdfast.spark.open_runs import OpenRun, SmallRuns, keep_open, open_run
 from holdfast.spark.runs import sort_rows, write_run
+
+# Few of each, so that many are equal.
+KEYS = st.tuples(st.integers(0, 2), st.integers(-3, 3), st.integers(0, 4))
 
 
 @pytest.fixture(autouse=True)
@@ -163,3 +166,24 @@ def test_rows_that_do_not_replace_each_other_all_stay_but_for_what_is_closed(
     columns = (rows[name].to_pylist() for name in ("slot", "k0", "dead", "value"))
     expected = [row for run in runs for row in run if row[0] >= first_open]
     assert sorted(zip(*columns, strict=True)) == sorted(expected)
+
+
+@given(st.lists(st.lists(KEYS, max_size=40), min_size=1, max_size=4), st.integers(1, 30))
+def test_merged_in_pieces_rows_are_those_of_one_merge(
+    keys: list[list[tuple[int, int, int]]], piece_rows: int
+) -> None:
+    """Equal hashes, hashes of several keys, and slots that are over among them."""
+    runs = []
+    for version, rows in enumerate(keys):
+        slot, hashes, key = (np.array([row[at] for row in rows], np.int64) for at in range(3))
+        columns = {"slot": slot, "hash": hashes, "version": np.full(len(rows), version)}
+        dead = pa.array((key + version) % 3 == 0)
+        texts = pa.array([None if each == 2 else str(each) for each in key], pa.string())
+        runs.append(OpenRun(sort_rows(pa.table({**columns, "key": texts, "dead": dead}))))
+    pieces = list(divided(runs, piece_rows))
+    for whole in (True, False):
+        once = merge(runs, ["key"], 1, whole)
+        assert pa.concat_tables(merge(each, ["key"], 1, whole) for each in pieces).equals(once)
+    total = sum(map(len, runs))
+    assert len(pieces) == max(1, -(-total // piece_rows))
+    assert sum(len(run) for piece in pieces for run in piece) == total

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from holdfast import Network, StateError, count_window, window
+from holdfast.spark import packing
 from holdfast.spark.column_job import ColumnJob
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.state import EMPTY
@@ -64,6 +65,28 @@ def test_fork_diverge_restore(
     fork.restore(kept)
     assert fork.boundary == buckets[2].end
     same_bytes(run(fork, buckets[3:], [9]), later, "after restoring the fork")
+
+
+def test_packed_in_pieces_a_state_is_the_same(
+    engine: Engine, buckets: list[Bucket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "_PIECE_ROWS", 7)
+    version = Version(engine)
+    run(version, buckets[:1])
+    base = version.snapshot()
+    run(version, buckets[1:4])
+    breaths: list[int] = []
+    for since in (None, base):
+        at_once = packing.pack(engine, version.snapshot(), since)
+        pieces = packing.pack(engine, version.snapshot(), since, lambda: breaths.append(1))
+        assert at_once.parts
+        places = [(part.operator, part.family, part.partition) for part in at_once.parts]
+        assert places == [(part.operator, part.family, part.partition) for part in pieces.parts]
+        for one, other in zip(at_once.parts, pieces.parts, strict=True):
+            assert one.rows.combine_chunks().equals(other.rows.combine_chunks())
+    most = max(part.rows.num_rows for part in at_once.parts)
+    assert most > 7, "something is divided"
+    assert len(breaths) > 2 * len(at_once.parts)
 
 
 def test_whole_state_packed_continues_in_another_engine(

@@ -27,6 +27,7 @@ from holdfast.core.settings import Protection, StandbySettings, Timing
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.errors import Removed
 from holdfast.flight.security import Security
+from holdfast.kept.quiet import Quiet
 from holdfast.nodes.http_server import serve_http
 from holdfast.nodes.journal import Journal, adopt_logging
 from holdfast.nodes.node import Place
@@ -81,6 +82,7 @@ class ProcessHost:
         self._security: Security = deployment.security.read()
         self._addresses = Addresses.read(deployment)
         self._at_work = Busy(time.monotonic())
+        self._quiet = Quiet()
         self._book = Book(deployment, self._security)
         self._membership = MembershipFile(deployment.data)
         self.stopping = threading.Event()
@@ -138,6 +140,7 @@ class ProcessHost:
             self._deployment.distances.of(node),
             self._membership,
             self._at_work,
+            self._quiet,
         )
 
     def _directory(self, node: str) -> Path:

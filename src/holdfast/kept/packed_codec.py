@@ -11,7 +11,7 @@ the window states between the results: after the queues, one batch for each fram
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -26,15 +26,22 @@ from holdfast.spark.packing import PackedPart, PackedState
 
 SCHEMA = pa.schema([("data", pa.large_binary())])
 # Rows of state share their slots, versions and window ends: half of their bytes say nothing new.
-_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+# One thread does it: the other processors are for jobs.
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 Json = dict[str, Any]
 
 
 def encode_checkpoint(
-    checkpoint: Checkpoint, chain: Chain, log: LoggedStream | None = None
+    checkpoint: Checkpoint,
+    chain: Chain,
+    log: LoggedStream | None = None,
+    breathe: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[pa.RecordBatch, Json]]:
-    """The batches of a checkpoint whose state is ``chain``, or in ``log``, and their metadata."""
+    """The batches of a checkpoint whose state is ``chain``, or in ``log``, and their metadata.
+
+    ``breathe`` is called before each piece of what takes long.
+    """
     about = {
         "number": checkpoint.number,
         "term": checkpoint.term,
@@ -58,13 +65,13 @@ def encode_checkpoint(
     yield _batch(None), about
     for packed in chain:
         for part in packed.parts:
-            yield _batch(_ipc(part.rows.to_batches(), part.rows.schema)), {}
+            yield _batch(_ipc(part.rows.to_batches(), part.rows.schema, breathe)), {}
     for queue in checkpoint.queues:
         batches = queue_batches(queue)
         if batches:
-            yield _batch(_ipc(batches, batches[0].schema)), {}
+            yield _batch(_ipc(batches, batches[0].schema, breathe)), {}
     for each in [] if log is None else queue_batches(log):
-        yield _batch(_ipc([each], each.schema)), {}
+        yield _batch(_ipc([each], each.schema, breathe)), {}
 
 
 def decode_checkpoint(batches: Iterable[tuple[pa.RecordBatch, Json]]) -> Checkpoint:
@@ -177,10 +184,13 @@ def _batch(data: pa.Buffer | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([value], schema=SCHEMA)
 
 
-def _ipc(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Buffer:
+def _ipc(
+    batches: list[pa.RecordBatch], schema: pa.Schema, breathe: Callable[[], None]
+) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema, options=_COMPRESSED) as writer:
         for batch in batches:
+            breathe()
             writer.write_batch(batch)
     return sink.getvalue()
 

@@ -4,6 +4,7 @@ Packing and sending take time that neither the driver nor the heartbeats may wai
 cannot be sent comes back as CheckpointNotSent; the driver then tries again when it likes.
 
 What is sent of the state depends on how it is kept: packed, or the piece of the log that has it.
+A whole one is made ready in pieces between jobs (``quiet``): who lends a state is not late for it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,6 +28,7 @@ from holdfast.flight.peers import connect, explain
 from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
 from holdfast.kept.packed_codec import SCHEMA, encode_checkpoint
+from holdfast.kept.quiet import Quiet, Unhurried, at_once
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log.payload import is_window
 from holdfast.spark.chains import Chain, Handle, Workshop, chain_bytes, chain_rows
@@ -41,19 +43,28 @@ Encoded = tuple[pa.RecordBatch, dict[str, Any]]
 
 @dataclass
 class Shipped:
-    """What has been sent so far. Elements are state rows and tuples of output queues."""
+    """What has been sent so far. Elements are state rows and tuples of output queues.
+
+    ``beside_seconds``: for how long jobs ran while whole states were made ready.
+    """
 
     checkpoints: int = 0
     whole: int = 0
     elements: int = 0
     bytes: int = 0
     seconds: float = 0.0
+    beside_seconds: float = 0.0
 
 
 class Sent(Protocol):
     """How a checkpoint's state is put for the wire."""
 
-    def encode(self, checkpoint: Checkpoint, total: Shipped) -> tuple[Iterable[Encoded], int]:
+    def is_whole(self, checkpoint: Checkpoint) -> bool:
+        """Whether all of the state goes over the wire, rather than what has changed."""
+
+    def encode(
+        self, checkpoint: Checkpoint, whole: bool, manner: Unhurried
+    ) -> tuple[Iterable[Encoded], int]:
         """What goes over the wire, and how many rows of state that are."""
 
 
@@ -70,6 +81,7 @@ class Shipper:
         links: Links,
         post: Callable[[Event], None],
         on_problem: Callable[[str, str], None],
+        quiet: Quiet,
     ) -> None:
         self.total = Shipped()
         self._partner = partner
@@ -80,6 +92,7 @@ class Shipper:
         self._links = links
         self._post = post
         self._on_problem = on_problem
+        self._quiet = quiet
         self._client: flight.FlightClient | None = None
         self._queue: queue.SimpleQueue[Checkpoint | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"{name} shipper", daemon=True)
@@ -114,7 +127,11 @@ class Shipper:
             self.total.seconds += time.monotonic() - started
 
     def _ship(self, checkpoint: Checkpoint) -> None:
-        encoded, elements = self._sent.encode(checkpoint, self.total)
+        whole = self._sent.is_whole(checkpoint)
+        manner = Unhurried(self._quiet) if whole else at_once()
+        with manner:
+            encoded, elements = self._sent.encode(checkpoint, whole, manner)
+        self.total.whole += whole
         if not self._links.wait_to_reach(self._partner, 2.0):
             raise TimeoutError("the link is cut")
         self._links.travel(self._partner)
@@ -125,14 +142,26 @@ class Shipper:
         descriptor = flight.FlightDescriptor.for_command(json.dumps({"checkpoint": True}))
         writer, _ = self._client.do_put(descriptor, SCHEMA, options)
         with writer:
-            for batch, about in encoded:
+            for batch, about in _one_by_one(encoded, manner):
                 metadata = json.dumps(about).encode()
                 writer.write_with_metadata(batch, metadata)
                 self.total.bytes += batch.nbytes + len(metadata)
+        self.total.beside_seconds += manner.beside_seconds
         self.total.checkpoints += 1
         self.total.elements += elements + sum(
             frame.header.count for queue in checkpoint.queues for frame in queue.frames
         )
+
+
+def _one_by_one(encoded: Iterable[Encoded], manner: Unhurried) -> Iterator[Encoded]:
+    """Each is made ready in its turn, and sent out of turn: a slow link holds up nobody."""
+    coming = iter(encoded)
+    while True:
+        with manner:
+            found = next(coming, None)
+        if found is None:
+            return
+        yield found
 
 
 class SentStates:
@@ -147,18 +176,21 @@ class SentStates:
         self._changed_bytes = 0
         self._changes = 0
 
-    def encode(self, checkpoint: Checkpoint, total: Shipped) -> tuple[Iterable[Encoded], int]:
+    def is_whole(self, checkpoint: Checkpoint) -> bool:
+        return checkpoint.base not in self._states or self._is_long()
+
+    def encode(
+        self, checkpoint: Checkpoint, whole: bool, manner: Unhurried
+    ) -> tuple[Iterable[Encoded], int]:
         handle: Handle = checkpoint.state  # type: ignore[assignment]
         base = checkpoint.base
-        whole = base is None or base not in self._states or self._is_long()
         since = None if base is None else self._states.get(base)
-        chain = self._workshop.pack(handle, since, whole)
-        total.whole += whole
+        chain = self._workshop.pack(handle, since, whole, manner.breathe)
         self._count(chain, whole)
         kept = {} if base is None or base not in self._states else {base: self._states[base]}
         newest = dict(sorted(self._states.items())[-2:])
         self._states = {**newest, **kept, checkpoint.number: handle}
-        return encode_checkpoint(checkpoint, chain), chain_rows(chain)
+        return encode_checkpoint(checkpoint, chain, None, manner.breathe), chain_rows(chain)
 
     def _count(self, chain: Chain, whole: bool) -> None:
         size = chain_bytes(chain)
@@ -183,12 +215,16 @@ class SentWhole:
         self._workshop = workshop
         self._keeping = keeping
 
-    def encode(self, checkpoint: Checkpoint, total: Shipped) -> tuple[Iterable[Encoded], int]:
+    def is_whole(self, checkpoint: Checkpoint) -> bool:
+        return True
+
+    def encode(
+        self, checkpoint: Checkpoint, whole: bool, manner: Unhurried
+    ) -> tuple[Iterable[Encoded], int]:
         handle: Handle = checkpoint.state  # type: ignore[assignment]
         packs = self._keeping is Keeping.STATE
-        chain = self._workshop.pack(handle, None, True) if packs else ()
-        total.whole += 1
-        return encode_checkpoint(checkpoint, chain), chain_rows(chain)
+        chain = self._workshop.pack(handle, None, True, manner.breathe) if packs else ()
+        return encode_checkpoint(checkpoint, chain, None, manner.breathe), chain_rows(chain)
 
 
 class SentPieces:
@@ -204,17 +240,38 @@ class SentPieces:
         # Where the log ended, by the numbers of checkpoints.
         self._ends: dict[int, int] = {}
 
-    def encode(self, checkpoint: Checkpoint, total: Shipped) -> tuple[Iterable[Encoded], int]:
+    def is_whole(self, checkpoint: Checkpoint) -> bool:
+        return checkpoint.base not in self._ends
+
+    def encode(
+        self, checkpoint: Checkpoint, whole: bool, manner: Unhurried
+    ) -> tuple[Iterable[Encoded], int]:
         begin = None if checkpoint.base is None else self._ends.get(checkpoint.base)
-        piece = self._store.piece(self._stream, checkpoint.record, begin)
-        total.whole += begin is None
+        piece = self._store.piece(self._stream, checkpoint.record, begin, manner.breathe)
         kept = dict(sorted(self._ends.items())[-2:])
         if checkpoint.base in self._ends:
             kept[checkpoint.base] = self._ends[checkpoint.base]
         self._ends = {**kept, checkpoint.number: piece.end_lsn}
         frames = piece.logged.frames
         windows = sum(each.header.count for each in frames if is_window(each.header.kind))
-        return encode_checkpoint(checkpoint, (), piece.logged), windows
+        return encode_checkpoint(checkpoint, (), piece.logged, manner.breathe), windows
+
+
+def how_sent(
+    keeping: Keeping,
+    workshop: Workshop,
+    windows: tuple[StreamStore, str],
+    lent: bool,
+    receiver_merges: bool,
+) -> Sent:
+    """The way for a ``Keeping``.
+
+    windows  where window states are, of those who keep them in a log.
+    lent     whoever is sent one is no copy that stands by: it has nothing.
+    """
+    if keeping is Keeping.WINDOWS:
+        return SentPieces(*windows)
+    return SentWhole(workshop, keeping) if lent else SentStates(workshop, receiver_merges)
 
 
 class Shippers:
@@ -241,6 +298,7 @@ class Shippers:
             found.elements += one.elements
             found.bytes += one.bytes
             found.seconds += one.seconds
+            found.beside_seconds += one.beside_seconds
         return found
 
     def turn_to(self, copies: tuple[str, ...]) -> None:

@@ -226,3 +226,14 @@ def _intact(path: Path) -> pa.Table:
         return read_table(path)
     except (OSError, pa.ArrowInvalid, Damaged) as error:
         raise StateError(f"{error}; or start over with a new state directory") from None
+
+
+def put_aside(path: Path) -> Path:
+    """Put a kept state where nobody looks for it; where that is."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
+        number += 1
+    if path.exists():
+        disk.rename(path, aside)
+        sync_directory(path.parent)
+    return aside

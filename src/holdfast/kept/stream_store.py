@@ -310,8 +310,17 @@ class StreamStore:
 
     # -- window states --------------------------------------------------------------------
 
-    def piece(self, stream: str, record: RecoveryRecord, begin_lsn: int | None) -> Piece:
-        """The log from a place on, or from what ``record`` needs of it; any thread may ask."""
+    def piece(
+        self,
+        stream: str,
+        record: RecoveryRecord,
+        begin_lsn: int | None,
+        breathe: Callable[[], None] = lambda: None,
+    ) -> Piece:
+        """The log from a place on, or from what ``record`` needs of it; any thread may ask.
+
+        ``breathe`` is called between two frames.
+        """
         log = self.logs[stream]
         # Only of what is durable does a place stay what it is, whatever happens to the disk.
         end = log.durable_lsn
@@ -323,6 +332,7 @@ class StreamStore:
             for lsn, frame in reader:
                 if lsn >= end:
                     break
+                breathe()
                 if frame.kind is Kind.SKIP:
                     frames = [each for each in frames if is_window(each.header.kind)]
                 elif frame.kind in KEPT_IN_LOG:

@@ -31,6 +31,7 @@ from holdfast.core.settings import Keeping
 from holdfast.flight.parts import is_part, without_positions
 from holdfast.frames import SEQ
 from holdfast.kept.continuous_state import KeptWindows
+from holdfast.kept.quiet import Quiet
 from holdfast.slots import Share
 from holdfast.spark.chains import Handle, Workshop
 from holdfast.spark.engine import Bucket, Engine
@@ -72,6 +73,7 @@ class Jobs:
         on_rejected: Callable[[tuple[Rejected, ...]], None] = lambda rejected: None,
         share: Share | None = None,
         on_tentative: Callable[[Block], None] = lambda block: None,
+        quiet: Quiet | None = None,
     ) -> None:
         """
         share         what a shard takes of its inputs.
@@ -79,7 +81,9 @@ class Jobs:
         on_rejected   gets the rows that a stable job has left out.
         on_begin      is called when a job begins, with Spark up and its state unpacked.
         make_windows  gives continuous checkpoints, for those who have them.
+        quiet         is told when a job runs.
         """
+        self._quiet = Quiet() if quiet is None else quiet
         self._workshop = workshop
         self._keeping = keeping
         self._post = post
@@ -192,7 +196,8 @@ class Jobs:
                 self._cancelled.discard(ordered.job)
                 continue
             try:
-                done = self._carry_out(ordered)
+                with self._quiet.job():
+                    done = self._carry_out(ordered)
             except Exception as error:
                 whose = is_user_code(error), is_no_room(error)
                 self._post(JobFailed(ordered.job, explain_job(error), *whose))

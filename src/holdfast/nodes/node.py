@@ -50,6 +50,7 @@ from holdfast.flight.refused import Refused, refused
 from holdfast.flight.security import Security
 from holdfast.flight.server import Control, PutBatch, StreamServer
 from holdfast.kept.consumers import keep_consumers
+from holdfast.kept.quiet import Quiet
 from holdfast.loop import Driver, Loop
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.links import if_allowed, kept_links, links_control, told_distances
@@ -71,6 +72,7 @@ class Place:
     distances  how far it is to other nodes, where that is not the machine's own business.
     membership  who takes part now, as far as this machine knows.
     at_work  how much of its time the process runs jobs, of all its nodes.
+    quiet  when none of them runs any.
     """
 
     host: str
@@ -82,6 +84,7 @@ class Place:
     distances: Mapping[str, Distance] = field(default_factory=dict)
     membership: Callable[[], Membership] = Membership
     at_work: Busy = field(default_factory=lambda: Busy(time.monotonic()))
+    quiet: Quiet = field(default_factory=Quiet)
 
 
 class GaveUp(HoldfastError):

@@ -21,7 +21,6 @@ from typing import Any, assert_never
 
 import pyarrow.flight as flight
 
-from holdfast import disk
 from holdfast.blocks import Block
 from holdfast.core.consistency import NodeState
 from holdfast.core.copy import Copy
@@ -80,8 +79,9 @@ from holdfast.kept.consumers import read_consumers
 from holdfast.kept.continuous_recovery import read_extent
 from holdfast.kept.continuous_state import KeptWindows
 from holdfast.kept.packed_codec import decode_checkpoint
-from holdfast.kept.shipper import Sent, SentPieces, SentStates, SentWhole, Shipper, Shippers
+from holdfast.kept.shipper import Shipper, Shippers, how_sent
 from holdfast.kept.state import keep_state
+from holdfast.kept.state_directory import put_aside
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import Durability, LogOptions
 from holdfast.network import Network
@@ -194,6 +194,7 @@ class ReplicaNode(Node):
             self.left_out.take,
             None if plan.shard is None else plan.shard.share,
             self._tentative.take if pair is None else lambda block: None,
+            place.quiet,
         )
         self.early = EarlyJobs(self.workshop, settings.outputs, self._post, self._queued.take)
         self._shippers = Shippers(self._make_shipper, others)
@@ -270,12 +271,9 @@ class ReplicaNode(Node):
         return self._pair is not None or bool(self._settings.partners)
 
     def _make_shipper(self, partner: str) -> Shipper:
-        keeping = self._settings.keeping
-        sent: Sent = SentStates(self.workshop, self.hybrid)
-        if partner not in self._others:
-            sent = SentWhole(self.workshop, keeping)  # it joins, or takes over
-        if keeping is Keeping.WINDOWS:
-            sent = SentPieces(self.store, self._window_stream)
+        windows = (self.store, self._window_stream)
+        lent = partner not in self._others  # it joins, or takes over
+        sent = how_sent(self._settings.keeping, self.workshop, windows, lent, self.hybrid)
         return Shipper(
             self.name,
             partner,
@@ -285,6 +283,7 @@ class ReplicaNode(Node):
             self.links,
             self._post,
             self._peer_problem,
+            self.place.quiet,
         )
 
     @property
@@ -482,13 +481,7 @@ class ReplicaNode(Node):
 
     def _start_over(self, reason: str) -> None:
         """Put the kept state where nobody looks for it, and let the process begin without it."""
-        state = self._directory / "state"
-        number = 1
-        while (aside := self._directory / f"state.aside-{number}").exists():
-            number += 1
-        if state.exists():
-            disk.rename(state, aside)
-            disk.sync_directory(self._directory)
+        aside = put_aside(self._directory / "state")
         self._on_fatal(GaveUp(f"{reason}. Its state is put aside as {aside}; it joins anew"))
 
     def _job_begins(self) -> None:

@@ -88,9 +88,17 @@ def lent_status(shippers: Iterable[Shipper]) -> dict[str, Any]:
         total.checkpoints += one.total.checkpoints
         total.bytes += one.total.bytes
         total.seconds += one.total.seconds
+        total.beside_seconds += one.total.beside_seconds
     if not total.checkpoints:
         return {}
-    return {"lent": {"sent": total.checkpoints, "bytes": total.bytes, "seconds": total.seconds}}
+    return {
+        "lent": {
+            "sent": total.checkpoints,
+            "bytes": total.bytes,
+            "seconds": round(total.seconds, 3),
+            "beside_jobs_s": round(total.beside_seconds, 3),
+        }
+    }
 
 
 def copy_status(
@@ -117,6 +125,7 @@ def copy_status(
             "elements": shipped.elements,
             "bytes": shipped.bytes,
             "seconds": round(shipped.seconds, 3),
+            "beside_jobs_s": round(shipped.beside_seconds, 3),
             "taken": taken,
             "confirmed": min((reached for _, reached in pair.confirmed), default=-1),
             "held": dict(pair.confirmed),

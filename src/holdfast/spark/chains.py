@@ -106,14 +106,20 @@ class Workshop:
             return state
         return unpack(self.engine(), pack(self.engine(), state))
 
-    def pack(self, handle: Handle, since: Handle, whole: bool) -> Chain:
+    def pack(
+        self,
+        handle: Handle,
+        since: Handle,
+        whole: bool,
+        breathe: Callable[[], None] | None = None,
+    ) -> Chain:
         """A state for the wire or the disk: whole, or what changed since an earlier one."""
         if handle is None and whole:
             return (PackedState(EMPTY.version, EMPTY.boundary, None, ()),)
         if isinstance(handle, tuple) and not self.is_open:
             return handle
         before = None if whole else self.state(since)
-        return (pack(self.engine(), self.state(handle), before),)
+        return (pack(self.engine(), self.state(handle), before, breathe),)
 
     def close(self) -> None:
         with self._lock:

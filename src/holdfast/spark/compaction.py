@@ -10,7 +10,7 @@ dead, and merging drops them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,6 +97,30 @@ def _in_order(newest_first: Sequence[OpenRun], first_open_slot: int) -> Int64s:
 
 def _array(column: pa.Array | npt.NDArray[Any]) -> pa.Array:
     return pa.array(column) if isinstance(column, np.ndarray) else column
+
+
+def divided(runs: Sequence[OpenRun], piece_rows: int) -> Iterator[list[OpenRun]]:
+    """The same runs in pieces of about so many rows: merged one by one they give the same rows.
+
+    Runs are in the order of slots and hashes; what is equal in both is in one piece.
+    """
+    largest = max(runs, key=len)
+    pieces = -(-sum(map(len, runs)) // piece_rows)
+    cuts = [len(largest) * number // pieces for number in range(1, pieces)]
+    begins = [0] * len(runs)
+    schemas = _alike(runs)
+    for at in cuts:
+        ends = [run.place(int(largest.slot[at]), int(largest.hash[at])) for run in runs]
+        yield _rows(schemas, begins, ends)
+        begins = ends
+    yield _rows(schemas, begins, [len(run) for run in runs])
+
+
+def _rows(runs: Sequence[OpenRun], begins: list[int], ends: list[int]) -> list[OpenRun]:
+    return [
+        OpenRun(run.rows.slice(begin, end - begin))
+        for run, begin, end in zip(runs, begins, ends, strict=True)
+    ]
 
 
 def _alike(runs: Sequence[OpenRun]) -> list[OpenRun]:

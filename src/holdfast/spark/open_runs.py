@@ -99,6 +99,11 @@ class OpenRun:
             self._ranges[slot] = (int(low), int(high))
         return self._ranges[slot]
 
+    def place(self, slot: int, hashed: int) -> int:
+        """How many rows come before this slot and hash."""
+        low, high = self.range_of(slot)
+        return low + int(self.hash[low:high].searchsorted(hashed))
+
     def places(self, low: int, high: int, hashes: Int64s) -> Int64s:
         """Where in these rows, which have one slot, each hash is if it is there at all."""
         segment = self.hash[low:high]

@@ -8,7 +8,7 @@ needs the older version to lay them on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import StateError
-from holdfast.spark.compaction import merge
+from holdfast.spark.compaction import divided, merge
 from holdfast.spark.lookups import Keys, lookup
 from holdfast.spark.open_runs import OpenRun
 from holdfast.spark.runs import (
@@ -36,6 +36,10 @@ from holdfast.spark.task import FOREVER
 
 if TYPE_CHECKING:
     from holdfast.spark.engine import Engine
+
+
+# So many rows are merged at a time where jobs must not wait.
+_PIECE_ROWS = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -66,10 +70,16 @@ class PackedState:
         return sum(part.rows.nbytes for part in self.parts)
 
 
-def pack(engine: Engine, state: State, since: State | None = None) -> PackedState:
+def pack(
+    engine: Engine,
+    state: State,
+    since: State | None = None,
+    breathe: Callable[[], None] | None = None,
+) -> PackedState:
     """``state`` as Arrow; with ``since``, an earlier version of it, only what changed.
 
-    Runs that both versions share are not even read.
+    Runs that both versions share are not even read. With ``breathe``, which is called before each
+    of them, it is done in pieces of a few milliseconds.
     """
     shared = {id(run) for *_, run in since.all_runs()} if since is not None else set()
     operators = {operator.name: operator.stateful for operator in engine.stateful}
@@ -89,7 +99,13 @@ def pack(engine: Engine, state: State, since: State | None = None) -> PackedStat
                     continue
                 oldest = first_open.get((operator, family), -FOREVER)
                 keys = operators[operator].row_keys(family)
-                rows = merge([OpenRun(each) for each in tables], keys, oldest, since is None).rows
+                opened = [OpenRun(each) for each in tables]
+                merged = []
+                for piece in [opened] if breathe is None else divided(opened, _PIECE_ROWS):
+                    if breathe is not None:
+                        breathe()
+                    merged.append(merge(piece, keys, oldest, since is None).rows)
+                rows = pa.concat_tables(merged)
                 if rows.num_rows:
                     parts.append(PackedPart(operator, family, partition, rows))
     base = since.version if since else None
