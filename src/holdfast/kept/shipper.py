@@ -257,23 +257,6 @@ class SentPieces:
         return encode_checkpoint(checkpoint, (), piece.logged, manner.breathe), windows
 
 
-def how_sent(
-    keeping: Keeping,
-    workshop: Workshop,
-    windows: tuple[StreamStore, str],
-    lent: bool,
-    receiver_merges: bool,
-) -> Sent:
-    """The way for a ``Keeping``.
-
-    windows  where window states are, of those who keep them in a log.
-    lent     whoever is sent one is no copy that stands by: it has nothing.
-    """
-    if keeping is Keeping.WINDOWS:
-        return SentPieces(*windows)
-    return SentWhole(workshop, keeping) if lent else SentStates(workshop, receiver_merges)
-
-
 class Shippers:
     """One for each who is sent checkpoints: the other copies, or whoever joins."""
 
