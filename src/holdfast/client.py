@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,9 @@ from holdfast.core.effects import (
     DeliverUndo,
     Effect,
     EndProcess,
+    OfEntryPoints,
+    OfReplicas,
+    OfServing,
     Send,
     SetTimer,
 )
@@ -274,6 +278,11 @@ class Client:
                 self._put(Undo(below_stime))
             case DeliverBoundary(_, boundary):
                 self._put(Boundary(boundary))
+            case _:
+                self._not_ordered(effect)
+
+    def _not_ordered(self, effect: OfServing | OfEntryPoints | OfReplicas) -> NoReturn:
+        raise AssertionError(f"a client does not order {effect}")
 
     def _committed_only(self, request: HeartbeatRequest) -> HeartbeatRequest:
         """What was delivered is not safe until the application says so."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from holdfast.core.effects import Append, TrimLog
+from holdfast.core.effects import Append, Effect, OfAll, OfServing, TrimLog
 from holdfast.core.replica import Replica
 from holdfast.core.settings import ReplicaSettings
 from holdfast.flight.security import Security
@@ -57,6 +57,10 @@ class BareNode(Node):
         self.store = NoStore()
         self.replica = Replica(settings)
         self.loop = self.make_loop(self.replica)
+
+    def carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, OfAll | OfServing):
+            self.carry_out_common(effect)
 
 
 @contextmanager

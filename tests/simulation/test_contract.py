@@ -1,19 +1,34 @@
 """The simulator carries out every order a driver may give, and every fact of the product happens.
 
-What the product does that the simulator does not know has never been simulated.
+What the product does that the simulator does not know has never been simulated. What only the
+simulator tells its drivers would be a guard that the product lacks. That the product's nodes know
+every order is a matter of types: each names its own, and none is left over (mypy).
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 from typing import get_args
 
-from holdfast.core.effects import Effect
+from holdfast.core.effects import (
+    Effect,
+    OfAll,
+    OfClients,
+    OfEntryPoints,
+    OfReplicas,
+    OfServing,
+    TimeStandardSet,
+)
 from holdfast.core.events import Event
 from holdfast.core.settings import Protection
 from holdfast.simulation import process
+from holdfast.simulation.checkpointing import CheckpointingProcess
+from holdfast.simulation.client_process import ClientProcess
+from holdfast.simulation.entry_process import EntryProcess
+from holdfast.simulation.protected_process import ProtectedProcess
 from holdfast.simulation.run import scenario_of
 from holdfast.simulation.world import World
 
@@ -37,14 +52,44 @@ def test_every_order_is_carried_out_by_somebody() -> None:
     assert known - orders == set(), "orders that no driver gives"
 
 
-def test_every_fact_that_drivers_are_told_happens_in_the_simulation() -> None:
-    made = {
+def test_each_kind_of_process_knows_the_orders_that_its_kind_of_node_gets() -> None:
+    common, serving = set(get_args(OfAll)), set(get_args(OfServing))
+    replicas = set(get_args(OfReplicas))
+    seen = set()
+    for one in world_of_every_protection().processes.values():
+        wanted = {
+            EntryProcess: serving | set(get_args(OfEntryPoints)),
+            CheckpointingProcess: serving
+            | replicas - {TimeStandardSet},  # only copies that stand by
+            ProtectedProcess: serving | replicas,
+            ClientProcess: serving | set(get_args(OfClients)),
+        }[type(one)]
+        assert set(one.orders) == common | wanted
+        seen.add(type(one))
+    assert len(seen) == 4, "one of each kind"
+
+
+def made_in(paths: Iterable[Path]) -> set[str]:
+    """What is made somewhere in these files: the names of all that is called."""
+    return {
         node.func.id
-        for path in SIMULATION.rglob("*.py")
+        for path in paths
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
-    assert {one.__name__ for one in get_args(Event)} - made == set()
+
+
+FACTS = {one.__name__ for one in get_args(Event)}
+
+
+def test_every_fact_that_drivers_are_told_happens_in_the_simulation() -> None:
+    assert FACTS - made_in(SIMULATION.rglob("*.py")) == set()
+
+
+def test_every_fact_that_drivers_are_told_happens_in_the_product() -> None:
+    rooms = ("nodes", "kept", "flight", "connect", "cluster")
+    own = [path for room in rooms for path in (SIMULATION.parent / room).rglob("*.py")]
+    assert FACTS - made_in([*own, *SIMULATION.parent.glob("*.py")]) == set()
 
 
 def test_every_protection_is_drawn() -> None:

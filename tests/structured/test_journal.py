@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.errors import StateError
-from holdfast.structured.writer import Journal, SourceWriter
+from holdfast.structured.writer import DoneBatches, SourceWriter
 
 
 def part(*numbers: int) -> bytes:
@@ -16,8 +16,8 @@ def part(*numbers: int) -> bytes:
     return SourceWriter("d", "load", "spark", "j").write(iter([batch])).data
 
 
-def journal(directory: Path, producer: str = "spark") -> Journal:
-    return Journal(directory / "journal", "load", producer)
+def journal(directory: Path, producer: str = "spark") -> DoneBatches:
+    return DoneBatches(directory / "journal", "load", producer)
 
 
 def numbers(table: pa.Table) -> list[int]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from holdfast.cluster.kept_nodes import Place
+from holdfast.cluster.kept_nodes import StoppedAt
 from holdfast.cluster.new_fragments import NewFragments
 from holdfast.cluster.places import Changing, shown_time
 from holdfast.core.records import RecoveryRecord
@@ -63,7 +63,7 @@ def begin_from_now(
     ]
 
 
-def _record(place: Place, now: FragmentPlan) -> RecoveryRecord:
+def _record(place: StoppedAt, now: FragmentPlan) -> RecoveryRecord:
     """The record of a replica that begins with nothing where its results end."""
     ends = place.ends
     outputs = tuple(

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from holdfast.cluster.kept_nodes import Place
+from holdfast.cluster.kept_nodes import StoppedAt
 from holdfast.cluster.places import AGAIN, Changing, shown_time
 from holdfast.core.records import UNKNOWN_ID, RecoveryRecord
 from holdfast.core.settings import Delivery, Keeping
@@ -79,7 +79,7 @@ def keep_state(deployment: Deployment, before: Plan, now: Plan, bare: Plan) -> l
     """
     changing = Changing(deployment, before, now, FLAG)
     changing.refuse_sources(bare)
-    found: dict[str, tuple[Place, RecoveryRecord]] = {}
+    found: dict[str, tuple[StoppedAt, RecoveryRecord]] = {}
     said = []
     for name, plan in bare.fragments.items():
         kept = before.fragments.get(name)
@@ -107,7 +107,7 @@ def keep_state(deployment: Deployment, before: Plan, now: Plan, bare: Plan) -> l
 
 
 def _refuse(
-    changing: Changing, deployment: Deployment, name: str, place: Place, changed: Sequence[str]
+    changing: Changing, deployment: Deployment, name: str, place: StoppedAt, changed: Sequence[str]
 ) -> None:
     if deployment.fragments[name].delivery is not Delivery.EXACTLY_ONCE:
         raise changing.refusal(
@@ -122,7 +122,7 @@ def _refuse(
         )
 
 
-def _record(changing: Changing, place: Place, now: FragmentPlan) -> RecoveryRecord:
+def _record(changing: Changing, place: StoppedAt, now: FragmentPlan) -> RecoveryRecord:
     """The record of the state for the new network, which has its results from the logs' ends on."""
     ends, outputs = place.ends, []
     for one in now.outputs:
@@ -139,7 +139,7 @@ def _record(changing: Changing, place: Place, now: FragmentPlan) -> RecoveryReco
     return replace(place.record, inputs=inputs, outputs=tuple(outputs))
 
 
-def _effect(name: str, place: Place, changed: Sequence[str]) -> str:
+def _effect(name: str, place: StoppedAt, changed: Sequence[str]) -> str:
     text = f"fragment {name!r} keeps its state; results from {shown_time(place.boundary)} on are "
     text += "those of the changed network"
     if not changed:

@@ -9,7 +9,7 @@ import base64
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from holdfast.cluster.kept_nodes import KeptNodes, Place
+from holdfast.cluster.kept_nodes import KeptNodes, StoppedAt
 from holdfast.cluster.remote import RemoteServer
 from holdfast.core.records import RecoveryRecord
 from holdfast.core.settings import Keeping
@@ -27,9 +27,9 @@ class KeptElsewhere:
     def __init__(self, deployment: Deployment, server: str) -> None:
         self._server = RemoteServer(deployment, server)
 
-    def place(self, node: str, streams: Iterable[str]) -> Place | None:
+    def place(self, node: str, streams: Iterable[str]) -> StoppedAt | None:
         found = self._ask("place", node, streams=list(streams))
-        return None if found is None else Place.of(found)
+        return None if found is None else StoppedAt.of(found)
 
     def log_end(self, node: str, stream: str) -> int | None:
         found: int | None = self._ask("log_end", node, stream=stream)

@@ -46,7 +46,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Place:
+class StoppedAt:
     """Where a replica stopped: its record, how its state is kept, and where its results end.
 
     boundary  up to which its results are in its logs.
@@ -73,7 +73,7 @@ class Place:
         }
 
     @classmethod
-    def of(cls, found: dict[str, Any]) -> Place:
+    def of(cls, found: dict[str, Any]) -> StoppedAt:
         """What ``plain`` gave."""
         return cls(
             str(found["node"]),
@@ -88,7 +88,7 @@ class Place:
 class Kept(Protocol):
     """What nodes have kept, wherever that is."""
 
-    def place(self, node: str, streams: Iterable[str]) -> Place | None: ...
+    def place(self, node: str, streams: Iterable[str]) -> StoppedAt | None: ...
 
     def log_end(self, node: str, stream: str) -> int | None: ...
 
@@ -119,7 +119,7 @@ class KeptNodes:
 
     # -- where they stopped -----------------------------------------------------------------
 
-    def place(self, node: str, streams: Iterable[str]) -> Place | None:
+    def place(self, node: str, streams: Iterable[str]) -> StoppedAt | None:
         """Where a replica that serves these streams stopped; None if it has kept nothing."""
         directory = self._directory(node)
         if not (directory / "state" / "manifest.json").exists():
@@ -136,7 +136,7 @@ class KeptNodes:
         boundary = max((end.boundary for end in ends.values()), default=record.boundary)
         torn = [name for name, end in ends.items() if end.torn or end.boundary != boundary]
         keeping = Keeping(manifest["kept"])
-        return Place(node, record, keeping, ends, boundary, torn[0] if torn else None)
+        return StoppedAt(node, record, keeping, ends, boundary, torn[0] if torn else None)
 
     def log_end(self, node: str, stream: str) -> int | None:
         """The last boundary in a node's log of a stream; None if it has no such log."""

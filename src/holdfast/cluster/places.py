@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from holdfast.cluster.kept_elsewhere import KeptElsewhere
-from holdfast.cluster.kept_nodes import Kept, KeptNodes, Place
+from holdfast.cluster.kept_nodes import Kept, KeptNodes, StoppedAt
 from holdfast.core.records import RecoveryRecord
 from holdfast.deployment import Deployment
 from holdfast.errors import StateError
@@ -51,7 +51,7 @@ class Changing:
     def refusal(self, why: str, otherwise: str = OTHERWISE) -> StateError:
         return StateError(f"{self.flag}: {why}. {otherwise}")
 
-    def furthest(self, name: str) -> Place:
+    def furthest(self, name: str) -> StoppedAt:
         """The replica of a changed fragment that has got furthest."""
         before, now = self._before.fragments.get(name), self._now.fragments[name]
         if before is None:
@@ -92,7 +92,7 @@ class Changing:
 
     # -- the steps ------------------------------------------------------------------------
 
-    def begin(self, name: str, place: Place, record: RecoveryRecord, keeps: bool) -> None:
+    def begin(self, name: str, place: StoppedAt, record: RecoveryRecord, keeps: bool) -> None:
         """The three steps, for one fragment; ``keeps``: with the state that belongs to it."""
         first = self.kept(place.node)
         first.begin(place.node, self._now.fragments[name].description, record, keeps)

@@ -7,7 +7,7 @@ acknowledgements.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from holdfast.core import detector
@@ -137,6 +137,10 @@ class Consumer:
         for stream in self._streams_at.pop(peer):
             effects += self.upstreams[stream].leave(peer, now)
         return effects
+
+    def acknowledge_as(self, acks: Mapping[str, int]) -> None:
+        """Begin with what was acknowledged before; of another stream nothing was."""
+        self.acks = {name: acks.get(name, 0) for name in self.acks}
 
     def live_as(self, incarnation: int) -> None:
         """From now on this is that life of the directory."""

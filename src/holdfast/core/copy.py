@@ -375,7 +375,7 @@ class Copy:
         self.held = None
         self._lacks_since = None
         for served in self.served.values():
-            served.open = False
+            served.let_in(False)
         self._join_as(max(now, self.incarnation + 1), lacks, now)
 
     def _join_as(self, incarnation: int, lacks: str, now: int) -> None:

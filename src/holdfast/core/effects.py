@@ -348,28 +348,25 @@ class EndProcess:
     lasting: bool = False
 
 
-Effect: TypeAlias = (
-    Send
-    | SetTimer
-    | RunJob
+# Who gives which orders. Whoever carries orders out names each of its own, so that a type checker
+# misses those that are new; the simulator's are compared with these in tests.
+OfAll: TypeAlias = Send | SetTimer | EndProcess
+OfServing: TypeAlias = Append | TrimLog | KeepConsumers
+OfEntryPoints: TypeAlias = AcceptTuples | RefuseBatch
+OfReplicas: TypeAlias = (
+    RunJob
     | RunEarly
     | RunAhead
     | RunPairs
     | ReadWindows
     | CancelJob
     | DropState
-    | Append
-    | TrimLog
-    | KeepConsumers
-    | AcceptTuples
-    | RefuseBatch
-    | DeliverTuples
-    | DeliverUndo
-    | DeliverBoundary
     | ApplyCheckpoint
     | BeginRunning
     | StopRunning
     | TimeStandardSet
     | StartOver
-    | EndProcess
 )
+OfClients: TypeAlias = DeliverTuples | DeliverUndo | DeliverBoundary
+
+Effect: TypeAlias = OfAll | OfServing | OfEntryPoints | OfReplicas | OfClients

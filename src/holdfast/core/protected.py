@@ -114,7 +114,7 @@ class ProtectedReplica(ShippingCopy):
         self.lossy = settings.delivery is Delivery.AT_MOST_ONCE
         self.overloaded, self.load = False, 0
         for stream in self.served.values():
-            stream.suspended = True
+            stream.suspend()
         self.switch = StandbySwitch(settings.address, pair, 2 * settings.timing.bucket_us)
         self.benchmark = BenchmarkDetector(
             settings.address, LOOK_US, pair.load_threshold, pair.slowdown, settings.address

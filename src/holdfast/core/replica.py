@@ -85,15 +85,15 @@ class Replica:
         self.consumer.live_as(begin.incarnation)
         delays = Policy.DELAY in (settings.while_failed, settings.while_stabilizing)
         self.patience, position = Patience(self.timing, delays), record.boundary
-        self.sunion = SUnion(address, self.copies, self.timing, position, eager, self.patience)
-        self.sunion.suspends = settings.while_stabilizing is Policy.SUSPEND
+        released = (eager, self.patience, settings.while_stabilizing is Policy.SUSPEND)
+        self.sunion = SUnion(address, self.copies, self.timing, position, *released)
         self.manager = ConsistencyManager(settings, self.sunion)
         self.basis = Basis(self.copies)
         begun = (position, record.marker, begin.state, begin.first_job)
         self.versions = Versions(address, *begun, self.basis, self.patience)
         self.appender = Appender(timing.retry_us, timing.record_interval_us, begin.first_append)
         if begin.acks is not None:
-            self.consumer.acks = {name: begin.acks.get(name, 0) for name in self.copies}
+            self.consumer.acknowledge_as(begin.acks)
         self.windows = WindowRounds.of(settings, record.boundary)
         self._began = self._newest = (record, begin.state)
         self._pauses, self._open = False, begin.open
@@ -103,7 +103,7 @@ class Replica:
         self.keeper = keeper_of(settings, self.appender, served, self.consumer)
         for one in settings.outputs:
             stream = begin.served.get(one.stream) or serve(settings, one)
-            stream.open = begin.open
+            stream.let_in(begin.open)
             served[one.stream] = stream
             base_id = dict(record.outputs).get(one.stream, 0)
             if one.stream in begin.served and stream.next_id:
@@ -326,7 +326,7 @@ class Replica:
                         self._emit(output.handle(ended, now), effects)
                 case consistency.OpenStreams():
                     for stream in self.provider.streams.values():
-                        stream.open = True
+                        stream.let_in()
                 case consistency.TellPartner(partner, message):
                     effects.append(Send(partner, message))
 

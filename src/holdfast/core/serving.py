@@ -211,6 +211,10 @@ class ServedStream:
                 effects.append(Send(consumer, FeedFrames(feed, sent, frames)))
         return effects
 
+    def let_in(self, open_: bool = True) -> None:
+        """Whether whoever subscribes is served; who is fed already is fed on."""
+        self.open = open_
+
     def suspend(self) -> None:
         """Send no more; what is tentative is for the other copy to say."""
         self.suspended = True

@@ -197,6 +197,7 @@ class SUnion(Machine[SUnionState, Trigger]):
         position: int,
         eager: bool,
         patience: Patience | None = None,
+        suspends: bool = False,
     ) -> None:
         super().__init__(f"{owner} SUnion", SUnionState.ORDERED)
         self.copies = copies
@@ -208,7 +209,7 @@ class SUnion(Machine[SUnionState, Trigger]):
         # Where somebody waits for the state as it is then: a stable job ends there.
         self._stops: tuple[int, ...] = ()
         # New tuples wait for the end of a reconciliation by choice, not because a partner has them.
-        self.suspends = False
+        self.suspends = suspends
         self._timing = timing
         self._bucket_us = timing.bucket_us
         self._patience = patience or Patience(timing)

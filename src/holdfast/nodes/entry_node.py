@@ -23,7 +23,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -31,7 +31,19 @@ import pyarrow.flight as flight
 from holdfast.blocks import Block
 from holdfast.connect.push_source import PushSource
 from holdfast.connect.source import Source
-from holdfast.core.effects import AcceptTuples, Append, Effect, RefuseBatch, TrimLog
+from holdfast.core.effects import (
+    AcceptTuples,
+    Append,
+    Effect,
+    EndProcess,
+    KeepConsumers,
+    OfClients,
+    OfReplicas,
+    RefuseBatch,
+    Send,
+    SetTimer,
+    TrimLog,
+)
 from holdfast.core.entry import EntryPoint, EntrySettings
 from holdfast.core.events import SourceBatch, SourceReached
 from holdfast.core.fence import Fenced
@@ -250,7 +262,7 @@ class EntryNode(Node):
         match effect:
             case Append():
                 self._note_lines(effect)
-                super().carry_out(effect)
+                self.carry_out_common(effect)
             case AcceptTuples(next_id):
                 self._accepted(next_id)
             case TrimLog() if self._keep:
@@ -261,8 +273,13 @@ class EntryNode(Node):
                     self.journal.write_once("offering again", "append", reason=reason)
                     self._retrying = True
                     self.loop.call_later(self._settings.retry_us, self._offer_again)
+            case Send() | SetTimer() | EndProcess() | TrimLog() | KeepConsumers():
+                self.carry_out_common(effect)
             case _:
-                super().carry_out(effect)
+                self._not_ordered(effect)
+
+    def _not_ordered(self, effect: OfReplicas | OfClients) -> NoReturn:
+        raise AssertionError(f"an entry point does not order {effect}")
 
     def _accepted(self, next_id: int) -> None:
         freed = 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 import pyarrow as pa
 
@@ -18,7 +18,17 @@ from holdfast import disk
 from holdfast.blocks import Block
 from holdfast.clock import Clock
 from holdfast.core.admission import Admission
-from holdfast.core.effects import Append, Effect, EndProcess, KeepConsumers, Send, SetTimer, TrimLog
+from holdfast.core.effects import (
+    Append,
+    Effect,
+    EndProcess,
+    KeepConsumers,
+    OfAll,
+    OfServing,
+    Send,
+    SetTimer,
+    TrimLog,
+)
 from holdfast.core.events import (
     Appended,
     AppendFailed,
@@ -335,6 +345,11 @@ class Node:
     # -- what goes out ------------------------------------------------------------------
 
     def carry_out(self, effect: Effect) -> None:
+        """Each kind of node knows its own orders, and calls ``carry_out_common`` for the rest."""
+        raise NotImplementedError
+
+    def carry_out_common(self, effect: OfAll | OfServing) -> None:
+        """The orders that all nodes get."""
         match effect:
             case Send(to, message):
                 self._send(to, message)
@@ -346,6 +361,8 @@ class Node:
                 self.store.call(lambda: self._post(keep_consumers(self._directory, record)))
             case EndProcess(reason, lasting):
                 self._on_fatal(Removed(reason) if lasting else GaveUp(reason))
+            case _:
+                assert_never(effect)
 
     def _send(self, to: str, message: Message) -> None:
         match message:

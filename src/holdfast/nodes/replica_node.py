@@ -6,8 +6,7 @@ start: Spark is up, the job is planned and has run once, and is run again now an
 Spark's Python workers stay; checkpoints are unpacked as they come. So waking is a message and a
 job. A passive copy starts Spark with its first job.
 
-On disk are a log for each output (``stream_store``) and, beside the logs, a record with as much
-of the state as ``kept_state`` keeps. A copy whose checkpoints are not persisted has neither.
+What it has on disk is in ``replica_disk``.
 """
 
 from __future__ import annotations
@@ -15,31 +14,27 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any, NoReturn
 
 import pyarrow.flight as flight
 
-from holdfast import disk
 from holdfast.blocks import Block
 from holdfast.core.consistency import NodeState
 from holdfast.core.copy import Copy
 from holdfast.core.effects import (
-    AcceptTuples,
     Append,
     ApplyCheckpoint,
     BeginRunning,
     CancelJob,
-    DeliverBoundary,
-    DeliverTuples,
-    DeliverUndo,
     DropState,
     Effect,
     EndProcess,
     KeepConsumers,
+    OfClients,
+    OfEntryPoints,
     ReadWindows,
-    RefuseBatch,
     RunAhead,
     RunEarly,
     RunJob,
@@ -66,9 +61,8 @@ from holdfast.core.events import (
 from holdfast.core.messages import CheckpointShipped
 from holdfast.core.progress import Work
 from holdfast.core.protected import LOOK_US, ProtectedReplica
-from holdfast.core.records import Found, Membership, RecoveryRecord
+from holdfast.core.records import Membership
 from holdfast.core.settings import (
-    Delivery,
     Keeping,
     Protection,
     ReplicaSettings,
@@ -76,12 +70,8 @@ from holdfast.core.settings import (
 )
 from holdfast.core.succession import peers_of
 from holdfast.flight.server import PutBatch
-from holdfast.kept.consumers import read_consumers
-from holdfast.kept.continuous_recovery import read_extent
-from holdfast.kept.continuous_state import KeptWindows
 from holdfast.kept.packed_codec import decode_checkpoint
-from holdfast.kept.shipper import Sent, SentPieces, SentStates, SentWhole, Shipper, Shippers
-from holdfast.kept.state import keep_state
+from holdfast.kept.shipper import Shipper, Shippers
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import Durability, LogOptions
 from holdfast.network import Network
@@ -92,6 +82,7 @@ from holdfast.nodes.load import CpuLoad, LoadWatch
 from holdfast.nodes.node import GaveUp, Node, Place
 from holdfast.nodes.pace import Busy, Pace, tell_pace
 from holdfast.nodes.problems import tell_early, tell_work
+from holdfast.nodes.replica_disk import ReplicaDisk
 from holdfast.nodes.replica_status import (
     copy_status,
     lent_status,
@@ -102,12 +93,8 @@ from holdfast.nodes.replica_status import (
 from holdfast.nodes.spill import Spill
 from holdfast.nodes.watched import Watched
 from holdfast.plans.fragment_plans import FragmentPlan
-from holdfast.routes import state_keys
 from holdfast.spark.chains import Handle, Workshop
-from holdfast.spark.dividing import united
-from holdfast.spark.engine import Engine
 from holdfast.spark.merging import Merge
-from holdfast.spark.packing import PackedState
 from holdfast.spark.rejected import STOP
 
 WARM_SECONDS = 20.0
@@ -176,14 +163,24 @@ class ReplicaNode(Node):
         )
         engine = (directory / "engine").absolute()  # the JVM may have another working directory
         shutil.rmtree(engine, ignore_errors=True)  # worthless once the process has ended
-        self._load = load
         self.workshop = Workshop(load, engine, on_error)
         self.left_out = LeftOut(directory / "dead-letters.jsonl", self.journal)
-        self._open_store(plan, directory, log_options)
+        self._disk = ReplicaDisk(
+            settings,
+            pair,
+            plan,
+            directory,
+            self.workshop,
+            load,
+            log_options,
+            self._post,
+            self.problems.set,
+        )
+        self.store = self._disk.store
         self.copy = self._make_driver()
         self._bounded = bool(settings.bounds)
         self.loop = self.make_loop(Watched(self.copy, self.before, self.after))
-        windows = self._make_windows if settings.keeping is Keeping.WINDOWS else None
+        windows = self._disk.windows if settings.keeping is Keeping.WINDOWS else None
         self.jobs = Jobs(
             self.workshop,
             settings.keeping,
@@ -209,77 +206,16 @@ class ReplicaNode(Node):
 
     # -- what it is made of -----------------------------------------------------------------
 
-    def _open_store(self, plan: FragmentPlan, directory: Path, options: LogOptions) -> None:
-        persists = self._pair is None or self._pair.persist
-        state = directory / "state" if persists else None
-        keeping = self._settings.keeping
-        delivery = self._settings.delivery
-        self._kept = keep_state(
-            keeping, state, plan.description, self.workshop, plan.earlier, self._divide, delivery
-        )
-        schemas = self.schemas if persists else {}
-        self.store = StreamStore(
-            directory / "streams",
-            schemas,
-            options,
-            self._post,
-            self._kept,
-            on_problem=self.problems.set,
-        )
-
-    def _divide(self, states: Sequence[PackedState]) -> PackedState:
-        """What is this shard's of the states of those that had its slots before."""
-        network, shard = self._load(), self._shard
-        assert shard is not None, "only a shard takes a part"
-        assert not isinstance(network, Merge), "what merges has no state"
-        return united(states, state_keys(network), shard.slots)
-
     def _make_driver(self) -> Copy:
-        record = self._kept.record
-        if record is not None:
-            if self._settings.delivery is Delivery.EXACTLY_ONCE:
-                state = self.store.directory.parent / "state"
-                self.store.check_reaches(dict(record.outputs), state)
-            if self._settings.keeping is Keeping.WINDOWS:
-                self._note_windows(record)
-        logged = tuple(self.store.logged(stream, complete=False) for stream in self.store.logs)
-        consumers = read_consumers(self._directory)
-        self._found = Found(record, self._kept.found(), logged, consumers)
         if self._pair is None:
-            return Copy(self._settings, self._found)
-        return ProtectedReplica(self._settings, self._pair, self._found)
-
-    @property
-    def _window_stream(self) -> str:
-        """The stream in whose log the window states are."""
-        return self._settings.outputs[0].stream
-
-    def _note_windows(self, record: RecoveryRecord) -> None:
-        log = self.store.logs[self._window_stream]
-        extent = read_extent(log, record.boundary, record.extent, self._two_wrote)
-        self.store.note_windows(self._window_stream, extent.places())
-
-    def _make_windows(self, engine: Engine) -> KeptWindows:
-        stream = self._window_stream
-        log = self.store.logs[stream]
-        return KeptWindows(engine, self.name, log, stream, self._post, self._two_wrote)
-
-    @property
-    def _two_wrote(self) -> bool:
-        """Whether another copy's window states may be in the log, too."""
-        return self._pair is not None or bool(self._settings.partners)
+            return Copy(self._settings, self._disk.found)
+        return ProtectedReplica(self._settings, self._pair, self._disk.found)
 
     def _make_shipper(self, partner: str) -> Shipper:
-        keeping = self._settings.keeping
-        sent: Sent = SentStates(self.workshop, self.hybrid)
-        if partner not in self._others:
-            sent = SentWhole(self.workshop, keeping)  # it joins, or takes over
-        if keeping is Keeping.WINDOWS:
-            sent = SentPieces(self.store, self._window_stream)
         return Shipper(
             self.name,
             partner,
-            sent,
+            self._disk.sent(to_copy=partner in self._others),
             lambda: self.place.book[partner],
             self.place.security,
             self.links,
@@ -322,7 +258,7 @@ class ReplicaNode(Node):
             self.jobs.warm_up(self.warm.set)
         elif self.hybrid:
             self.jobs.warm_apart()
-            held: Handle = self._found.state  # type: ignore[assignment]
+            held: Handle = self._disk.found.state  # type: ignore[assignment]
             if isinstance(held, tuple):
                 self.workshop.state(held)
         self.jobs.start()
@@ -456,7 +392,7 @@ class ReplicaNode(Node):
                 pass  # the last reference is gone with this order
             case BeginRunning(_, state):
                 self._runs = self._awaits_job = self._awaits_result = True
-                self.store.call(lambda: self._kept.begin(state))
+                self.store.call(lambda: self._disk.state.begin(state))
                 self.jobs.begin()
             case StopRunning():
                 self._runs = False
@@ -472,23 +408,16 @@ class ReplicaNode(Node):
             case TimeStandardSet():
                 self._time_set()
             case Send() | SetTimer() | EndProcess() | KeepConsumers():
-                super().carry_out(effect)
-            case (
-                AcceptTuples() | RefuseBatch() | DeliverTuples() | DeliverUndo() | DeliverBoundary()
-            ):
-                raise AssertionError(f"a replica does not order {effect}")
+                self.carry_out_common(effect)
             case _:
-                assert_never(effect)
+                self._not_ordered(effect)
+
+    def _not_ordered(self, effect: OfEntryPoints | OfClients) -> NoReturn:
+        raise AssertionError(f"a replica does not order {effect}")
 
     def _start_over(self, reason: str) -> None:
         """Put the kept state where nobody looks for it, and let the process begin without it."""
-        state = self._directory / "state"
-        number = 1
-        while (aside := self._directory / f"state.aside-{number}").exists():
-            number += 1
-        if state.exists():
-            disk.rename(state, aside)
-            disk.sync_directory(self._directory)
+        aside = self._disk.put_aside()
         self._on_fatal(GaveUp(f"{reason}. Its state is put aside as {aside}; it joins anew"))
 
     def _job_begins(self) -> None:

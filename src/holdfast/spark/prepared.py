@@ -9,8 +9,9 @@ and runs a DataFrame it has run before from the shuffle files of the first time.
 2. copies the plan with those RDDs in place of its leaves,
 3. runs it as one Spark job and takes the result back as Arrow.
 
-This reaches below PySpark's public API, through methods that are public on the JVM; it is the
-only file that does, and PySpark is pinned.
+This reaches below PySpark's public API, through methods that are public on the JVM; so do the files
+that read a query's plan (``translation``, ``plan_text``, ``lineage``). Hence the bounds of
+PySpark's versions in ``pyproject.toml``.
 """
 
 from __future__ import annotations

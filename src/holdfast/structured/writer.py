@@ -86,7 +86,7 @@ class SourceWriter(DataSourceStreamArrowWriter):
         batchId: int,
     ) -> None:
         parts = [part.data for part in messages if isinstance(part, Part) and part.data]
-        journal = Journal(Path(self._journal), self._source, self._producer)
+        journal = DoneBatches(Path(self._journal), self._source, self._producer)
         if journal.is_done(batchId):
             return
         table = journal.begin(batchId, parts)
@@ -103,7 +103,7 @@ class SourceWriter(DataSourceStreamArrowWriter):
         """Nothing was sent: that begins with the commit."""
 
 
-class Journal:
+class DoneBatches:
     """Which batches of a query are done, and the rows of the one that was begun."""
 
     def __init__(self, directory: Path, source: str, producer: str) -> None:
