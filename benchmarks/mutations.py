@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -50,6 +51,13 @@ class Found:
         return f"{self.name:60} seed {self.seed}, run {self.runs}: {self.how}, {self.said}"
 
 
+def failed_itself(trace: str) -> bool:
+    """Whether what was raised came out of the planted mistake: then nothing has noticed it."""
+    places = re.findall(r'File "([^"]+)"', trace)
+    called_wrongly = "<locals>.broken()" in trace.rsplit("\n", 2)[-2:][0]
+    return called_wrongly or (bool(places) and places[-1].endswith("mutations.py"))
+
+
 def find(index: int, runs_max: int | None, before: Mapping[str, int]) -> Found:
     """Run until a mutation is noticed; ``before`` has the seeds that noticed some of them."""
     mutation = MUTATIONS[index]
@@ -62,6 +70,8 @@ def find(index: int, runs_max: int | None, before: Mapping[str, int]) -> Found:
             if result.verdict is not Verdict.FINE:
                 # A promise is broken by name; a machine that stops has no promise to name.
                 crashed = result.verdict is Verdict.CRASH
+                if crashed and failed_itself(result.reason):
+                    raise RuntimeError(f"{mutation.name} cannot be planted: {result.reason}")
                 said = "a machine refused" if crashed else result.reason.split(":")[0]
                 how = result.verdict.name.lower()
                 return Found(mutation.name, scenario.seed, runs, how, said)

@@ -397,10 +397,10 @@ def take_a_batch_twice(original: Any) -> Any:
 
 @mutation(entry.EntryPoint, "__init__")
 def reuse_ids_after_a_restart(original: Any) -> Any:
-    def broken(self: EntryPoint, settings: Any, logged: Any = None) -> None:
+    def broken(self: EntryPoint, settings: Any, logged: Any = None, *rest: Any) -> None:
         frames = () if logged is None else logged.frames
         last = max((i for i, one in enumerate(frames) if one.header.kind is Kind.STABLE), default=0)
-        original(self, settings, replace(logged, frames=frames[:last]) if last else logged)
+        original(self, settings, replace(logged, frames=frames[:last]) if last else logged, *rest)
 
     return broken
 

@@ -11,7 +11,7 @@ from holdfast.core.events import SourceReached
 from holdfast.core.feed import Feed
 from holdfast.core.frame import Header, Kind
 from holdfast.core.held import Held, HeldFrames
-from holdfast.core.messages import NotServed, StreamFrame, StreamState, SubscribeRefused
+from holdfast.core.messages import StreamFrame, StreamState
 from holdfast.core.serving import ServedStream
 from holdfast.core.soutput import SOutput
 from holdfast.core.stream_copy import StreamCopy
@@ -81,18 +81,6 @@ def serve_on_when_the_log_was_lost(original: Any) -> Any:
         durable, self._durable = self._durable, False
         effects: list[Any] = original(self, consumer, request)
         self._durable = durable
-        return effects
-
-    return broken
-
-
-@mutation(ServedStream, "subscribe", shape="ruin")
-def serve_what_is_left_when_more_was_trimmed(original: Any) -> Any:
-    def broken(self: ServedStream, consumer: str, request: Any) -> list[Any]:
-        effects: list[Any] = original(self, consumer, request)
-        refused = effects and isinstance(effects[0].message, SubscribeRefused)
-        if refused and effects[0].message.why is NotServed.TRIMMED:
-            return list(original(self, consumer, replace(request, next_id=self.first_id)))
         return effects
 
     return broken
