@@ -119,7 +119,7 @@ class ReplicaDisk:
     # -- what others get, and what nobody can use ---------------------------------------
 
     def sent(self, to_copy: bool) -> Sent:
-        """How a state is sent to a copy that stands by, or to a replica that joins or takes over."""
+        """How a state is sent: to a copy that stands by, or to one that joins or takes over."""
         if self._settings.keeping is Keeping.WINDOWS:
             return SentPieces(self.store, self._window_stream)
         if not to_copy:
