@@ -21,6 +21,7 @@ ALLOWED = {
     "enum",
     "heapq",
     "itertools",
+    "math",
     "typing",
 }
 LONGEST_FILE_LINES = 500
