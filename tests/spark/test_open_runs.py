@@ -182,8 +182,9 @@ def test_merged_in_pieces_rows_are_those_of_one_merge(
         runs.append(OpenRun(sort_rows(pa.table({**columns, "key": texts, "dead": dead}))))
     pieces = list(divided(runs, piece_rows))
     for whole in (True, False):
-        once = merge(runs, ["key"], 1, whole)
-        assert pa.concat_tables(merge(each, ["key"], 1, whole) for each in pieces).equals(once)
+        once = merge(runs, ["key"], 1, whole).rows
+        parts = [merge(each, ["key"], 1, whole).rows for each in pieces]
+        assert pa.concat_tables(parts).equals(once)
     total = sum(map(len, runs))
     assert len(pieces) == max(1, -(-total // piece_rows))
     assert sum(len(run) for piece in pieces for run in piece) == total
