@@ -155,7 +155,7 @@ def test_a_store_that_was_killed(store: ObjectStore, tmp_path: Path) -> None:
 
 
 def test_holdfast_run_goes_on_after_a_kill(store: ObjectStore, tmp_path: Path) -> None:
-    path, count = topic_name("run"), 30_000
+    path, count = topic_name("run"), 10_000
     (tmp_path / "network.py").write_text(NETWORK)
     rows = [f"2024-01-01T{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}Z,{n}" for n in range(count)]
     (tmp_path / "load.csv").write_text("\n".join(["at,number", *rows, ""]))
