@@ -15,11 +15,12 @@ from holdfast import Network, window
 from holdfast.spark import column_job, engine
 from holdfast.spark.column_job import ColumnJob
 from holdfast.spark.engine import Bucket, Engine
-from holdfast.spark.resident import Resident, Residents
+from holdfast.spark.resident import Resident, Residents, residents_of
 from holdfast.spark.resident_task import Order
 from holdfast.testing import tuples
 
 SECOND = 1_000_000
+SECONDS = 30.0
 
 
 def sums(spark: SparkSession, queries: int = 1) -> Engine:
@@ -41,8 +42,8 @@ class Places:
     """Residents of the test's own, which can be switched off; and how many buckets were jobs."""
 
     def __init__(self, spark: SparkSession) -> None:
+        _end_those_of_other_tests(residents_of(spark.sparkContext))
         self.own = Residents(spark.sparkContext)
-        # No more than the session has places for beside those of other tests.
         self.own._most = 2
         self._none = Residents(spark.sparkContext)
         self._none._most = 0
@@ -51,6 +52,14 @@ class Places:
 
     def of(self, context: Any) -> Residents:
         return self.own if self.on else self._none
+
+
+def _end_those_of_other_tests(theirs: Residents) -> None:
+    """With these and the test's own the session would have no place left for a job."""
+    free, theirs._free = theirs._free, []
+    theirs._leave(free)
+    for each in free:
+        each.wait_for_end(SECONDS)
 
 
 @contextmanager

@@ -1,10 +1,10 @@
 """Small runs of a task share a file.
 
-To make a file takes longer than to compute what a small run has in it: where files come and go all
-the time, ext4 looks for one that has not gone lately, and that takes some 120 µs. So what the steps
-of a task write for a bucket is one file, a *bundle*, whatever the queries and partitions. It begins
-with what the names of runs in files of their own would tell, and is gone with its last run. Larger
-runs have files of their own: a run that stays would keep the room of all the others.
+To make a file takes longer than to compute what a small run has in it: some 120 µs on ext4, where
+files come and go all the time. So what the steps of a task write for a bucket is one file, a
+*bundle*, whatever the queries and partitions. It begins with what the names of runs in files of
+their own would tell, and is gone with its last run. Larger runs have files of their own: a run that
+stays would keep the room of all the others.
 
 An *address* says where a run is: a file, or a place in a bundle.
 """
