@@ -76,6 +76,10 @@ class Bench:
         self.now += us
         return self.give(TimerFired())
 
+    def recovers(self, peer: str, boundary: int) -> list[Effect]:
+        report = StreamReport("in", StreamState.RECOVERING, boundary, boundary, 0)
+        return self.hear(peer, HeartbeatReply((report,), ()))
+
     def says(self, peer: str, first_id: int, incarnation: int = 0) -> list[Effect]:
         report = StreamReport("in", StreamState.STABLE, 5_000, 5_000, first_id)
         return self.hear(peer, HeartbeatReply((report,), (), incarnation))
@@ -115,6 +119,21 @@ def test_who_finds_nothing_begins_empty_where_nothing_was_trimmed() -> None:
     bench.says("p", 0)
     assert bench.copy.state is CopyState.PRIMARY
     assert [one.next_id for _, one in bench.sent(Subscribe)] == [0]
+
+
+def test_who_has_nothing_joins_though_a_producer_recovers_that_has_nothing_either() -> None:
+    bench = Bench()
+    bench.recovers("p", 0)
+    assert not bench.copy.glance().joining, "at the first start it is so of everybody"
+    bench.says("q", 30)
+    assert bench.copy.state is CopyState.JOINING
+
+
+def test_a_producer_that_recovers_from_its_beginning_is_waited_for() -> None:
+    bench = Bench()
+    bench.recovers("p", 4_000)
+    bench.says("q", 30)
+    assert bench.copy.state is CopyState.PRIMARY
 
 
 def test_producers_hold_before_a_partner_is_asked() -> None:

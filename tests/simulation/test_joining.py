@@ -48,7 +48,7 @@ KINDS: dict[str, tuple[StandbySettings | None, Reconcile, Continuous | None]] = 
 }
 
 
-def scenario(kind: str, *faults: Fault, seed: int = 1) -> Scenario:
+def scenario(kind: str, *faults: Fault, seed: int = 1, apart: tuple[str, ...] = ()) -> Scenario:
     """A chain of two fragments of two replicas each; the second loses its disk."""
     standby, reconcile, continuous = KINDS[kind]
     fast = Policy.PROCESS
@@ -65,7 +65,7 @@ def scenario(kind: str, *faults: Fault, seed: int = 1) -> Scenario:
         "f10", Plan((("f10.0", window),)), COPIES, fast, fast, reconcile, standby, continuous
     )
     spec = networks.build(TIMING, ("s0", "s1"), (first, second), ("f10.0",))
-    servers = place(spec, Random(0)) | {name: f"x{name}" for name in COPIES}
+    servers = place(spec, Random(0)) | {name: f"x{name}" for name in (*apart, *COPIES)}
     end = max(one.end for one in faults)
     return Scenario(seed, spec, servers, Schedule(faults, end + spec.calm_us))
 
@@ -100,6 +100,27 @@ def test_both_may_lose_their_disks_one_after_the_other() -> None:
     world.run()
     assert not world.standby.void
     assert world.joins.counts["joined"] == 2
+
+
+@pytest.mark.parametrize("kind", ["active", "undo", "continuous"])
+def test_nobody_waits_for_a_producer_that_has_lost_everything_itself(kind: str) -> None:
+    """It cannot reach its partner, and is heard before the one that has the stream."""
+    cuts = [
+        Fault(FaultKind.CUT, 9 * SECOND_US, end_s * SECOND_US, ("xf00b", other))
+        for end_s, other in ((40, "xf00a"), (14, "xf10a"))
+    ]
+    one = scenario(kind, lost("f00a"), lost("f10a"), *cuts, apart=("f00a", "f00b"))
+    world = World(one.spec, one.schedule, Random(one.seed), one.server_of)
+    world.begin()
+    world.clock.run_until(38 * SECOND_US)
+    assert world.replicas["f00a"].driver.joining is not None
+    assert world.joins.counts["joined"] == 1
+    world.clock.run_until(one.schedule.end)
+    world.finish()
+    assert world.joins.counts["joined"] == 2
+    assert not world.standby.void
+    with mistake("wait for one that knows nothing yet").applied():
+        assert "f10a could have joined since" in run(one).reason
 
 
 def test_a_reader_that_was_away_goes_where_its_tuples_are() -> None:

@@ -10,7 +10,8 @@ replica has a use:
 - none: silent, recovering, suspended. How far such a one is does not count: nothing comes from it.
 
 A replica that joined begins later than what a reader that was away needs. It is of no use either,
-as long as another one may have what is lacking: one that is silent, too.
+as long as another one may have what is lacking: one that is silent, too. One that joins, or may
+yet have to, does not know where its stream begins: what is out of reach is told by the others.
 
 The consumer follows a current replica if there is one. Otherwise it follows a live replica
 for news and, at the same time, a correcting one for corrections, if it is ahead of what the
@@ -126,6 +127,11 @@ TABLE: Mapping[tuple[Enum, Enum], Enum] = {
 }
 
 
+def _has_nothing(report: StreamReport) -> bool:
+    """Whether a producer may yet join, and its stream begin anywhere, whatever it says now."""
+    return report.state is _RECOVERING and report.first_id == report.boundary == 0
+
+
 class Upstream(Machine[Following, Trigger]):
     """One input stream's sources."""
 
@@ -171,8 +177,9 @@ class Upstream(Machine[Following, Trigger]):
 
     @property
     def out_of_reach(self) -> int | None:
-        """The first id there is, if everybody who can be heard begins after what is needed."""
-        heard = [self._first_ids[peer] for peer in self.reports]
+        """The first id there is, if all who can be heard, and know, begin after what is needed."""
+        knows = [peer for peer, one in self.reports.items() if not _has_nothing(one)]
+        heard = [self._first_ids[peer] for peer in knows]
         lacks = bool(heard) and not self.copy.lossy and min(heard) > self.copy.next_id >= 0
         return min(heard) if lacks and not any(feed.received for feed in self.feeds()) else None
 

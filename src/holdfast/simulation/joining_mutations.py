@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from holdfast.core import upstream
 from holdfast.core.acknowledgements import Acknowledgements
 from holdfast.core.copy import Copy
 from holdfast.core.joining import Joining
@@ -69,3 +70,8 @@ def forget_where_the_output_of_the_partner_stands(original: Any) -> Any:
 @mutation(Upstream, "out_of_reach", shape="rejoin")
 def wait_for_ever_for_what_was_trimmed(original: Any) -> Any:
     return property(lambda self: None)
+
+
+@mutation(upstream, "_has_nothing", shape="stranded")
+def wait_for_one_that_knows_nothing_yet(original: Any) -> Any:
+    return lambda report: False

@@ -1,8 +1,9 @@
 """Failure schedules: what breaks when, and when it is whole again.
 
 A schedule has a shape, which says what kind of trouble it is; the seed draws the rest. Shapes of
-what befalls two copies of which one stands by are in copy_shapes.py, of who is removed in
-membership_shapes.py, of bounds on what is kept in bound_shapes.py.
+what befalls two copies of which one stands by are in copy_shapes.py, of who joins in
+joining_shapes.py, of who is removed in membership_shapes.py, of bounds on what is kept in
+bound_shapes.py.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from holdfast.simulation.copy_shapes import (
 )
 from holdfast.simulation.deliveries import deliveries
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Schedule
+from holdfast.simulation.joining_shapes import _rejoin, _stranded
 from holdfast.simulation.membership_shapes import (
     _departures,
     _moves,
@@ -337,46 +339,6 @@ def _ruin(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _rejoin(random: Random, layout: Layout) -> list[Fault]:
-    """One of several replicas comes back with an empty disk, and is not left in peace.
-
-    What it had sent before is still on its way, over links that were slow; a producer cannot be
-    reached, or the partner it asks is lost, or it is lost again itself.
-    """
-    several = [one for one in layout.groups if len(one) > 1 and one not in layout.pairs]
-    time = 5 * SECOND_US
-    faults = []
-    for _ in range(random.choice([1, 1, 2])):
-        group = list(random.choice(several or layout.groups))
-        random.shuffle(group)
-        hit, *others = group
-        end = time + int(random.choice([0.3, 0.3, 2, 6]) * random.uniform(0.5, 1.5) * SECOND_US)
-        faults.append(Fault(FaultKind.DISK_LOST, time, end, (hit,)))
-        producers = layout.producers[hit]
-        if random.random() < 0.5:
-            # They are quick again just before it is back, and what it says overtakes the rest.
-            fast = end - 50_000
-            slow = FaultKind.SLOW_LINK
-            faults += [Fault(slow, time - 2 * SECOND_US, fast, (one, hit)) for one in producers]
-        again = end + int(random.choice([0.05, 0.3, 1.5]) * random.random() * SECOND_US) + 1
-        back = again + int(random.choice([0.5, 5]) * random.uniform(0.5, 1.5) * SECOND_US)
-        what = random.random()
-        if what < 0.25 and producers:
-            cut = (random.choice(producers), hit)
-            faults.append(Fault(FaultKind.CUT, end - 200_000, back, cut))
-        elif what < 0.6 and others:
-            partner = random.choice(others)
-            kinds = [FaultKind.CRASH, FaultKind.PAUSE, FaultKind.CUT, FaultKind.LOSE_CONNECTION]
-            kind = random.choice(kinds)
-            servers = (partner, hit) if kind in PAIRWISE else (partner,)
-            faults.append(Fault(kind, again, back, servers))
-        elif what < 0.85:
-            kind = random.choice([FaultKind.CRASH, FaultKind.DISK_LOST, FaultKind.DISK_FULL])
-            faults.append(Fault(kind, again, back, (hit,)))
-        time = max(one.end for one in faults) + int(random.uniform(1, 12) * SECOND_US)
-    return faults
-
-
 def _arrivals(random: Random, layout: Layout) -> list[Fault]:
     """Replicas are added while others are away, and one of those that were there goes."""
     time = 8 * SECOND_US
@@ -457,6 +419,7 @@ SHAPES: dict[Shape, float] = {
     _bounded: 0.0,
     _rescalings: 0.0,
     _rescaled_copies: 0.0,
+    _stranded: 0.0,
 }
 # Shapes that bring their network.
 NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
@@ -474,6 +437,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _bounded: special_networks.bounded_unions,
     _rescalings: special_networks.rescaled_ring,
     _rescaled_copies: special_networks.rescaled_copies,
+    _stranded: special_networks.chain,
 }
 # Shapes that need a pair of copies of a certain kind.
 SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3, _relay: 0.25, _moves: 0.0}

@@ -291,6 +291,22 @@ def bounded_unions(random: Random) -> NetworkSpec:
     return build(timing, ("s0", "s1"), fragments, (f"{fragments[-1].name}.0", "f00.0"), job_us)
 
 
+def chain(random: Random) -> NetworkSpec:
+    """Two fragments in a row, of two or three replicas each, and a short X."""
+    timing = replace(generate_timing(random), delay_us=2 * SECOND_US)
+    fast = (Policy.PROCESS, Policy.PROCESS)
+
+    def active(name: str, operator: Operator) -> Fragment:
+        copies = tuple(f"{name}{letter}" for letter in "abc"[: random.choice([2, 2, 3])])
+        keeps = random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO])
+        return Fragment(name, Plan(((f"{name}.0", operator),)), copies, *fast, keeps)
+
+    first = active("f00", Union(("s0", "s1"), random.choice([-1, 0])))
+    second = active("f10", Window(("f00.0",), timing.bucket_us * random.choice([1, 3])))
+    job_us = int(timing.bucket_us * random.choice([0.05, 0.2]))
+    return build(timing, ("s0", "s1"), (first, second), ("f10.0",), job_us)
+
+
 def _one_fragment(
     timing: Timing,
     job_us: int,

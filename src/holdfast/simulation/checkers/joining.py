@@ -4,7 +4,8 @@
 - What a provider keeps for a consumer is what this life of it has acknowledged, and nothing that
   an earlier life had.
 - A producer that has said that it holds never refuses what is asked for: one attempt is enough.
-- It joins soon, if producers and a partner that has the state stand.
+- It joins soon, if producers and a partner that has the state stand: also if one of the producers
+  has lost everything itself, and cannot go on.
 - In the end it is STABLE again (progress.py), with the ids and bits of the others (convergence.py).
 
 Where every replica of a fragment has lost its disk nobody has the state: the run is void.
@@ -138,13 +139,14 @@ class JoinChecks:
         """Who can join does so soon; who is alone cannot."""
         world, address = self._world, process.address
         machine = process.driver.joining if process.running else None
-        if machine is None:
-            self._could_since.pop(address, None)
+        if machine is None and not self._waits_in_vain(process):
+            self._could_since[address] = world.clock.now
             return
         if not process.settings.begins_empty:
             return  # it takes over from several; progress.py wants it to have done so
+        why = "it waits for its input" if machine is None else f"{machine.why}\n{machine.story()}"
         if not process.settings.partners:
-            world.give_up(f"{address} is alone: {machine.why}")
+            world.give_up(f"{address} is alone: {why}")
             return
         producers = [name for one in process.settings.inputs for name in one.producers]
         gone = world.authority.gone
@@ -168,10 +170,31 @@ class JoinChecks:
         allowed = timing.delay_us + (1 + len(process.settings.partners)) * turn_us + 3 * SECOND_US
         if world.clock.now - since > allowed:
             raise Violation(
-                "joining",
-                f"{address} could have joined since {since / 1e6:.3f} s: {machine.why}\n"
-                f"{machine.story()}",
+                "joining", f"{address} could have joined since {since / 1e6:.3f} s: {why}"
             )
+
+    def _waits_in_vain(self, process: ReplicaProcess) -> bool:
+        """Whether it runs with nothing, and what it needs first is with none of its producers."""
+        replica = process.replica if process.running and process.disk_lost else None
+        if replica is None or process.address in self._world.copies or process.disk.record:
+            return False
+        if replica.appender.durable is not None or not process.settings.can_join:
+            return False
+        return any(
+            self._begins_later(one.stream, one.producers, replica.copies[one.stream].next_id)
+            for one in process.settings.inputs
+            if not any(feed.received for feed in replica.consumer.upstreams[one.stream].feeds())
+        )
+
+    def _begins_later(self, stream: str, producers: tuple[str, ...], next_id: int) -> bool:
+        """Whether a producer begins after an id, and the others do or have nothing yet."""
+        here = [one for one in producers if one not in self._world.authority.gone]
+        begins = []
+        for process in (self._world.processes[name] for name in here):
+            (served,) = [one for one in self._streams_at(process) if one.stream == stream]
+            if not (process.disk_lost and served.next_id == served.boundary == 0):
+                begins.append(served.first_id)
+        return bool(begins) and min(begins) > next_id
 
     def _stands_since(self, name: str, reader: str) -> int | None:
         """Since when a process runs that can be reached; None if it does not now."""
