@@ -170,6 +170,8 @@ def _properties(port: int, controller: int, data: Path) -> dict[str, Any]:
         "share.coordinator.state.topic.replication.factor": 1,
         "share.coordinator.state.topic.min.isr": 1,
         "group.initial.rebalance.delay.ms": 0,
+        # Records have the times of tuples, which may be years ago.
+        "log.retention.ms": -1,
         "auto.create.topics.enable": "false",
     }
 

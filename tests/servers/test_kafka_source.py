@@ -256,3 +256,63 @@ def test_what_a_transaction_took_back_is_not_read_and_the_source_can_end(
     take_until(reading, lambda: reading.ended)
     assert numbers(reading) == [0, 2]
     reading.close()
+
+
+def test_a_source_that_was_followed_can_end_and_be_followed_again(
+    broker: Broker, tmp_path: Path
+) -> None:
+    topic = topic_name("ends")
+    broker.create(topic, 2)
+
+    def send_rows(*rows: int) -> None:
+        for each in rows:
+            send(broker, topic, [row(each)], each % 2)
+
+    def reads(follow: bool, kept: dict[str, Any] | None) -> Inlet:
+        return inlet(source(broker, topic, follow=follow, lateness=0), tmp_path, saved=kept)
+
+    send_rows(0, 1)
+    reading = reads(True, None)
+    take_until(reading, lambda: reading.tuples == 2)
+    kept = saved(reading)
+    send_rows(2, 3)
+    reading = reads(False, kept)
+    take_until(reading, lambda: reading.ended)
+    assert sorted(numbers(reading)) == [2, 3]
+    kept = saved(reading)
+    send_rows(4, 5)
+    # Killed at its end, it comes to the same one, unless it is told that it was there.
+    reading = reads(False, kept)
+    take_until(reading, lambda: reading.ended)
+    assert numbers(reading) == []
+    reading.close()
+    reading = reads(False, kept)
+    reading.look_further()
+    take_until(reading, lambda: reading.ended)
+    assert sorted(numbers(reading)) == [4, 5]
+    kept = saved(reading)
+    reading = reads(True, kept)
+    send_rows(6, 7)
+    take_until(reading, lambda: reading.tuples == 8)
+    assert not reading.ended
+    assert sorted(numbers(reading)) == [6, 7]
+    assert dead(reading, tmp_path) == []
+
+
+def test_the_end_of_a_topic_that_was_made_again_is_its_own(broker: Broker, tmp_path: Path) -> None:
+    topic = topic_name("ends-again")
+    broker.create(topic)
+    send(broker, topic, [row(each) for each in range(5)])
+    chosen = partial(source, broker, topic, follow=False, fail_on_data_loss=False)
+    reading = inlet(chosen(), tmp_path)
+    take_until(reading, lambda: reading.ended)
+    kept = saved(reading)
+    # As if it had been killed before its end.
+    kept["position"]["offsets"] = {"0": 4}
+    broker.delete(topic)
+    broker.create(topic)
+    send(broker, topic, [row(each) for each in range(5, 8)])
+    reading = inlet(chosen(), tmp_path, saved=kept)
+    take_until(reading, lambda: reading.ended)
+    assert numbers(reading) == [5, 6, 7]
+    assert "made again" in dead(reading, tmp_path)[-1]["reason"]

@@ -175,8 +175,9 @@ class Inlet:
         self.excuse(now - self._asked_at - _ASKED_US)
         for lane in self._reader.behind:
             self.open_lane(lane)
-        for lane in self._reader.finished:
-            self._time.promise(lane, FOREVER, now)
+        if not self.ended:  # else none waits for another, and a later run may find more
+            for lane in self._reader.finished:
+                self._time.promise(lane, FOREVER, now)
         self.look_for_idle()
 
     def open_lane(self, lane: str, newest: int = -FOREVER, promised: int = -FOREVER) -> None:
@@ -241,6 +242,10 @@ class Inlet:
             "newest": self.place_of(OWN_LANE)[0],
             "boundary": self.own_boundary,
         }
+
+    def look_further(self) -> None:
+        """An earlier run came to the end of the source: what came since is wanted, too."""
+        self._reader.look_further()
 
     def waiting(self) -> pa.Table:
         """The tuples that no bucket has taken yet."""

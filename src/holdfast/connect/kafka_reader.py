@@ -77,8 +77,9 @@ class KafkaReader(Reader):
         # By partition, the offset of the next record that is to be handed out.
         offsets = position["offsets"] if position else {}
         self._offsets: dict[int, int] = {int(number): at for number, at in offsets.items()}
-        # Where the source ends, if it does.
-        ends = position.get("ends") if position else None
+        # Where the source ends, if it does. One that goes on from where it was followed has no end
+        # yet, and one that is followed from now on has none any more.
+        ends = position.get("ends") if position and not source.follow else None
         self._ends: dict[int, int] | None = ends and {int(key): at for key, at in ends.items()}
         self._assigned: set[int] = set()
         # By partition, where it ended, if all before that was received.
@@ -92,8 +93,8 @@ class KafkaReader(Reader):
         self._problem: str | None = None
         self._using = threading.Lock()
         self._closed = False
-        is_new = position is None
-        wants_ends = is_new and (source.starting_offsets == "latest" or not source.follow)
+        from_end = position is None and source.starting_offsets == "latest"
+        wants_ends = from_end or (self._ends is None and not source.follow)
         self._watch = TopicWatch(source.topic, source.servers, source.config, wants_ends)
         self._consumer = kafka().Consumer(
             {
@@ -157,6 +158,12 @@ class KafkaReader(Reader):
             self._consumer.resume(self._places(self._held - wanted))
             self._consumer.pause(self._places(wanted - self._held))
             self._held = wanted
+
+    def look_further(self) -> None:
+        with self._using:
+            if not self._source.follow:
+                self._ends = None
+                self._watch.want_ends()
 
     def _places(self, partitions: Collection[int]) -> list[Any]:
         return [kafka().TopicPartition(self._source.topic, number) for number in partitions]
@@ -344,7 +351,9 @@ class KafkaReader(Reader):
             self._made_again(state)
         is_new = self._topic_id is None
         self._topic_id = state.topic_id
-        if is_new and not self._source.follow:
+        if self._ends is None and not self._source.follow:
+            if not state.ends:
+                return  # they are asked for
             self._ends = dict(state.ends)
         for number in state.partitions:
             if number not in self._offsets and (self._ends is None or number in self._ends):
@@ -383,6 +392,9 @@ class KafkaReader(Reader):
         self._assigned, self._held, self._at_end, self._lost = set(), set(), {}, {}
         self._parts.clear()
         self._offsets = dict.fromkeys(state.partitions, _BEGINNING)
+        if not self._source.follow and not state.ends:
+            self._ends = None
+            self._watch.want_ends()
 
     def _gone(self, partition: int) -> None:
         """The record that is next was deleted, or never was."""

@@ -89,7 +89,9 @@ def read_kafka(
     fail_on_data_loss  stop when records are gone before they were read: deleted by retention, or
                        with their topic. False goes on with what is there and says so in a dead
                        letter.
-    follow             wait for more; False ends the source at the end that was there at its start.
+    follow             wait for more; False ends the source at the end that was there at its start,
+                       also if it is killed and goes on. A run after one that came to it ends where
+                       the topic ends by then.
     group              a consumer group that is told the offsets, for tools that show how far
                        readers are. Nothing is read from it.
     config             more settings of librdkafka, or the path of a file with them.

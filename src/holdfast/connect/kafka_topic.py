@@ -33,7 +33,7 @@ class TopicWatch:
     """Asks for a topic's state."""
 
     def __init__(self, topic: str, servers: str, config: Config | str | None, ends: bool) -> None:
-        """``ends``: also ask, the first time, where the partitions end."""
+        """``ends``: as ``want_ends``."""
         self._admin_module = library("confluent_kafka.admin", "kafka")
         self._admin = self._admin_module.AdminClient(client_config(servers, config))
         self._topic = topic
@@ -48,6 +48,10 @@ class TopicWatch:
     def soon(self) -> None:
         """Something points to a change: do not wait for the next time."""
         self._asked_at = min(self._asked_at, time.monotonic() - REFRESH_SECONDS + 0.1)
+
+    def want_ends(self) -> None:
+        """Ask at the next time also where the partitions end; until then nothing is answered."""
+        self._wants_ends = True
 
     def look(self) -> TopicState | None:
         """What was answered since the last look, if anything was."""

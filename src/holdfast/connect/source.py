@@ -89,6 +89,9 @@ class Reader(ABC):
     def hold(self, lanes: Collection[str]) -> None:  # noqa: B027  most have no lanes
         """Bring no rows of these lanes until told otherwise: they are ahead of the others."""
 
+    def look_further(self) -> None:  # noqa: B027  most look at every start where their end is
+        """An earlier run came to the end: what there is by now behind it is wanted, too."""
+
     @property
     def places(self) -> pa.Schema:
         """Columns of its chunks that say where a row came from; dead letters show them."""

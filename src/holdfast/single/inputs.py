@@ -64,6 +64,10 @@ class Inputs:
             waiting = directory.read_waiting(name) if directory else None
             if waiting is not None:
                 inlet.restore_waiting(waiting)
+            # Killed before its end was noted, it must come to the same one: results that no sink
+            # can take back may be out.
+            if saved and saved["finished"] is not None:
+                inlet.look_further()
             self.inlets.append(inlet)
 
     def _check_late(self, network: Network, operator: SourceOperator, source: Source) -> None:
