@@ -158,7 +158,7 @@ class Running:
         self.deployment, self.mode, self.places = deployment, mode, places
         self._stack = contextlib.ExitStack()
         self.supervisor = self._stack.enter_context(supervised(deployment))
-        self._wait_stable()
+        self.wait_stable()
         self.operator = self._reader("alerts", READER)
         self.watcher: Reader | None = None
         self.readings = Readings(deployment)
@@ -175,7 +175,7 @@ class Running:
             self.watcher = self._reader("slow", WATCHER)
         return self.watcher
 
-    def _wait_stable(self, timeout_s: float = 120.0) -> None:
+    def wait_stable(self, timeout_s: float = 120.0) -> None:
         """Until everybody is well: nobody is followed because the others were still starting."""
         names = [f"{fragment}-{number + 1}" for fragment in FRAGMENTS for number in range(3)]
         deadline = time.monotonic() + timeout_s

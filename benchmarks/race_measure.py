@@ -142,12 +142,9 @@ def cut(running: Running) -> None:
 
 def kill(running: Running) -> None:
     """Kill whom the operator follows, with everything beside it, and wait until it is back."""
-    process = running.process_of(running.operator.following)
-    running.supervisor.kill(process)
-    deadline = time.monotonic() + FLOWING_SECONDS
+    running.supervisor.kill(running.process_of(running.operator.following))
     time.sleep(CUT_SECONDS)
-    while running.supervisor.uptime(process) < CUT_SECONDS and time.monotonic() < deadline:
-        time.sleep(0.5)
+    running.wait_stable()
 
 
 def without_an_input(running: Running, seconds: float, seen: Seen) -> None:
@@ -214,13 +211,16 @@ def measure(
             for _ in range(lengths.cuts):
                 found[mode].gaps_ms.append(gap_ms(both[mode], cut))
             found[mode].loads.append(meter.read())
-            # A process that starts again takes both processors: kills have no bar, and no load.
-            for _ in range(lengths.kills):
-                found[mode].kill_gaps_ms.append(gap_ms(both[mode], kill))
         tell(f"{mode}, cut off: gaps of {[round(gap) for gap in found[mode].gaps_ms]} ms")
     for mode in in_turns(0):
         without_an_input(both[mode], lengths.missing_s, found[mode])
     tell(f"an input missing: {said(found, lambda seen: seen.missing)}")
+    # A process that starts again takes both processors: kills have no bar, no load, and come last.
+    for mode in in_turns(1) if lengths.kills else ():
+        with both[mode].flowing():
+            for _ in range(lengths.kills):
+                found[mode].kill_gaps_ms.append(gap_ms(both[mode], kill))
+        tell(f"{mode}, killed: gaps of {[round(gap) for gap in found[mode].kill_gaps_ms]} ms")
     return found
 
 
