@@ -6,6 +6,7 @@ Entry points and replicas are nodes. Several can share a process; each has its o
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -129,7 +130,7 @@ def disk_control(options: dict[str, Any]) -> dict[str, Any]:
     return {"error": error}
 
 
-class Node:
+class Node(ABC):
     """What entry points and replicas have in common."""
 
     kind = "node"
@@ -342,14 +343,14 @@ class Node:
     ) -> None:
         raise refused(f"{self.name} takes no tuples; it is no entry point")
 
-    def took(self, block: Block) -> None:
+    def took(self, block: Block) -> None:  # noqa: B027  most kinds need not know
         """A block of an input came, in the thread that reads it."""
 
     # -- what goes out ------------------------------------------------------------------
 
+    @abstractmethod
     def carry_out(self, effect: Effect) -> None:
         """Each kind of node knows its own orders, and calls ``carry_out_common`` for the rest."""
-        raise NotImplementedError
 
     def carry_out_common(self, effect: OfAll | OfServing) -> None:
         """The orders that all nodes get."""
