@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -17,9 +18,10 @@ import pyarrow as pa
 import pytest
 
 from holdfast.cli import main
+from holdfast.cluster.remote import RemoteServer
 from holdfast.cluster.starting import check_columns, check_connectors, check_logs
-from holdfast.cluster.supervisor import Supervisor, supervisor_pid
-from holdfast.deployment import DeploymentError, load_deployment
+from holdfast.cluster.supervisor import Supervisor, SupervisorError, local_state, supervisor_pid
+from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.frames import stream_schema
 from holdfast.log import StreamLog
 from holdfast.plans.plan import read_plan
@@ -195,17 +197,39 @@ def test_stopped_while_nodes_crash_it_does_not_say_all_up(tmp_path: Path) -> Non
     assert "all up" not in text
 
 
-def test_it_goes_on_in_the_background(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def on_a_server(path: Path) -> Deployment:
     """The replica is on a server that is off: it is not waited for, and no Spark starts."""
     with contextlib.ExitStack() as held:
         port = free_port("127.0.0.1", held)
     text = DEPLOYMENT.replace("[fragments.main]", '[fragments.main]\nreplicas = ["east:1"]')
     text += f'[servers.east]\nlisten = "127.0.0.1:{port}"\n[security]\ntoken_file = "token"\n'
-    (tmp_path / "token").write_text("secret")
-    (tmp_path / "token").chmod(0o600)
-    deployment = planned(tmp_path, text)
+    (path / "token").write_text("secret")
+    (path / "token").chmod(0o600)
+    deployment = planned(path, text)
     known = {"nodes": {"main-1": ["127.0.0.1", 1]}, "metrics": {"main-1": ["east", 1]}}
     (deployment.data / "addresses.json").write_text(json.dumps(known))
+    return deployment
+
+
+def test_whoever_is_refused_stops_nothing_of_the_one_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[str] = []
+    monkeypatch.setattr(RemoteServer, "stop", lambda server: stopped.append(server.name))
+    deployment = on_a_server(tmp_path)
+    (deployment.data / "processes.json").write_text(json.dumps({"main-1": {"pid": 17}}))
+    with (deployment.data / "supervisor.pid").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        supervisor = Supervisor(deployment)
+        with pytest.raises(SupervisorError, match="small is running already"):
+            supervisor.start()
+        assert not supervisor.stop()
+    assert not stopped
+    assert local_state(deployment) == {"main-1": {"pid": 17}}
+
+
+def test_it_goes_on_in_the_background(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deployment = on_a_server(tmp_path)
     path = str(deployment.path)
     try:
         assert main(["up", "--detach", path]) == 0
@@ -213,8 +237,15 @@ def test_it_goes_on_in_the_background(tmp_path: Path, capsys: pytest.CaptureFixt
         assert "all up" in said.err
         pid = supervisor_pid(deployment)
         assert f"small runs in the background, supervised by process {pid};" in said.out
+        running = local_state(deployment)
+        assert any(each["pid"] for each in running.values())
         assert main(["up", "--detach", path]) == 1
-        assert f"small is running already, supervised by process {pid}" in capsys.readouterr().err
+        refused = capsys.readouterr().err
+        assert f"small is running already, supervised by process {pid}" in refused
+        assert "stopped" not in refused
+        assert {name: each["pid"] for name, each in local_state(deployment).items()} == {
+            name: each["pid"] for name, each in running.items()
+        }
     finally:
         assert main(["down", path]) == 0
     assert supervisor_pid(deployment) is None

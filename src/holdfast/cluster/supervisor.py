@@ -70,8 +70,9 @@ class Supervisor:
         self._children = Children(deployment, deployment.hosted_by(None), tell, self._new_ports)
         used = [name for name in deployment.servers if deployment.hosted_by(name)]
         self._servers = {name: RemoteServer(deployment, name) for name in used}
-        # Servers that do not run their part yet, and when to ask them again.
-        self._waiting: dict[str, float] = {}
+        # Servers that do not run their part yet, and when to ask them again. Who was never asked
+        # is not stopped either: what runs there is not this one's.
+        self._waiting: dict[str, float] = dict.fromkeys(self._servers, 0.0)
         self._said: dict[str, str] = {}
         self._asking: dict[str, threading.Thread] = {}
         # Servers that run their part and must learn new addresses.
@@ -125,7 +126,6 @@ class Supervisor:
             self._tell(f"other programs have ports of {', '.join(taken)}, which get new ones")
             Addresses.choose(self.deployment, anew=taken)
         self._children.start()
-        self._waiting = dict.fromkeys(self._servers, 0.0)
         for name in self._servers:
             self._ask(name)
         self._spares.start()
@@ -281,9 +281,12 @@ class Supervisor:
         """Make ``run`` return; from a signal handler, say."""
         self._stopping = True
 
-    def stop(self) -> None:
-        """Stop every process, politely at first."""
+    def stop(self) -> bool:
+        """Stop every process, politely at first. False, and nothing is touched, if another
+        supervisor has the deployment, or this one never had it: what runs is not its own."""
         self._stopping = True
+        if self._lock_fd is None:
+            return False
         self._spares.stop()
         self._following.stop()
         for asking in self._asking.values():
@@ -295,10 +298,10 @@ class Supervisor:
                 except ServerError as error:
                     self._tell(f"{error}; its processes go on")
         self._children.stop()
-        if self._lock_fd is not None:
-            os.truncate(self._lock_fd, 0)
-            os.close(self._lock_fd)
-            self._lock_fd = None
+        os.truncate(self._lock_fd, 0)
+        os.close(self._lock_fd)
+        self._lock_fd = None
+        return True
 
 
 def read_state(deployment: Deployment) -> dict[str, dict[str, Any]]:

@@ -73,8 +73,8 @@ def _here(options: argparse.Namespace) -> int:
             _say_ready(options.ready_fd)
             supervisor.run()
     finally:
-        supervisor.stop()
-        tell("stopped")
+        if supervisor.stop():
+            tell("stopped")
     return 0
 
 
