@@ -33,6 +33,16 @@ class PortTaken(HoldfastError):
         )
 
 
+class NotOwnHost(HoldfastError):
+    """Nobody on this machine can listen on a host, whatever the port."""
+
+    def __init__(self, host: str, why: str) -> None:
+        super().__init__(
+            f"{host!r} is no address of this machine, and nobody can listen there ({why}); give an "
+            f"address of this machine, or a server that [servers] of the deployment file names"
+        )
+
+
 def ephemeral_ports() -> range:
     """The ports that the kernel gives to outgoing connections."""
     first, last = _USUAL_EPHEMERAL
@@ -50,14 +60,24 @@ def is_free(host: str, port: int) -> bool:
     return True
 
 
+def check_own(host: str) -> None:
+    """Raise NotOwnHost unless this machine has that address."""
+    try:
+        _bound(host, 0).close()
+    except OSError as error:
+        raise NotOwnHost(host, error.strerror or str(error)) from None
+
+
 def check_free(host: str, port: int) -> None:
-    """Raise PortTaken if nobody could listen there now."""
+    """Raise if nobody could listen there now."""
     if port and not is_free(host, port):
+        check_own(host)
         raise PortTaken(host, port)
 
 
 def free_port(host: str, held: contextlib.ExitStack) -> int:
     """A free port outside the kernel's range, held until ``held`` is closed."""
+    check_own(host)  # or every port would be tried
     for port in _candidates():
         with contextlib.suppress(OSError):
             made = held.enter_context(_bound(host, port))

@@ -17,7 +17,7 @@ from holdfast.cluster.server import Server
 from holdfast.cluster.supervisor import Supervisor
 from holdfast.deployment import Deployment, DeploymentError, Endpoint, SecuritySpec
 from holdfast.plans.addresses import Addresses, free_ports, taken_ports
-from holdfast.ports import PortTaken, ephemeral_ports, is_free
+from holdfast.ports import NotOwnHost, PortTaken, check_free, ephemeral_ports, free_port, is_free
 from holdfast.producer import Producer
 from tests.flight.nodes import numbers
 from tests.processes.planned import planned
@@ -147,3 +147,15 @@ def _watch_until_moved(supervisor: Supervisor, deployment: Deployment, before: E
         assert time.monotonic() < deadline
         supervisor._children.watch()
         time.sleep(0.02)
+
+
+# 192.0.2.1 is of a network that is kept for documentation, and the name of one that is for none.
+@pytest.mark.parametrize("host", ["192.0.2.1", "east.invalid"])
+def test_a_host_that_is_not_of_this_machine_is_refused_at_once(host: str, tmp_path: Path) -> None:
+    with contextlib.ExitStack() as held, pytest.raises(NotOwnHost, match=f"'{host}' is no address"):
+        free_port(host, held)
+    with pytest.raises(NotOwnHost):
+        check_free(host, 12_345)
+    text = DEPLOYMENT.replace("[fragments.main]", f'[fragments.main]\nreplicas = ["{host}"]')
+    with pytest.raises(NotOwnHost, match="or a server that"):
+        Supervisor(planned(tmp_path, text)).start()

@@ -44,6 +44,7 @@ from holdfast.errors import HoldfastError
 from holdfast.plans.addresses import Addresses, taken_ports
 from holdfast.plans.measured_file import adopt
 from holdfast.plans.topology import Topology
+from holdfast.ports import check_own
 
 _ASK_AGAIN_SECONDS = 1.0
 # While nodes start, children that end meanwhile must be looked after.
@@ -106,6 +107,8 @@ class Supervisor:
             self._tell(warning)
         security = self.deployment.security.read()
         for endpoint in self.deployment.endpoints.values():
+            if endpoint.server is None:
+                check_own(endpoint.host)
             security.check_binding(endpoint.host)
         make_private(self.deployment.data)
         self.deployment.security.make()

@@ -77,7 +77,7 @@ def _add(options: argparse.Namespace) -> int:
 def _move(options: argparse.Namespace) -> int:
     from holdfast.cluster.members import move_replica
 
-    print(f"a new replica joins at {options.place}", flush=True)
+    print(f"moving {options.replica}: a new replica joins first, at {options.place}", flush=True)
     name, changed = move_replica(
         options.deployment,
         options.replica,

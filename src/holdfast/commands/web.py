@@ -10,11 +10,17 @@ _CLUSTER = """In place of a file, HOST:PORT of any server of a cluster: the page
 and what was submitted to it."""
 
 
+def _port(text: str) -> int:
+    if not text.isdigit() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {text!r}")
+    return int(text)
+
+
 def add_web(parser: argparse.ArgumentParser) -> None:
     """Add the options to the parser of ``holdfast web``."""
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
     parser.add_argument(
-        "--port", type=int, default=DEFAULT_PORT, help=f"default: {DEFAULT_PORT}; 0: any"
+        "--port", type=_port, default=DEFAULT_PORT, help=f"default: {DEFAULT_PORT}; 0: any"
     )
     parser.add_argument(
         "--name", action="append", default=[], help="a further name the server is called by"
