@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.nodes.pace import Busy, Pace
+from holdfast.nodes.journal import Journal
+from holdfast.nodes.metrics import NodeMetrics
+from holdfast.nodes.pace import Busy, Pace, tell_pace
+from holdfast.nodes.problems import Problems
 
 SECOND = 1_000_000
 
@@ -103,3 +106,13 @@ def test_jobs_count_with_what_of_them_was_in_the_last_seconds() -> None:
     assert busy.share(112.0) == pytest.approx(0.9)
     assert busy.share(113.5) == pytest.approx(0.8)
     assert busy.share(130.0) == 0.0
+
+
+def test_one_that_begins_after_it_was_away_is_not_told_to_get_more_cores() -> None:
+    pace, metrics = Pace(allowed_us=2 * SECOND), NodeMetrics("main-11", "replica")
+    problems = Problems(Journal("main-11"), metrics)
+    for second in range(20):
+        reach = ((600 + second) * SECOND, 100 * SECOND)
+        tell_pace(pace, metrics, problems, second * SECOND, reach, recovering=True)
+    assert pace.overload is not None
+    assert [each.split(",")[0] for each in problems.texts] == ["it recovers"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from typing import Any, cast
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from holdfast.core.settings import Keeping
 from holdfast.errors import InputError
 from holdfast.nodes.jobs import Jobs
-from holdfast.spark.warming import VARIABLE, WarmUp
+from holdfast.spark.warming import VARIABLE, WarmUp, sample
 
 
 def jobs_until_warm(warming: WarmUp, first_s: float, falls: float, least_s: float) -> int:
@@ -78,3 +80,12 @@ def test_all_but_the_first_wait_for_whatever_else_is_to_be_done(
     assert done[:4] == ["made up"] + ["other"] * 3
     assert set(done[4:]) == {"made up"}
     assert len(done) >= 3 + 16
+
+
+def test_one_can_divide_by_what_is_made_up() -> None:
+    fields = [("stime", pa.int64()), ("readings", pa.int64()), ("cpu", pa.float64())]
+    made = sample(pa.schema([*fields, ("server", pa.string())]), 3)
+    assert made.num_rows == 3
+    for column in ("readings", "cpu"):
+        assert pc.divide(made[column], made[column]).to_pylist() == [1, 1, 1]
+    assert made["server"].null_count == 0

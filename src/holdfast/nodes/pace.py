@@ -146,5 +146,8 @@ def tell_pace(
         pace.note(now, *reach)
     metrics.behind.set(pace.behind_us / 1e6)
     metrics.input_ratio.set(pace.ratio)
-    problems.set("overload", pace.overload)
-    problems.set("behind", None if pace.overload else pace.standing(now, recovering))
+    # Who recovers and has not done anything yet may have been away: more cores are no help.
+    begins = recovering and pace.ratio == float("inf")
+    overload = None if begins else pace.overload
+    problems.set("overload", overload)
+    problems.set("behind", None if overload else pace.standing(now, recovering))

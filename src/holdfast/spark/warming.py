@@ -80,7 +80,7 @@ def warm_up_apart(engine: Engine) -> None:
 
 
 def sample(schema: pa.Schema, tuples: int = SET_TUPLES) -> pa.Table:
-    """Tuples with plain values: zeros, empty texts, nulls where nothing else is at hand."""
+    """Tuples with plain values: ones, by which one can divide, nulls where nothing is at hand."""
     one = pa.table([_value(field) for field in schema], schema=schema)
     return pa.concat_tables([one] * tuples).combine_chunks()
 
@@ -88,7 +88,7 @@ def sample(schema: pa.Schema, tuples: int = SET_TUPLES) -> pa.Table:
 def _value(field: pa.Field) -> pa.Array:
     if field.name in ("stime", "tmax"):
         return pa.array([_SAMPLE_TIME], pa.int64()).cast(field.type)
-    plain: list[Any] = [0, "", False, b""]
+    plain: list[Any] = [1, "", False, b""]
     for value in plain:
         try:
             return pa.array([value]).cast(field.type)
