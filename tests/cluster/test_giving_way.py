@@ -156,7 +156,7 @@ def test_the_environment_may_say_how_far(given: Given, monkeypatch: pytest.Monke
 
 def test_the_share_of_a_session_is_given_back() -> None:
     """Where the system divides processors so; elsewhere nothing is tried."""
-    if not giving_way._GROUP.exists():
+    if not giving_way.GROUP.exists():
         assert not set_share(1)
         return
     done = subprocess.run(

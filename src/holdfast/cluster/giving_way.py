@@ -34,9 +34,8 @@ VARIABLE = "HOLDFAST_GIVE_WAY"
 NICE = 10
 # It takes a few seconds where processors are free.
 MOST_SECONDS = 20.0
-_GROUP = Path("/proc/self/autogroup")
+GROUP = Path("/proc/self/autogroup")
 _LOOK_SECONDS, _ASK_SECONDS = 0.1, 2.0
-_ANSWER_SECONDS = 1.0
 # Linux takes ten such orders a second from all users together.
 _TRIES, _TRY_SECONDS = 50, 0.1
 _AT_WORK = {each.value for each in NodeState} - {NodeState.RECOVERING.value}
@@ -56,7 +55,7 @@ def set_share(nice: int) -> bool:
         return False  # somebody else's
     for _ in range(_TRIES):
         try:
-            _GROUP.write_bytes(b"%d" % nice)
+            GROUP.write_bytes(b"%d" % nice)
         except BlockingIOError:
             time.sleep(_TRY_SECONDS)
         except OSError:
@@ -133,7 +132,7 @@ class GivingWay:
 
     def _others_work(self) -> bool:
         try:
-            said = node_status(self._deployment, self._others, _ANSWER_SECONDS)
+            said = node_status(self._deployment, self._others)
         except (HoldfastError, OSError):
             return False  # nobody can be asked
         return are_at_work(said, self._needed)
