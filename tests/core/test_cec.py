@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from holdfast.core.continuous import (
     RoundFailed,
     StateReached,
 )
+from holdfast.core.machine import ProtocolError
 from holdfast.core.settings import Continuous
 
 
@@ -262,3 +264,27 @@ def test_generations_that_need_the_same_input_do_not_hold_each_other_up() -> Non
             orders = machine.handle(answer, time)
     assert {200, 300} <= set(written)
     assert machine.replay <= 12
+
+
+class Mute:
+    """A handle that stands for thousands of windows: to write it out takes longer than a round."""
+
+    def __repr__(self) -> str:
+        raise AssertionError("a handle was written out")
+
+
+def test_a_round_never_writes_out_the_handles_it_passes_on() -> None:
+    machine, handles = Checkpointer("test", Continuous(extent=1), 0), (Mute(),)
+    for time in (100, 200):
+        event = StateReached(time, 10, 0, 5, 0, 5, 10, time, handles)
+        orders = machine.handle(event, time * 10_000)
+    (look,) = orders
+    assert isinstance(look, LookAtWindows)
+    assert look.members == handles
+    (check,) = machine.handle(Looked(5, 5, 0, 0, handles), 2_000_001)
+    assert isinstance(check, CheckWindows)
+    assert check.looked == handles
+    machine.handle(Checked(5, 0, handles), 2_000_002)
+    assert "Mute" not in repr(event)
+    with pytest.raises(ProtocolError, match="does not grow"):
+        machine.handle(Looked(9, 99, 0, 0, handles), 2_000_003)

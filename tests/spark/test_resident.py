@@ -15,14 +15,15 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from holdfast import Network
+from holdfast.spark import engine as engines
 from holdfast.spark import resident
-from holdfast.spark.engine import Bucket, Engine
+from holdfast.spark.engine import Bucket, Engine, Sharding
 from holdfast.spark.faults import explain_job, is_user_code
-from holdfast.spark.resident import Residents, places
+from holdfast.spark.resident import Resident, ResidentLost, Residents, places
 from holdfast.spark.resident_task import ResidentTask
 from holdfast.spark.state import EMPTY
 from holdfast.spark.version import Version
-from holdfast.spark.warming import warm_up_apart
+from holdfast.spark.warming import warm_up, warm_up_apart
 from holdfast.testing import tuples
 from tests.spark.residents import SECOND, Places, bucket, ordered, own_residents, sums
 
@@ -165,6 +166,63 @@ def test_who_warms_up_to_stand_by_has_tasks_of_its_own(spark: SparkSession, ther
     with there.own.taken(1):
         Version(other).advance([bucket(other, 0)])
     assert (there.own._count, there.jobs) == (2, 0), "nothing has to begin when it counts"
+
+
+def test_a_large_job_of_made_up_tuples_leaves_nothing_to_begin_for_a_large_one(
+    spark: SparkSession, there: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = sums(spark)
+    warm_up(engine, large=True)
+    assert (there.own._count, there.jobs) == (2, 0), "one for each partition"
+    monkeypatch.setattr(engines, "_SHARDING", Sharding(0, 0, 0))
+    monkeypatch.setattr(resident, "Resident", None)  # no other can begin
+    Version(engine).advance([bucket(engine, 0)])
+    assert (there.own._count, there.jobs) == (2, 0)
+
+
+def test_those_that_are_missing_begin_at_once(
+    there: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Resident] = []
+    waits_from: list[int] = []
+
+    class Noted(Resident):
+        def __init__(self, *arguments: Any) -> None:
+            begun.append(self)
+            super().__init__(*arguments)
+
+        def wait(self) -> None:
+            waits_from.append(len(begun))
+            super().wait()
+
+    monkeypatch.setattr(resident, "Resident", Noted)
+    there.own._most = 3
+    with there.own.taken(3) as found:
+        assert [ordered(each, lambda: None) for each in found] == [True] * 3
+    assert waits_from == [3, 3, 3]
+
+
+def test_if_one_does_not_begin_the_others_are_let_go(
+    there: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Resident] = []
+
+    class Late(Resident):
+        def wait(self) -> None:
+            begun.append(self)
+            if len(begun) == 2:
+                raise ResidentLost("not begun")
+            super().wait()
+
+    monkeypatch.setattr(resident, "Resident", Late)
+    there.own._most = 3
+    with pytest.raises(ResidentLost), there.own.taken(3):
+        pass
+    assert there.own._count == 0
+    assert not [each for each in there.own._directory.iterdir() if each.suffix == ".res"]
+    monkeypatch.setattr(resident, "Resident", Resident)
+    with there.own.taken(2) as found:
+        assert [ordered(each, lambda: None) for each in found] == [True] * 2
 
 
 def test_a_task_that_has_seen_many_jobs_makes_room_for_another(

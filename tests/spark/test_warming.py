@@ -60,11 +60,11 @@ class Engine:
     def activate(self) -> None:
         pass
 
-    def advance(self, *arguments: Any) -> None:
-        self._done.append("made up")
+    def advance(self, *arguments: Any, large: bool = False) -> None:
+        self._done.append("made up, large" if large else "made up")
 
 
-def test_all_but_the_first_wait_for_whatever_else_is_to_be_done(
+def test_all_but_the_first_ones_wait_for_whatever_else_is_to_be_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(VARIABLE, "600")
@@ -77,8 +77,9 @@ def test_all_but_the_first_wait_for_whatever_else_is_to_be_done(
     jobs.start()
     assert warm.wait(60.0)
     jobs.close()
-    assert done[:4] == ["made up"] + ["other"] * 3
-    assert set(done[4:]) == {"made up"}
+    # The first job after a failure is a large one: its workers are there when it comes.
+    assert done[:5] == ["made up, large", "made up"] + ["other"] * 3
+    assert set(done[5:]) == {"made up"}
     assert len(done) >= 3 + 16
 
 
@@ -89,3 +90,15 @@ def test_one_can_divide_by_what_is_made_up() -> None:
     for column in ("readings", "cpu"):
         assert pc.divide(made[column], made[column]).to_pylist() == [1, 1, 1]
     assert made["server"].null_count == 0
+
+
+def test_where_there_is_to_be_one_job_it_is_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "0")
+    done: list[str] = []
+    warm = threading.Event()
+    jobs = Jobs(cast(Any, Engine(done)), Keeping.NOTHING, lambda event: None)
+    jobs.warm_up(warm.set)
+    jobs.start()
+    assert warm.wait(60.0)
+    jobs.close()
+    assert done == ["made up"]

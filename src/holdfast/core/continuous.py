@@ -32,7 +32,8 @@ accumulate): then it stays until its windows close, and what comes after it is w
 shortens the replay. So one generation that cannot move does not hold up the others.
 
 The windows of a generation are handles of the runtime's (``members``): this machine keeps them
-and hands them out with its orders, and nobody else keeps a second book of generations.
+and hands them out with its orders, and nobody else keeps a second book of generations. What is said
+of events and generations leaves them out: each stands for thousands of windows.
 
     IDLE ──round due──▶ LOOKING ──write──▶ CHECKING ──written──▶ LOOKING
     LOOKING ──closed──▶ LOOKING            LOOKING, CHECKING ──enough──▶ IDLE
@@ -43,7 +44,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import ClassVar, TypeAlias
 
@@ -105,7 +106,7 @@ class StateReached:
     written: int
     open_windows: int
     reach: int
-    members: tuple[object, ...] = ()
+    members: tuple[object, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +124,8 @@ class Looked:
     replayed: int
     exact: int
     unseen: int
-    looked: tuple[object, ...] = ()
-    rest: tuple[object, ...] = ()
+    looked: tuple[object, ...] = field(default=(), repr=False)
+    rest: tuple[object, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ class Checked:
 
     replayed: int
     exact: int
-    members: tuple[object, ...] = ()
+    members: tuple[object, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ class LookAtWindows:
 
     time: int
     most: int
-    members: tuple[object, ...] = ()
+    members: tuple[object, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ class CheckWindows:
     """Write the states of the windows just looked at, as they are now."""
 
     time: int
-    looked: tuple[object, ...] = ()
+    looked: tuple[object, ...] = field(default=(), repr=False)
 
 
 CecEffect: TypeAlias = LookAtWindows | CheckWindows
@@ -182,7 +183,7 @@ class Generation:
     time: int
     replayed: int = 0
     exact: int = 0
-    members: tuple[object, ...] = ()
+    members: tuple[object, ...] = field(default=(), repr=False)
 
     @property
     def windows(self) -> int:

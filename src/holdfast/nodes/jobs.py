@@ -158,10 +158,12 @@ class Jobs:
         warm_up_apart(self._open())
 
     def warm_up(self, on_warm: Callable[[], None]) -> None:
-        """Warm up until jobs get no quicker; after the first one, all other work goes first."""
+        """Warm up until jobs get no quicker; after the first ones, all other work goes first."""
         progress, began = WarmUp(), time.monotonic()
 
         def once() -> None:
+            if not progress.has_begun and not progress.is_short:
+                warm_up(self._open(), large=True)
             if self._queue.empty() or not progress.has_begun:
                 progress.took(self.time_set() / 1e6)
             if progress.is_over(time.monotonic() - began):

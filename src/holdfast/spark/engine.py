@@ -209,11 +209,12 @@ class Engine:
         buckets: Sequence[Bucket],
         boundary: int | None = None,
         windows: bool = False,
+        large: bool = False,
     ) -> Advance:
         """Process ``buckets`` and everything that closes up to ``boundary``.
 
         ``boundary`` defaults to the end of the last bucket. ``windows``: also give the states
-        of the windows that opened, for continuous checkpoints.
+        of the windows that opened, for continuous checkpoints. ``large``: as if tuples were many.
         """
         boundary = checked_boundary(state, buckets, boundary)
         inputs = self._merge_inputs(buckets)
@@ -222,7 +223,7 @@ class Engine:
             return Advance(State(version, boundary, state.runs), self._nothing())
         told = {"keeps": self.keeps if windows else {}, "on_error": self._on_error}
         directory = self.step_directory()
-        streams = self._run_waves(state, version, boundary, inputs, directory, told)
+        streams = self._run_waves(state, version, boundary, inputs, directory, told, large)
         news, rejected = collect_news(directory.path), collect_rejected(directory.path)
         runs = collect_runs(state, directory, self.partitions, self.first_open(boundary))
         return Advance(State(version, boundary, runs), self._named(streams), news, rejected)
@@ -383,11 +384,12 @@ class Engine:
         inputs: Mapping[str, pa.Table],
         directory: StepDirectory,
         told: Mapping[str, Any],
+        large: bool = False,
     ) -> dict[str, pa.Table]:
         try:
             told = self._told(state, version, boundary, directory, told)
             if self._on_columns:
-                return self._run_columns(state, boundary, inputs, told)
+                return self._run_columns(state, boundary, inputs, told, large)
             with self._job_property(told):
                 streams = dict(inputs)
                 for wave in self._waves:
@@ -404,10 +406,11 @@ class Engine:
         boundary: int,
         inputs: Mapping[str, pa.Table],
         told: Mapping[str, Any],
+        large: bool,
     ) -> dict[str, pa.Table]:
         steps = {op.name: op.stateful for op in self._stateful}
-        rows = sum(table.num_rows for table in inputs.values())
-        sharded = rows >= _SHARDING.column_rows and self.partitions > 1 and self._cores > 1
+        large |= sum(table.num_rows for table in inputs.values()) >= _SHARDING.column_rows
+        sharded = large and self.partitions > 1 and self._cores > 1
         made = self._column_runner().run(
             inputs,
             sharded,

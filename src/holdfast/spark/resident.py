@@ -64,28 +64,34 @@ class Resident:
     """One task that stays, seen from the driver; used by one thread at a time."""
 
     def __init__(self, context: SparkContext, directory: Path) -> None:
-        """Begin the job and wait for its task. ``directory`` is private to this user."""
+        """Begin the job; ``wait`` for its task. ``directory`` is private to this user."""
         self._known: set[str] = set()
         self._over: Future[None] = Future()
-        path = directory / f"{uuid.uuid4().hex[:16]}.res"
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(path))
-            listener.listen(1)
-            listener.settimeout(_LOOK_SECONDS)
-            threading.Thread(
-                target=self._stay, args=(context, str(path)), name="holdfast-resident", daemon=True
-            ).start()
+        self._path = directory / f"{uuid.uuid4().hex[:16]}.res"
+        # Where its task is to call, until it has.
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(str(self._path))
+        self._socket.listen(1)
+        self._socket.settimeout(_LOOK_SECONDS)
+        threading.Thread(
+            target=self._stay, args=(context,), name="holdfast-resident", daemon=True
+        ).start()
+
+    def wait(self) -> None:
+        """Until its task is there."""
+        with self._socket as listener:
             try:
                 self._socket = self._accept(listener)
             finally:
-                path.unlink(missing_ok=True)
+                self._path.unlink(missing_ok=True)
         self._socket.settimeout(None)
         self._over.add_done_callback(lambda over: self.close())
 
-    def _stay(self, context: SparkContext, path: str) -> None:
+    def _stay(self, context: SparkContext) -> None:
         """Spark's job, as long as its task stays."""
         try:
-            task = context.parallelize([0], 1).mapPartitionsWithIndex(ResidentTask(path))
+            staying = ResidentTask(str(self._path))
+            task = context.parallelize([0], 1).mapPartitionsWithIndex(staying)
             task._jrdd.count()
         except BaseException as error:
             self._over.set_exception(error)
@@ -148,6 +154,7 @@ class Resident:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+        self._path.unlink(missing_ok=True)
 
 
 class Residents:
@@ -207,14 +214,17 @@ class Residents:
         for each in tired:
             each.close()
         context = self._context()
+        begun: list[Resident] = []
         try:
-            while missing and context is not None:
-                found.append(Resident(context, self._directory))
-                missing -= 1
+            # All at once: each has a worker to start, and there are cores for it.
+            while context is not None and len(begun) < missing:
+                begun.append(Resident(context, self._directory))
+            for each in begun:
+                each.wait()
         except BaseException:
-            self._leave(found, missing)
+            self._leave([*found, *begun], missing - len(begun))
             raise
-        return found
+        return found + begun
 
     def _to_begin(self, count: int) -> int:
         """How many of those that this thread takes are to be its own, and are not there yet."""

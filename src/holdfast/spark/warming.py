@@ -3,7 +3,8 @@
 The next hundred still get quicker, while Java compiles what they run. So a replica runs them
 between other jobs until they do not get quicker any more, or until as many seconds are over as the
 environment's HOLDFAST_WARM_UP says (0: one job only), and then says that it is ready, so that its
-first minute is as good as its tenth.
+first minute is as good as its tenth. The first of them is a large one, as after a failure the first
+job mostly is: a recovery's, or a redo.
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ class WarmUp:
     def has_begun(self) -> bool:
         return bool(self._took)
 
+    @property
+    def is_short(self) -> bool:
+        """Whether there is to be a single job."""
+        return not self._most_seconds
+
     def is_over(self, lasted_s: float) -> bool:
         """Whether it is, after so many seconds."""
         if lasted_s >= self._most_seconds:
@@ -62,12 +68,16 @@ def _most_seconds() -> float:
     return seconds
 
 
-def warm_up(engine: Engine, tuples: int = SET_TUPLES) -> None:
-    """Plan the job and run it once on made-up tuples, whose result goes."""
+def warm_up(engine: Engine, tuples: int = SET_TUPLES, large: bool = False) -> None:
+    """Plan the job and run it once on made-up tuples, whose result goes.
+
+    ``large``: as a job of many tuples, which has a task for each core, and each of these a worker
+    to start.
+    """
     tables = {name: sample(schema, tuples) for name, schema in engine.input_schemas.items()}
     bucket = Bucket(0, 2 * _SAMPLE_TIME, tables)
     try:
-        engine.advance(EMPTY, [bucket], bucket.end)
+        engine.advance(EMPTY, [bucket], bucket.end, large=large)
     except Exception:
         # The query's own code may not like the tuples; it is planned all the same.
         return
