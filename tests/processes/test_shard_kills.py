@@ -129,8 +129,19 @@ def test_kills_of_shards_and_of_what_merges_them_leave_no_trace(
     [
         ("", "main.1-1", {"main.g2.3-1", "main-2"}),
         ('protection = "hybrid"', "main.1", {"main.g2.3", "main-3", "main-4"}),
+        (
+            'protection = "hybrid"\nheirs = "spread"',
+            "main.1",
+            {"main.g2.3", "main-3", "main-4"},
+        ),
+        ('checkpoint = "continuous"', "main.1-1", {"main.g2.3-1", "main-2"}),
+        (
+            'checkpoint = "continuous"\nprotection = "passive"',
+            "main.1",
+            {"main.g2.3", "main-3", "main-4"},
+        ),
     ],
-    ids=["none", "hybrid"],
+    ids=["none", "hybrid", "spread", "continuous", "continuous passive"],
 )
 def test_shards_are_rescaled_while_processes_are_killed(
     tmp_path: Path, spark: SparkSession, kind: str, old: str, new: set[str]
