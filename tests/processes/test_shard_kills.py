@@ -153,7 +153,8 @@ def test_shards_are_rescaled_while_processes_are_killed(
     found = deployment.data / "sums.jsonl"
     with supervised(deployment) as supervisor, ThreadPoolExecutor(1) as pool:
         load = Load(deployment, "load", _readings)
-        wait_for_lines(supervisor, found, 100, 120.0)
+        # A passive copy that stands in before the first job starts Spark once more in its process.
+        wait_for_lines(supervisor, found, 100, 180.0, stalled_s=180.0)
         under_way = pool.submit(rescale, deployment.path, "main", 3, wait_s=240.0)
         Killer(supervisor, seed=4).kill({old: 1, "main-1": 1, "entry-load": 1}, (0.2, 1.5))
         assert under_way.result(300.0).shards == 3
