@@ -140,8 +140,9 @@ def test_kills_of_shards_and_of_what_merges_them_leave_no_trace(
             "main.1",
             {"main.g2.3", "main-3", "main-4"},
         ),
+        ('delivery = "at-least-once"', "main.1-1", {"main.g2.3-1", "main-2"}),
     ],
-    ids=["none", "hybrid", "spread", "continuous", "continuous passive"],
+    ids=["none", "hybrid", "spread", "continuous", "continuous passive", "at least once"],
 )
 def test_shards_are_rescaled_while_processes_are_killed(
     tmp_path: Path, spark: SparkSession, kind: str, old: str, new: set[str]
