@@ -41,6 +41,16 @@ def machine_text(machine: dict[str, Any]) -> str:
     return said if load is None else f"{said}, load {load:g} on average over 5 minutes"
 
 
+def descendants_cpu_s() -> float:
+    """How long all processes below this one have had a processor, those that ended included."""
+    found = 0.0
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            found += times.user + times.system + times.children_user + times.children_system
+    return found
+
+
 class Memory:
     """The most memory that a process and all below it had at once; what they share counts once."""
 

@@ -79,8 +79,8 @@ FULL = Lengths(
     kills=100,
     windows=100_000,
     rings=(2, 4, 50, 200),
-    bursts={2: 9, 4: 9},
-    burst=200_000,
+    bursts={2: 11, 4: 11},
+    burst=600_000,
     numbers=(2, 3, 1, 4, 2),
     counted=100_000,
 )
@@ -90,6 +90,7 @@ QUICK = replace(
     kills=10,
     rings=(2, 4, 20),
     bursts={2: 7, 4: 5},
+    burst=200_000,
     numbers=(1, 2, 1),
 )
 
@@ -132,6 +133,7 @@ def delivery_figures(directory: Path, lengths: Lengths) -> tuple[dict[str, Any],
 def cost_figures(costs: dict[int, Cost]) -> dict[str, Any]:
     return {
         "exactly_over_at_most": {str(shards): cost.ratios for shards, cost in costs.items()},
+        "exactly_over_at_most_cpu": {str(shards): cost.cpu for shards, cost in costs.items()},
         "burst_ratios": {str(shards): cost.rounds for shards, cost in costs.items()},
         "burst_seconds": {str(shards): cost.seconds for shards, cost in costs.items()},
         "waiting_over_exactly": {

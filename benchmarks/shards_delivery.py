@@ -6,9 +6,11 @@ process and its driver, the second ones another, and so on: what is compared run
 processes, and a small machine has no more than four drivers. First bursts are handed to exactly
 once and to at most once in turn, of small tuples and of ten times larger ones, and the time until
 the client has all of them is compared, within each round: the machine is not the same in another
-one. What the paper rejects without measuring it is measured, too: the time of a burst each of whose
-batches waits until the one before has come out. Then the others run at a steady rate while their
-shards are killed, and the numbers tell what was lost and what came twice.
+one. A burst is complete when its last bucket is, so it is as long as many buckets, and all begin
+with one. Beside the time is what the processors had to do for it, in all processes. What the paper
+rejects without measuring it is measured, too: the time of a burst each of whose batches waits until
+the one before has come out. Then the others run at a steady rate while their shards are killed, and
+the numbers tell what was lost and what came twice.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.machine import descendants_cpu_s
 from holdfast.client import Client
 from holdfast.cluster.status import node_status
 from holdfast.cluster.supervisor import Supervisor
@@ -40,6 +43,7 @@ DRIVERS = "drivers"
 SIZES = {"small": 16, "ten times": 160}
 RATE = 1_000
 BATCH = 10_000
+BUCKET_US = 200_000
 # So many batches wait for one another, and so many times.
 WAITING, WAITING_ROUNDS = 4, 3
 WAIT_SECONDS = 60.0
@@ -123,16 +127,26 @@ class Reader:
 
 
 @dataclass(frozen=True)
+class Took:
+    """What a burst took: time, and that of the processors in all processes of the deployment."""
+
+    seconds: float
+    cpu_s: float
+
+
+@dataclass(frozen=True)
 class Cost:
     """Time of exactly once over that of at most once, by the size of tuples; seconds of both.
 
     ratios   the median of those of each round; ``rounds`` has them all.
+    cpu      the same of the processors' time.
     waiting  the time of exactly once over itself if each batch waits for the one before; of the
              first number of shards.
     """
 
     ratios: dict[str, float]
     rounds: dict[str, list[float]]
+    cpu: dict[str, float]
     seconds: dict[str, dict[str, float]]
     waiting: float | None
 
@@ -165,31 +179,35 @@ def compare_and_kill(
 
 
 def _cost(deployment: Deployment, readers: list[Reader], rounds: int, tuples: int) -> Cost:
-    taken: dict[str, dict[str, list[float]]] = {size: {EXACTLY: [], MOST: []} for size in SIZES}
+    kinds = [reader.kind for reader in readers]
+    taken: dict[str, dict[str, list[Took]]] = {size: {one: [] for one in kinds} for size in SIZES}
     # The first bursts are for the engine to get warm.
     for number in range(-1, rounds):
         for size, width in SIZES.items():
             for reader in readers if number % 2 else reversed(readers):
-                seconds = _burst(deployment, reader, width, tuples)
+                took = _burst(deployment, reader, width, tuples if number >= 0 else tuples // 4)
                 if number >= 0:
-                    taken[size][reader.kind].append(seconds)
-    middle = {
-        size: {kind: statistics.median(found) for kind, found in each.items()}
+                    taken[size][reader.kind].append(took)
+    ratios = {size: _ratios(each, lambda one: one.seconds) for size, each in taken.items()}
+    cpu = {size: _ratios(each, lambda one: one.cpu_s) for size, each in taken.items()}
+    seconds = {
+        size: {
+            kind: round(statistics.median(one.seconds for one in found), 3)
+            for kind, found in each.items()
+        }
         for size, each in taken.items()
     }
-    ratios = {
-        size: [round(one / other, 3) for one, other in zip(each[EXACTLY], each[MOST], strict=True)]
-        for size, each in taken.items()
-    }
-    return Cost(
-        {size: round(statistics.median(each), 3) for size, each in ratios.items()},
-        ratios,
-        {
-            size: {kind: round(one, 3) for kind, one in each.items()}
-            for size, each in middle.items()
-        },
-        None,
-    )
+    return Cost(_medians(ratios), ratios, _medians(cpu), seconds, None)
+
+
+def _ratios(taken: dict[str, list[Took]], what: Callable[[Took], float]) -> list[float]:
+    """Exactly once over at most once, round by round."""
+    pairs = zip(taken[EXACTLY], taken[MOST], strict=True)
+    return [round(what(one) / what(other), 3) for one, other in pairs]
+
+
+def _medians(ratios: dict[str, list[float]]) -> dict[str, float]:
+    return {size: round(statistics.median(each), 3) for size, each in ratios.items()}
 
 
 def _waiting(deployment: Deployment, reader: Reader) -> float:
@@ -198,7 +216,8 @@ def _waiting(deployment: Deployment, reader: Reader) -> float:
     ratios = []
     for _ in range(WAITING_ROUNDS):
         waiting, at_once = (
-            _burst(deployment, reader, width, tuples, waits=waits) for waits in (True, False)
+            _burst(deployment, reader, width, tuples, waits=waits).seconds
+            for waits in (True, False)
         )
         ratios.append(waiting / at_once)
     return round(statistics.median(ratios), 3)
@@ -206,17 +225,18 @@ def _waiting(deployment: Deployment, reader: Reader) -> float:
 
 def _burst(
     deployment: Deployment, reader: Reader, width: int, tuples: int, *, waits: bool = False
-) -> float:
+) -> Took:
     """How long a burst takes to come out; with ``waits``, one batch after the other."""
     rows = numbered(width, reader.next_number, tuples)
     with Producer.of(deployment.path, reader.source, name="burst") as producer:
-        began = time.monotonic()
+        time.sleep((BUCKET_US - _now_us() % BUCKET_US) / 1e6)
+        began, used = time.monotonic(), descendants_cpu_s()
         for first in range(0, tuples, BATCH):
             producer.send(rows.slice(first, BATCH))
             if waits:
                 reader.reach(_now_us())
     reader.reach(_now_us())
-    took = time.monotonic() - began
+    took = Took(time.monotonic() - began, descendants_cpu_s() - used)
     reader.next_number += tuples
     return took
 
@@ -269,7 +289,8 @@ def name_of(kind: str, shards: int) -> str:
 
 
 def _deployment(directory: Path, fragments: list[tuple[str, int]]) -> Deployment:
-    network = 'from holdfast import Network\n\nnetwork = Network("delivery", bucket="200 ms")\n'
+    network = "from holdfast import Network\n\n"
+    network += f'network = Network("delivery", bucket="{BUCKET_US // 1000} ms")\n'
     text = 'network = "network.py"\n[timing]\ndelay = "3 seconds"\nheartbeat = "100 ms"\n'
     for kind, shards in fragments:
         name = name_of(kind, shards)

@@ -5,7 +5,9 @@ The network and the load are those of the ring (shards_ring.py), the shards have
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +19,8 @@ from holdfast.deployment import load_deployment
 from holdfast.producer import Producer
 from holdfast.testing.deployed import Load, supervised
 
-RESCALE_SECONDS = 240.0
+# For each step; with the processes of both generations a small machine needs some 10 s of quiet.
+RESCALE_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ def run_rescalings(directory: Path, numbers: tuple[int, ...], windows: int) -> R
         usual = np.median(np.diff([each for each in watch.arrivals if each > begun]))
         for shards in numbers[1:]:
             since = time.monotonic()
-            rescale(deployment.path, "main", shards, wait_s=RESCALE_SECONDS)
+            rescale(deployment.path, "main", shards, wait_s=RESCALE_SECONDS, tell=_tell(since))
             seconds.append(round(time.monotonic() - since, 1))
             watch.reach(now_us())
             gaps.append(round(max(0.0, watch.longest_ms(since) - float(usual) * 1e3), 1))
@@ -58,3 +61,10 @@ def run_rescalings(directory: Path, numbers: tuple[int, ...], windows: int) -> R
         watch.close()
     _, lost, doubled, identical = compare(deployment, watch.view)
     return Rescalings(gaps, seconds, lost, doubled, identical)
+
+
+def _tell(since: float) -> Callable[[str], None]:
+    """Say how far a step is, so that one that takes long can be told from one that stands still."""
+    return lambda text: print(
+        f"{time.monotonic() - since:7.1f} s  {text}", file=sys.stderr, flush=True
+    )

@@ -167,10 +167,8 @@ def _pair(given: Any) -> tuple[int, int]:
 
 def why_not_rescaled(shard: FragmentSpec) -> str | None:
     """Why what is kept of shards like these cannot be handed over while they run."""
-    if shard.continuous is not None:
-        return 'checkpoint = "continuous": window states are in the logs of the old shards'
-    if shard.delivery is not Delivery.EXACTLY_ONCE:
-        return f"delivery = {shard.delivery.value!r}: what was not passed on would be lost"
+    if shard.delivery is Delivery.AT_MOST_ONCE:
+        return f"delivery = {shard.delivery.value!r}: nothing is kept that could be handed over"
     if shard.colocate is not None and shard.shard is None:
         return "colocate: the process of a shard has others' work to do, too"
     if any(each.server is not None for each in shard.replicas):

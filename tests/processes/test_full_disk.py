@@ -55,7 +55,7 @@ class Records:
     def take(self, checkpoint: Checkpoint) -> object:
         return None
 
-    def unite(self, states: Sequence[object]) -> object:
+    def unite(self, states: Sequence[object], boundary: int) -> object:
         return None
 
     def save_taken(self, checkpoint: Checkpoint, held: object) -> None:

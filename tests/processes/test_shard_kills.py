@@ -129,8 +129,20 @@ def test_kills_of_shards_and_of_what_merges_them_leave_no_trace(
     [
         ("", "main.1-1", {"main.g2.3-1", "main-2"}),
         ('protection = "hybrid"', "main.1", {"main.g2.3", "main-3", "main-4"}),
+        (
+            'protection = "hybrid"\nheirs = "spread"',
+            "main.1",
+            {"main.g2.3", "main-3", "main-4"},
+        ),
+        ('checkpoint = "continuous"', "main.1-1", {"main.g2.3-1", "main-2"}),
+        (
+            'checkpoint = "continuous"\nprotection = "passive"',
+            "main.1",
+            {"main.g2.3", "main-3", "main-4"},
+        ),
+        ('delivery = "at-least-once"', "main.1-1", {"main.g2.3-1", "main-2"}),
     ],
-    ids=["none", "hybrid"],
+    ids=["none", "hybrid", "spread", "continuous", "continuous passive", "at least once"],
 )
 def test_shards_are_rescaled_while_processes_are_killed(
     tmp_path: Path, spark: SparkSession, kind: str, old: str, new: set[str]
@@ -142,7 +154,8 @@ def test_shards_are_rescaled_while_processes_are_killed(
     found = deployment.data / "sums.jsonl"
     with supervised(deployment) as supervisor, ThreadPoolExecutor(1) as pool:
         load = Load(deployment, "load", _readings)
-        wait_for_lines(supervisor, found, 100, 120.0)
+        # A passive copy that stands in before the first job starts Spark once more in its process.
+        wait_for_lines(supervisor, found, 100, 180.0, stalled_s=180.0)
         under_way = pool.submit(rescale, deployment.path, "main", 3, wait_s=240.0)
         Killer(supervisor, seed=4).kill({old: 1, "main-1": 1, "entry-load": 1}, (0.2, 1.5))
         assert under_way.result(300.0).shards == 3

@@ -138,3 +138,34 @@ def test_mistakes_of_copies_that_take_over_are_found_at_once(name: str) -> None:
     (found,) = [one for one in MUTATIONS if one.name == name]
     with found.applied():
         assert run(rescaled_copies(0)).verdict is not Verdict.FINE
+
+
+def rescaled_windows(seed: int) -> Scenario:
+    scenario = shaped(seed, "rescaled_windows")
+    assert scenario is not None
+    return scenario
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "seed", [10, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (7, 8))]
+)
+def test_window_states_are_handed_over_from_log_to_log(seed: int) -> None:
+    result = run(rescaled_windows(seed))
+    assert (result.verdict, result.reason) == (Verdict.FINE, "")
+    assert result.faults["another number of shards"] >= 1
+    assert result.stable > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "replay nothing of what windows were handed over with",
+        "lend what the log had of windows long ago",
+    ],
+)
+def test_mistakes_in_handing_window_states_over_are_found_soon(name: str) -> None:
+    (found,) = [one for one in MUTATIONS if one.name == name]
+    with found.applied():
+        assert any(run(rescaled_windows(seed)).verdict is not Verdict.FINE for seed in (10, 12))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -15,9 +16,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from holdfast import Network, Stream, count_window, session_window, window
+from holdfast.blocks import Block
+from holdfast.frames import Frame
+from holdfast.kept.continuous_reader import WindowReader
+from holdfast.kept.continuous_recovery import OPEN_WINDOWS, Extent, load
+from holdfast.kept.handed_over import logged_windows
 from holdfast.plans.fragment_plans import ShardPlan
 from holdfast.routes import find_routes, state_keys
 from holdfast.slots import ANY, Routing
+from holdfast.spark.continuous_states import WindowBatch
 from holdfast.spark.dividing import united
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.groups import in_stream_order
@@ -134,13 +141,51 @@ def advanced(
     return state, results
 
 
+def _taken(bucket: Bucket, plan: ShardPlan) -> Bucket:
+    """What a shard takes of a bucket."""
+    tables = {name: plan.share.take(name, table) for name, table in bucket.tables.items()}
+    return replace(bucket, tables=tables)
+
+
+def through_a_log(engine: Engine, packed: PackedState, past: Sequence[Bucket]) -> State:
+    """A state that was handed over, as it comes out of a log with continuous checkpoints."""
+    start, boundary = past[0].start, past[-1].end
+    logged = logged_windows(engine, "any", packed, boundary)
+    assert {each.header.stime_min for each in logged.frames} <= {boundary}
+    blocks = [each.block for each in logged.frames if isinstance(each.block, Block)]
+    frames = [
+        Frame(each.header, block.batch()) for each, block in zip(logged.frames, blocks, strict=True)
+    ]
+    opened = {int(one.batch.schema.metadata[OPEN_WINDOWS]) for one in frames if one.batch}
+    batches = [WindowBatch.of(one) for one in reversed(frames)]
+    places = range(len(frames))
+    extent = Extent(batches, places, [boundary for _ in places], *opened)
+    recovered = load(engine, extent, boundary, start)
+    since = min(max(start, recovered.state.boundary), boundary)
+    tables = {
+        name: pa.concat_tables([_since(one.tables[name], since) for one in past])
+        for name in past[0].tables
+    }
+    replayed = [Bucket(since, boundary, tables)] if since < boundary else []
+    state, _ = WindowReader(engine).recover(recovered, replayed)
+    return state
+
+
+def _since(table: pa.Table, start: int) -> pa.Table:
+    return table.filter(pc.greater_equal(table["stime"].cast(pa.int64()), start))
+
+
 @settings(SPARK)
 @given(
-    case=cases(), numbers=st.sampled_from([(2, 3), (3, 2), (1, 4), (4, 1)]), share=st.floats(0, 1)
+    case=cases(),
+    numbers=st.sampled_from([(2, 3), (3, 2), (1, 4), (4, 1)]),
+    share=st.floats(0, 1),
+    in_log=st.booleans(),
 )
 def test_states_of_shards_become_those_of_another_number(
-    case: Case, numbers: tuple[int, int], share: float, spark: SparkSession
+    case: Case, numbers: tuple[int, int], share: float, in_log: bool, spark: SparkSession
 ) -> None:
+    """Kept whole, or window by window in the log, beside the input that a join needs."""
     engine, network = engine_of(spark, by_key)
     tables = {
         name: tuples(engine, name, case.rows(plain_row, 60, salt=number))
@@ -158,11 +203,11 @@ def test_states_of_shards_become_those_of_another_number(
             plan = ShardPlan("main", number, shards, Routing.KEY, columns, generation)
             state = EMPTY
             if before:
-                state = unpack(engine, united(before, state_keys(network), plan.slots))
-            mine = [
-                replace(one, tables={n: plan.share.take(n, t) for n, t in one.tables.items()})
-                for one in some
-            ]
+                packed = united(before, state_keys(network), plan.slots)
+                past = [_taken(one, plan) for one in buckets[:at]]
+                kept = in_log and past
+                state = through_a_log(engine, packed, past) if kept else unpack(engine, packed)
+            mine = [_taken(one, plan) for one in some]
             state, found = advanced(engine, state, mine)
             states.append(pack(engine, state))
             for name, results in found.items():

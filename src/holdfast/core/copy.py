@@ -49,9 +49,10 @@ from holdfast.core.events import (
     MessageArrived,
     Started,
     TimerFired,
+    WindowsRead,
 )
 from holdfast.core.joining import Apply, BeginEmpty, JoinAnew, Joining
-from holdfast.core.lending import Lender, refusal
+from holdfast.core.lending import Lender, refusal, to_lend
 from holdfast.core.machine import Machine
 from holdfast.core.membership import Consumers, Word, told_to_go
 from holdfast.core.messages import (
@@ -276,8 +277,7 @@ class Copy:
     def _lend(self, sender: str, request: JoinRequest, now: int, effects: list[Effect]) -> None:
         """Answer one that wants the state; one that is about to have some says nothing."""
         if self._applying is None and sender in peers_of(self.settings, self.consumers.membership):
-            replica = self.replica
-            newest, reached = (replica.newest, replica.versions.reached) if replica else (None, -1)
+            newest, reached = to_lend(self.replica, request)
             effects += self._lender.asked(sender, request, newest, self.served, now, reached)
 
     def _drive(self, event: Event, now: int, effects: list[Effect]) -> None:
@@ -289,8 +289,9 @@ class Copy:
                 self._replica_timer = effect.at
             else:
                 effects.append(effect)
-        if self._lender.stops and isinstance(event, JobDone):
-            effects += self._lender.reached(self.replica.newest, self.served, now)
+        # With continuous checkpoints a job's result may have waited for windows to be read.
+        if self._lender.stops and isinstance(event, JobDone | WindowsRead):
+            effects += self._lender.reached(self.replica.computed, self.served, now)
 
     def _wake(self, now: int, effects: list[Effect]) -> None:
         record, state = self.held or (begin_anew(self.settings, self.served, now), None)

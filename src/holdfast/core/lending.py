@@ -9,6 +9,8 @@ as ``lent_tuples_max`` says; the rest is here and not there, and readers go wher
 
 A new shard puts the states of several together (``core.succession``), so it asks for that of one
 boundary. A stable job ends there, the checkpoint is taken, and the replica goes on: nobody waits.
+It is lent the very state, also where checkpoints are continuous and the log has window states of
+many ages: those of one boundary can be divided by slots, and need no input of other shards' slots.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from holdfast.core.messages import (
     JoinRequest,
     Refusal,
 )
-from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
+from holdfast.core.records import Checkpoint, InLog, LoggedStream, RecoveryRecord
+from holdfast.core.replica import Replica
 from holdfast.core.serving import ServedStream
 
 # Who does not ask for so long, and has not said that it has it, is gone.
@@ -149,6 +152,21 @@ class Lender:
         for sender, (_, asked_at) in list(self._ahead.items()):
             if now - asked_at > PATIENCE_US:
                 del self._ahead[sender]
+
+
+def to_lend(
+    replica: Replica | None, request: JoinRequest
+) -> tuple[tuple[RecoveryRecord, object] | None, int]:
+    """What a replica has for one that asks, if anything, and how far it is."""
+    if replica is None:
+        return None, -1
+    reached = replica.versions.reached
+    if request.at is None:
+        return replica.newest, reached
+    record, state = replica.computed
+    # One that has just started, and is there already, has the state in its log only.
+    in_log = isinstance(state, InLog) and record.boundary >= request.at
+    return None if in_log else (record, state), reached
 
 
 def refusal(checkpoint: Checkpoint) -> CheckpointRefused:

@@ -177,14 +177,17 @@ class Replica:
 
     @property
     def newest(self) -> tuple[RecoveryRecord, object]:
-        """The newest record somebody can go on from, and the state that belongs to it.
-
-        With continuous checkpoints the state is in the log, as far as the log is on disk.
-        """
+        """The newest record and its state; where that is in the log, what is on disk of it."""
         if self.settings.keeping is not Keeping.WINDOWS:
             return self._newest
         durable = self.appender.durable
         return self._began if durable is None else (durable, InLog(durable))
+
+    @property
+    def computed(self) -> tuple[RecoveryRecord, object]:
+        """The newest record, on disk or not, and the very state, wherever it is kept."""
+        record, state = self._newest
+        return record, state if self.windows is None else self.versions.stable_state
 
     @property
     def pauses(self) -> bool:
@@ -454,10 +457,7 @@ class Replica:
         return self._is_near() and self.versions.live_position is None and not outstanding
 
     def _is_near(self) -> bool:
-        """Whether what is left to do is no more than a STABLE replica may be behind.
-
-        Not whether nothing is left: where a job takes as long as a bucket, something always is.
-        """
+        """Whether no more is left to do than of a STABLE replica; something always is."""
         behind_us = self.sunion.stable_target() - self.versions.stable_position
         return self.versions.rebuilt and behind_us <= self.timing.alpha_x_us
 

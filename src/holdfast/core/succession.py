@@ -41,7 +41,7 @@ from holdfast.core.joining import TABLE as JOIN_TABLE
 from holdfast.core.joining import Apply, JoinEffect, Joining, JoinState, Trigger
 from holdfast.core.messages import HeartbeatReply, JoinReply, JoinRequest, StreamState
 from holdfast.core.records import Checkpoint, LoggedStream, Membership, Pieces, RecoveryRecord
-from holdfast.core.settings import ReplicaSettings
+from holdfast.core.settings import Keeping, ReplicaSettings
 
 # A boundary is named so many buckets ahead, beside the time of two heartbeats.
 AHEAD_BUCKETS = 2
@@ -63,6 +63,8 @@ class Succession(Joining):
         self._inputs = tuple(one.stream for one in settings.inputs)
         self._outputs = tuple(one.stream for one in settings.outputs)
         self._groups = settings.predecessors
+        # The states that come are written into the log, as window states of the boundary.
+        self._in_log = settings.keeping is Keeping.WINDOWS
         # Partners that have said that they have nothing.
         self._empty: set[str] = set()
         # (producer, stream): where it begins, and how far it was when it was heard last.
@@ -189,6 +191,7 @@ class Succession(Joining):
             min(one.marker for one in records),
             tuple((one, self._first_id(one, records)) for one in self._inputs),
             outputs,
+            at if self._in_log else 0,
         )
         queues = pieces[0].queues if goes_on else tuple(_begun(name, at) for name in own)
         states = Pieces(tuple(one.state for one in pieces))

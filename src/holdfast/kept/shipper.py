@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from holdfast.core.events import CheckpointNotSent, Event
-from holdfast.core.records import Checkpoint
+from holdfast.core.records import Checkpoint, InLog
 from holdfast.core.settings import Keeping
 from holdfast.flight.links import Links
 from holdfast.flight.peers import connect, explain
@@ -222,7 +222,7 @@ class SentWhole:
         self, checkpoint: Checkpoint, whole: bool, manner: Unhurried
     ) -> tuple[Iterable[Encoded], int]:
         handle: Handle = checkpoint.state  # type: ignore[assignment]
-        packs = self._keeping is Keeping.STATE
+        packs = self._keeping is not Keeping.NOTHING
         chain = self._workshop.pack(handle, None, True, manner.breathe) if packs else ()
         return encode_checkpoint(checkpoint, chain, None, manner.breathe), chain_rows(chain)
 
@@ -255,6 +255,25 @@ class SentPieces:
         frames = piece.logged.frames
         windows = sum(each.header.count for each in frames if is_window(each.header.kind))
         return encode_checkpoint(checkpoint, (), piece.logged, manner.breathe), windows
+
+
+class SentFromLog:
+    """To those that join a piece of the log; the very state to a new shard, which divides it."""
+
+    def __init__(self, pieces: SentPieces, whole: SentWhole) -> None:
+        self._pieces = pieces
+        self._whole = whole
+
+    def is_whole(self, checkpoint: Checkpoint) -> bool:
+        return self._of(checkpoint).is_whole(checkpoint)
+
+    def encode(
+        self, checkpoint: Checkpoint, whole: bool, manner: Unhurried
+    ) -> tuple[Iterable[Encoded], int]:
+        return self._of(checkpoint).encode(checkpoint, whole, manner)
+
+    def _of(self, checkpoint: Checkpoint) -> Sent:
+        return self._pieces if isinstance(checkpoint.state, InLog) else self._whole
 
 
 class Shippers:

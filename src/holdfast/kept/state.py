@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.core.keeping import replaces
-from holdfast.core.records import Checkpoint, InLog, RecoveryRecord
+from holdfast.core.records import Checkpoint, InLog, LoggedStream, RecoveryRecord
 from holdfast.core.settings import Delivery, Keeping
 from holdfast.errors import StateError
 from holdfast.identity import identity_of, refuse_changed
@@ -34,6 +34,8 @@ from holdfast.spark.state import State
 
 # What a shard takes out of the states of those that had its slots before.
 Divide = Callable[[Sequence[PackedState]], PackedState]
+# What the log is to have of a state at a boundary, where the state is kept there.
+IntoLog = Callable[[PackedState, int], LoggedStream]
 
 
 class KeptState(Protocol):
@@ -46,7 +48,7 @@ class KeptState(Protocol):
     def found(self) -> object:
         """The state that belongs to the record, as jobs take it."""
 
-    def unite(self, states: Sequence[object]) -> object:
+    def unite(self, states: Sequence[object], boundary: int) -> object:
         """The state of a checkpoint, out of those of several shards (``core.succession``)."""
 
     def begin(self, state: object) -> None:
@@ -134,9 +136,12 @@ class RecordOnly:
         keeping: Keeping,
         earlier: Collection[str] = (),
         delivery: Delivery = Delivery.EXACTLY_ONCE,
+        into_log: Callable[[Sequence[object], int], LoggedStream] | None = None,
     ) -> None:
+        """``into_log`` makes window states of what several shards had."""
         self._records = _Records(path, network, keeping, earlier, delivery)
         self._in_log = keeping is Keeping.WINDOWS
+        self._into_log = into_log
 
     @property
     def record(self) -> RecoveryRecord | None:
@@ -145,10 +150,8 @@ class RecordOnly:
     def found(self) -> object:
         return InLog(self.record) if self._in_log and self.record is not None else None
 
-    def unite(self, states: Sequence[object]) -> object:
-        if self._in_log:
-            raise StateError("window states in logs of several shards cannot be put together")
-        return ()
+    def unite(self, states: Sequence[object], boundary: int) -> object:
+        return () if self._into_log is None else self._into_log(states, boundary)
 
     def begin(self, state: object) -> None:
         pass  # nothing here builds on anything
@@ -202,14 +205,9 @@ class PackedStates:
         self._disk_state = tuple(directory.read_state()) or None
         return self._disk_state
 
-    def unite(self, states: Sequence[object]) -> object:
-        packed: list[PackedState] = []
-        for chain in states:
-            assert isinstance(chain, tuple), "packed states come as chains"
-            # One that is alone and whole needs no engine to be read.
-            packed += chain if len(chain) == 1 else self._workshop.pack(chain, None, True)
+    def unite(self, states: Sequence[object], boundary: int) -> object:
         assert self._divide is not None, "only shards take over from others"
-        return (self._divide(packed),)
+        return (self._divide(_whole(self._workshop, states)),)
 
     def begin(self, state: object) -> None:
         self._continues = state is not None and state is self._disk_state
@@ -263,6 +261,16 @@ class PackedStates:
         self._records.close()
 
 
+def _whole(workshop: Workshop, states: Sequence[object]) -> list[PackedState]:
+    """Packed states, each in one piece."""
+    packed: list[PackedState] = []
+    for chain in states:
+        assert isinstance(chain, tuple), "packed states come as chains"
+        # One that is alone and whole needs no engine to be read.
+        packed += chain if len(chain) == 1 else workshop.pack(chain, None, True)
+    return packed
+
+
 def keep_state(
     keeping: Keeping,
     path: Path | None,
@@ -271,6 +279,7 @@ def keep_state(
     earlier: Collection[str] = (),
     divide: Divide | None = None,
     delivery: Delivery = Delivery.EXACTLY_ONCE,
+    into_log: IntoLog | None = None,
 ) -> KeptState:
     """The way for a ``Keeping``; without ``path`` in memory only.
 
@@ -278,4 +287,10 @@ def keep_state(
     """
     if keeping is Keeping.STATE:
         return PackedStates(path, network, workshop, earlier, divide, delivery)
-    return RecordOnly(path, network, keeping, earlier, delivery)
+    if keeping is Keeping.NOTHING or divide is None or into_log is None:
+        return RecordOnly(path, network, keeping, earlier, delivery)
+
+    def logged(states: Sequence[object], boundary: int) -> LoggedStream:
+        return into_log(divide(_whole(workshop, states)), boundary)
+
+    return RecordOnly(path, network, keeping, earlier, delivery, logged)

@@ -227,7 +227,8 @@ class StreamStore:
         try:
             # 1: something jobs can start from
             if isinstance(checkpoint.state, Pieces):
-                united = self._kept.unite(checkpoint.state.states)
+                boundary = checkpoint.record.boundary
+                united = self._kept.unite(checkpoint.state.states, boundary)
                 checkpoint = replace(checkpoint, state=united)
             held = self._kept.take(checkpoint)
             # 2: the frames, then the record

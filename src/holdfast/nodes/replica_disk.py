@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from holdfast.core.events import Event
-from holdfast.core.records import Found, RecoveryRecord
+from holdfast.core.records import Found, LoggedStream, RecoveryRecord
 from holdfast.core.settings import (
     Delivery,
     Keeping,
@@ -23,7 +23,8 @@ from holdfast.core.settings import (
 from holdfast.kept.consumers import read_consumers
 from holdfast.kept.continuous_recovery import read_extent
 from holdfast.kept.continuous_state import KeptWindows
-from holdfast.kept.shipper import Sent, SentPieces, SentStates, SentWhole
+from holdfast.kept.handed_over import logged_windows
+from holdfast.kept.shipper import Sent, SentFromLog, SentPieces, SentStates, SentWhole
 from holdfast.kept.state import keep_state
 from holdfast.kept.state_directory import put_aside
 from holdfast.kept.stream_store import StreamStore
@@ -69,6 +70,7 @@ class ReplicaDisk:
             plan.earlier,
             self._divide,
             settings.delivery,
+            self._into_log,
         )
         schemas = {output.stream: output.schema for output in plan.outputs} if persists else {}
         self.store = StreamStore(
@@ -82,6 +84,10 @@ class ReplicaDisk:
         assert shard is not None, "only a shard takes a part"
         assert not isinstance(network, Merge), "what merges has no state"
         return united(states, state_keys(network), shard.slots)
+
+    def _into_log(self, packed: PackedState, boundary: int) -> LoggedStream:
+        """What the log is to have of a state that was taken over."""
+        return logged_windows(self._workshop.engine(), self._window_stream, packed, boundary)
 
     def _look(self) -> Found:
         record = self.state.record
@@ -121,7 +127,8 @@ class ReplicaDisk:
     def sent(self, lent: bool) -> Sent:
         """How a state is sent to another replica; ``lent``: to one that joins, or takes over."""
         if self._settings.keeping is Keeping.WINDOWS:
-            return SentPieces(self.store, self._window_stream)
+            pieces = SentPieces(self.store, self._window_stream)
+            return SentFromLog(pieces, SentWhole(self._workshop, Keeping.WINDOWS))
         if lent or self._pair is None:
             return SentWhole(self._workshop, self._settings.keeping)
         return SentStates(self._workshop, self._pair.protection is Protection.HYBRID)

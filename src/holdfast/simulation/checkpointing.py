@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from holdfast.core.continuous_rounds import window_frames
 from holdfast.core.effects import Append, ApplyCheckpoint, Send, StartOver
 from holdfast.core.events import (
     Appended,
@@ -21,6 +22,7 @@ from holdfast.core.frame import StreamFrame
 from holdfast.core.messages import CheckpointShipped, CheckpointTaken, JoinRequest
 from holdfast.core.records import Checkpoint, InLog, LoggedStream, Pieces
 from holdfast.core.settings import Keeping, ReplicaSettings
+from holdfast.simulation import continuous as windows
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.executor import Plan
 from holdfast.simulation.replica_process import ReplicaProcess
@@ -114,7 +116,7 @@ class CheckpointingProcess(ReplicaProcess):
             # Nobody listens there.
             lost = CheckpointNotSent(sent.number, "cannot be reached")
             self.world.clock.after(1_000, self.receive_in_life, self.life, lost)
-        elif self.settings.keeping is Keeping.WINDOWS:
+        elif isinstance(sent.state, InLog):
             self._send_piece(to, sent)
         else:
             base = None if sent.base is None else self._shipped[sent.base]
@@ -148,8 +150,18 @@ class CheckpointingProcess(ReplicaProcess):
         if isinstance(packed, Pieces):
             states = [one.state for one in packed.states if isinstance(one, Packed)]
             packed = Packed(None, self.plan.united(states))
+            if self.settings.keeping is Keeping.WINDOWS:
+                logged = self._logged(packed.state, checkpoint.record.boundary)
+                self._apply(replace(order, checkpoint=replace(checkpoint, state=logged)))
+                return
         assert isinstance(packed, Packed)
         if checkpoint.base is not None and self._bases.get(checkpoint.base) != packed.base:
             raise Violation("standby", f"{self.address}: changes laid on the wrong state")
         self._bases[checkpoint.number] = packed.state
         self._order_disk(order)
+
+    def _logged(self, state: object, at: int) -> LoggedStream:
+        """What the log is to have of a state that was taken over: all windows, at its boundary."""
+        blocks, _ = windows.news(self.plan, None, state, at, 1, 0)
+        stream = self.settings.outputs[0].stream
+        return LoggedStream(stream, at, window_frames(blocks, at))

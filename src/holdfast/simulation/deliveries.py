@@ -55,6 +55,26 @@ def deliveries(random: Random) -> NetworkSpec:
     return spec
 
 
+def rescaled_deliveries(random: Random) -> NetworkSpec:
+    """A fragment in shards that delivers at least once, alone or behind one that is exactly once.
+
+    Windows are long, so that much is handed over.
+    """
+    timing = generate_timing(random)
+    fragments, stream = [], "s0"
+    if random.random() < 0.5:
+        fragments.append(fragment_of(random, "f00", Plan((("f00.0", Union(("s0",))),)), _EXACTLY))
+        stream = "f00.0"
+    name, window_us = f"f{len(fragments)}0", timing.bucket_us * random.choice([8, 20])
+    operators: list[Operator] = [Union((stream,)), Gather((stream,), window_us)]
+    outputs = tuple((f"{name}.{number}", one) for number, one in enumerate(operators))
+    fragments.append(fragment_of(random, name, Plan(outputs), _LEAST))
+    job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35]))
+    watched = tuple(stream for stream, _ in outputs)
+    spec = build(timing, ("s0",), tuple(fragments), watched, job_us)
+    return in_shards(spec, {len(fragments) - 1: random.choice([1, 2, 3])})
+
+
 def fragment_of(random: Random, name: str, plan: Plan, delivery: Delivery) -> Fragment:
     """A fragment of a kind, with one of the protections that it may have."""
     copies = [Protection.NONE, Protection.PASSIVE]

@@ -79,3 +79,13 @@ def _rescalings(random: Random, layout: Layout) -> list[Fault]:
 def _rescaled_copies(random: Random, layout: Layout) -> list[Fault]:
     """The same with shards whose copies stand by."""
     return _rescalings(random, layout)
+
+
+def _rescaled_windows(random: Random, layout: Layout) -> list[Fault]:
+    """The same with shards whose checkpoints are continuous."""
+    return _rescalings(random, layout)
+
+
+def _rescaled_deliveries(random: Random, layout: Layout) -> list[Fault]:
+    """The same with shards that deliver at least once."""
+    return _rescalings(random, layout)

@@ -14,7 +14,7 @@ from holdfast.core.lending import Lender
 from holdfast.core.messages import JoinRequest, StreamState
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.provider import Provider
-from holdfast.core.records import Checkpoint, Membership
+from holdfast.core.records import Checkpoint, Membership, RecoveryRecord
 from holdfast.core.shipping import ShippingCopy
 from holdfast.core.succession import Succession
 from holdfast.core.sunion import SUnion
@@ -126,3 +126,24 @@ def let_copies_of_a_new_shard_wait_for_each_other(original: Any) -> Any:
 @mutation(ShippingCopy, "_successor_says", shape="rescaled_copies")
 def lend_nothing_to_those_who_take_over_from_copies(original: Any) -> Any:
     return lambda self, sender, message, now, effects: None
+
+
+@mutation(Succession, "_united", shape="rescaled_windows")
+def replay_nothing_of_what_windows_were_handed_over_with(original: Any) -> Any:
+    def broken(self: Succession, pieces: list[Checkpoint], at: int, now: int) -> Checkpoint:
+        united: Checkpoint = original(self, pieces, at, now)
+        return replace(united, record=replace(united.record, marker=at))
+
+    return broken
+
+
+@mutation(Lender, "reached", shape="rescaled_windows")
+def lend_what_the_log_had_of_windows_long_ago(original: Any) -> Any:
+    def broken(
+        self: Lender, newest: tuple[RecoveryRecord, Any], served: Any, now: int
+    ) -> list[Effect]:
+        record, state = newest
+        stale = self.__dict__.setdefault("_stale", state)
+        return original(self, (record, stale), served, now)  # type: ignore[no-any-return]
+
+    return broken

@@ -18,7 +18,7 @@ from holdfast.core.settings import (
     Then,
     Timing,
 )
-from holdfast.simulation.executor import Join, Operator, Plan, Union, Window
+from holdfast.simulation.executor import Distinct, Join, Operator, Plan, Union, Window
 from holdfast.simulation.networks import (
     Fragment,
     NetworkSpec,
@@ -126,6 +126,39 @@ def rescaled_copies(random: Random) -> NetworkSpec:
     return _copied(spec, letters, random.random() < 0.8, random.random() < 0.3)
 
 
+def rescaled_windows(random: Random) -> NetworkSpec:
+    """Shards whose checkpoints are continuous, of every protection, with windows of many ages."""
+    timing = generate_timing(random)
+    long_us, inputs = timing.bucket_us * random.choice([10, 30]), ("s0", "s1")
+    windows = Window(inputs, long_us + random.choice([0, 77]))
+    operators: list[Operator] = [
+        windows,
+        Join(inputs, timing.bucket_us * 4),
+        Distinct(inputs, long_us),
+    ]
+    random.shuffle(operators)
+    extent, replay = random.choice([(4, None), (None, 6), (8, 20)])
+    continuous = Continuous(extent, replay, None, timing.bucket_us // 2, timing.bucket_us)
+    protections = [Protection.NONE, Protection.ACTIVE, *_STANDING_BY]
+    protection = random.choice(protections)
+    copies = ("f00a",) if protection is Protection.NONE else ("f00a", "f00b")
+    job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35]))
+    pair = _standing_by(random, protection)
+    spec = _one_fragment(timing, job_us, tuple(operators[:2]), copies, pair, continuous)
+    return in_shards(spec, {0: random.choice([1, 2, 3])})
+
+
+def _standing_by(random: Random, protection: Protection) -> StandbySettings | None:
+    if protection not in _STANDING_BY:
+        return None
+    return StandbySettings(
+        ("f00a", "f00b"),
+        protection,
+        misses_until_awake=1 if protection is Protection.HYBRID else 3,
+        promote_after_us=random.choice([1, 3]) * SECOND_US,
+    )
+
+
 def _ring(
     random: Random,
     protections: list[Protection],
@@ -141,14 +174,7 @@ def _ring(
         Union(inputs),
     ]
     protection = random.choice(protections)
-    pair = None
-    if protection in _STANDING_BY:
-        pair = StandbySettings(
-            ("f00a", "f00b"),
-            protection,
-            misses_until_awake=1 if protection is Protection.HYBRID else 3,
-            promote_after_us=random.choice([1, 3]) * SECOND_US,
-        )
+    pair = _standing_by(random, protection)
     copies = ("f00a",) if protection is Protection.NONE else ("f00a", "f00b")
     job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35]))
     spec = _one_fragment(timing, job_us, tuple(operators), copies, pair, None)
