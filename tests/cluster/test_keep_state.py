@@ -71,7 +71,6 @@ def test_what_the_state_is_of_may_not(are: Parts, line: str) -> None:
     assert any(line in each for each in are.of_state())
 
 
-def test_an_operator_is_in_a_plan_as_it_was_described() -> None:
-    assert DescribedOperator.of(SUMS.plain()) == SUMS
+def test_an_operator_is_described_line_by_line() -> None:
     assert SUMS.text()[0] == "aggregate_1: Aggregate from filter_1"
     assert ABOVE.text()[:2] == ["filter_1: from load", "filter_1: Filter (v#1 > 0.0)"]

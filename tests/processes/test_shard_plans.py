@@ -12,15 +12,25 @@ from holdfast.cluster.changed import going_on
 from holdfast.cluster.members import MembershipError
 from holdfast.cluster.rescaling import rescale
 from holdfast.core.messages import Part
+from holdfast.core.provenance import Trail
 from holdfast.core.settings import Delivery, Protection, Reconcile
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.errors import StateError
 from holdfast.frames import SEQ, STIME, TMAX
 from holdfast.nodes.replica_status import shard_status
 from holdfast.plans.addresses import Addresses
-from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream, Routes
+from holdfast.plans.fragment_plans import DescribedOperator, FragmentPlan, FragmentStream, Routes
 from holdfast.plans.membership_file import change_membership
-from holdfast.plans.plan import Plan, SourcePlan, deployed, is_planned, read_plan, write_plan
+from holdfast.plans.operator_plans import OperatorPlan
+from holdfast.plans.plan import (
+    Plan,
+    SourcePlan,
+    deployed,
+    is_planned,
+    plan_path,
+    read_plan,
+    write_plan,
+)
 from holdfast.plans.topology import Topology
 from holdfast.slots import SLOTS, Routing
 
@@ -242,6 +252,39 @@ def test_the_plan_has_the_shards_and_what_merges_them(tmp_path: Path) -> None:
     assert not is_planned(written(tmp_path, "shards = 3"))
     with pytest.raises(DeploymentError, match="no such fragment"):
         Topology(written(tmp_path, "shards = 3"), plan)
+
+
+def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
+    deployment = written(tmp_path, "shards = 2")
+    plan = plan_with(Routes({"load": ("k",)}))
+    deployed_plan = deployed(deployment, plan)
+    whole = deployed_plan.fragments["main"]
+    early = replace(
+        whole.outputs[0],
+        ways=(("out.1", Trail(2, 1)),),
+        memory=((Trail(3, 2, timed=True), frozenset(["out.1", "out.2"])),),
+        pairs=frozenset([Trail(3, 2, timed=True), Trail(1, 0, timed=True)]),
+    )
+    read = DescribedOperator("filter_1", ("load",), "", ("Filter",))
+    fragments = {
+        **deployed_plan.fragments,
+        "main": replace(whole, outputs=(early,), earlier=("abc",), operators=(read,)),
+    }
+    source = SourcePlan(plan.sources["load"].schema, "at", ("k",), "it says why")
+    shown = OperatorPlan("sum_1", "sum", "stateful", "main", ("load",), "n int", "depends", (5, 5))
+    full = replace(
+        deployed_plan,
+        sources={"load": source},
+        fragments=fragments,
+        operators=(shown,),
+        output_operators={"out": "sum_1"},
+    )
+    write_plan(deployment, full)
+    assert is_planned(deployment)
+    assert read_plan(deployment) == full
+    text = plan_path(deployment).read_text()
+    write_plan(deployment, read_plan(deployment))
+    assert plan_path(deployment).read_text() == text
 
 
 def test_what_is_delivered_at_most_once_is_so_to_the_end(tmp_path: Path) -> None:

@@ -87,12 +87,6 @@ def keep_state(deployment: Deployment, before: Plan, now: Plan, bare: Plan) -> l
             continue
         place = changing.furthest(name)
         assert kept is not None, "it was asked for its place"
-        if kept.operators is None or plan.operators is None:
-            raise changing.refusal(
-                f"what is known of fragment {name!r} is of an older version of Holdfast, which did "
-                f"not note its operators",
-                AGAIN,
-            )
         were = Parts(kept.description, kept.operators)
         are = Parts(plan.description, plan.operators)
         where = f"{FLAG}: fragment {name!r} in the data directory {str(deployment.data)!r}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -122,16 +122,6 @@ class DescribedOperator:
         first = f"{kind}from {', '.join(self.inputs)}"
         return [f"{self.name}: {line}" for line in (first, *self.lines)]
 
-    def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {**asdict(self), "inputs": list(self.inputs), "lines": list(self.lines)}
-
-    @classmethod
-    def of(cls, found: dict[str, Any]) -> DescribedOperator:
-        """What ``plain`` gave."""
-        inputs, lines = tuple(found["inputs"]), tuple(found["lines"])
-        return cls(str(found["name"]), inputs, str(found["state"]), lines)
-
 
 @dataclass(frozen=True)
 class FragmentPlan:
@@ -144,8 +134,7 @@ class FragmentPlan:
     shard        what it is a shard of, if it is one.
     merges       the streams of shards that each of its outputs is merged from, if it does that.
     earlier      the identities of other descriptions whose state is as good as its own.
-    operators    what of the description is that of operators; None in a plan that an older version
-                 made.
+    operators    what of the description is that of operators.
     """
 
     name: str
@@ -157,7 +146,7 @@ class FragmentPlan:
     shard: ShardPlan | None = None
     merges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     earlier: tuple[str, ...] = ()
-    operators: tuple[DescribedOperator, ...] | None = None
+    operators: tuple[DescribedOperator, ...] = ()
 
     @property
     def identity(self) -> str:

@@ -12,11 +12,12 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from holdfast.code_digest import is_library
@@ -24,17 +25,12 @@ from holdfast.core.provenance import Trail
 from holdfast.deployment import Deployment, DeploymentError
 from holdfast.deployment_checks import plain_name
 from holdfast.durable import make_private, write_whole
-from holdfast.plans.fragment_plans import (
-    DescribedOperator,
-    FragmentPlan,
-    FragmentStream,
-    ShardPlan,
-)
+from holdfast.plans.fragment_plans import FragmentPlan
 from holdfast.plans.operator_plans import OperatorPlan
 from holdfast.plans.sharding import shards_of, with_shards
 from holdfast.slots import Routing
 
-FORMAT = 5
+FORMAT = 6
 # The exit code of planning when there is state of another query; the last line says so, as JSON.
 REFUSED = 3
 # The same when the network cannot be deployed as the file says.
@@ -61,8 +57,8 @@ class SourcePlan:
 class Plan:
     """A network as those know it who cannot run its operators.
 
-    operators         to show them; none in a plan that an older version made.
-    output_operators  the operator whose stream each output is; the same.
+    operators         to show them.
+    output_operators  the operator whose stream each output is.
     """
 
     bucket_us: int
@@ -105,7 +101,6 @@ def is_planned(deployment: Deployment) -> bool:
     return (
         same
         and deployment.network.name in files
-        and all("operators" in each for each in found["fragments"].values())
         and found["settings"] == sql_settings(deployment)
         and found.get("shards", {}) == shards_of(deployment)
     )
@@ -114,120 +109,49 @@ def is_planned(deployment: Deployment) -> bool:
 def write_plan(deployment: Deployment, plan: Plan) -> None:
     """Write the plan of a network that this process has loaded, as it is deployed."""
     plan = deployed(deployment, plan)
+    # How fragments could be divided is of no use once it is known how they are.
+    fragments = {name: replace(each, routes=None) for name, each in plan.fragments.items()}
     found = {
         "format": FORMAT,
         "files": _local_files(deployment.network),
         "settings": sql_settings(deployment),
         "shards": shards_of(deployment),
-        "bucket_us": plan.bucket_us,
-        "sources": {
-            name: {
-                "schema": _hex(each.schema),
-                "stime": each.stime,
-                "keys": list(each.keys),
-                "late_refused": each.late_refused,
-            }
-            for name, each in plan.sources.items()
-        },
-        "fragments": {
-            name: {
-                "inputs": {stream: _hex(schema) for stream, schema in each.inputs.items()},
-                "outputs": [
-                    {
-                        "stream": output.stream,
-                        "schema": _hex(output.schema),
-                        "reached_by": sorted(output.reached_by),
-                        "ways": [[name, way.bits, way.suffix] for name, way in output.ways],
-                        "memory": [
-                            [way.bits, way.suffix, sorted(inputs)] for way, inputs in output.memory
-                        ],
-                        "pairs": sorted([way.bits, way.suffix] for way in output.pairs),
-                    }
-                    for output in each.outputs
-                ],
-                "blocking": each.blocking,
-                "description": list(each.description),
-                "shard": None if each.shard is None else _plain_shard(each.shard),
-                "merges": {stream: list(parts) for stream, parts in each.merges.items()},
-                "earlier": list(each.earlier),
-                "operators": [one.plain() for one in each.operators or ()],
-            }
-            for name, each in plan.fragments.items()
-        },
-        "outputs": list(plan.outputs),
-        "operators": [each.plain() for each in plan.operators],
-        "output_operators": dict(plan.output_operators),
+        **asdict(replace(plan, fragments=fragments)),
     }
     make_private(deployment.data)
-    write_whole(plan_path(deployment), json.dumps(found, indent=1).encode())
+    write_whole(plan_path(deployment), json.dumps(found, indent=1, default=_plain).encode())
+
+
+def _plain(value: Any) -> Any:
+    """What JSON does not know; the same plan is the same text, so sets are sorted."""
+    if isinstance(value, pa.Schema):
+        return value.serialize().to_pybytes().hex()
+    if isinstance(value, frozenset):
+        return sorted(
+            (asdict(each) if isinstance(each, Trail) else each for each in value), key=str
+        )
+    assert isinstance(value, Routing)
+    return value.value
 
 
 def read_plan(deployment: Deployment) -> Plan:
     """The plan that ``holdfast up`` made."""
-    found: dict[str, Any] = json.loads(plan_path(deployment).read_text())
-    for fragment in found["fragments"].values():
-        for name in (*fragment["inputs"], *(each["stream"] for each in fragment["outputs"])):
-            if not plain_name(str(name)):  # logs are named after streams
+    found = json.loads(plan_path(deployment).read_text())
+    plan = msgspec.convert(found, Plan, dec_hook=_schema)
+    for fragment in plan.fragments.values():
+        for name in (*fragment.inputs, *(each.stream for each in fragment.outputs)):
+            if not plain_name(name):  # logs are named after streams
                 raise DeploymentError(f"{plan_path(deployment)}: {name!r} cannot be a stream")
-    return Plan(
-        int(found["bucket_us"]),
-        {
-            name: SourcePlan(
-                _schema(each["schema"]), each["stime"], tuple(each["keys"]), each["late_refused"]
-            )
-            for name, each in found["sources"].items()
-        },
-        {
-            name: FragmentPlan(
-                name,
-                {stream: _schema(text) for stream, text in each["inputs"].items()},
-                tuple(
-                    FragmentStream(
-                        output["stream"],
-                        _schema(output["schema"]),
-                        frozenset(output["reached_by"]),
-                        tuple(
-                            (name, Trail(bits, suffix))
-                            for name, bits, suffix in output.get("ways", ())
-                        ),
-                        tuple(
-                            (Trail(bits, suffix, timed=True), frozenset(inputs))
-                            for bits, suffix, inputs in output.get("memory", ())
-                        ),
-                        frozenset(
-                            Trail(bits, suffix, timed=True)
-                            for bits, suffix in output.get("pairs", ())
-                        ),
-                    )
-                    for output in each["outputs"]
-                ),
-                bool(each["blocking"]),
-                tuple(each["description"]),
-                shard=None if each.get("shard") is None else _read_shard(each["shard"]),
-                merges={name: tuple(parts) for name, parts in each.get("merges", {}).items()},
-                earlier=tuple(each.get("earlier", ())),
-                operators=_read_operators(each.get("operators")),
-            )
-            for name, each in found["fragments"].items()
-        },
-        tuple(found["outputs"]),
-        tuple(OperatorPlan.of(each) for each in found.get("operators", ())),
-        dict(found.get("output_operators", {})),
-    )
+    return plan
 
 
-def _read_operators(found: list[dict[str, Any]] | None) -> tuple[DescribedOperator, ...] | None:
-    return None if found is None else tuple(map(DescribedOperator.of, found))
+def _schema(kind: type, text: Any) -> pa.Schema:
+    assert kind is pa.Schema
+    return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))
 
 
-def _plain_shard(shard: ShardPlan) -> dict[str, Any]:
-    columns = {stream: list(names) for stream, names in shard.columns.items()}
-    return {**vars(shard), "routing": shard.routing.value, "columns": columns}
-
-
-def _read_shard(found: dict[str, Any]) -> ShardPlan:
-    columns = {stream: tuple(names) for stream, names in found["columns"].items()}
-    return ShardPlan(**{**found, "routing": Routing(found["routing"]), "columns": columns})
+# All types are made known by one thread, at import: see flight/wire.py.
+_KNOWN = msgspec.json.Decoder(Plan)
 
 
 def found_plan(deployment: Deployment) -> dict[str, Any] | None:
@@ -263,12 +187,3 @@ def sql_settings(deployment: Deployment) -> dict[str, str]:
         for name, value in sorted(deployment.spark_config.items())
         if name.startswith(_SQL)
     }
-
-
-def _hex(schema: pa.Schema) -> str:
-    text: str = schema.serialize().to_pybytes().hex()
-    return text
-
-
-def _schema(text: str) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))

@@ -165,9 +165,7 @@ def merging(fragment: FragmentPlan, shards: list[FragmentPlan]) -> FragmentPlan:
     described = [f"merge {stream}: {', '.join(parts)}" for stream, parts in merges.items()]
     for output in fragment.outputs:
         described += [f"column of {output.stream}: {field}" for field in output.schema]
-    return FragmentPlan(
-        fragment.name, inputs, outputs, False, tuple(described), merges=merges, operators=()
-    )
+    return FragmentPlan(fragment.name, inputs, outputs, False, tuple(described), merges=merges)
 
 
 def _check_streams(

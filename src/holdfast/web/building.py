@@ -14,6 +14,7 @@ import os
 import re
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def built(deployment: Deployment, network: str, anew: bool) -> dict[str, Any]:
     except HoldfastError as error:
         return _problem("knobs", str(error))
     found: dict[str, Any] = {
-        "operators": [each.plain() for each in plan.operators],
+        "operators": [asdict(each) for each in plan.operators],
         "says": {name: list(each.description) for name, each in plan.fragments.items()},
         "outputs": dict(plan.output_operators),
     }

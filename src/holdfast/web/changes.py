@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from holdfast.deployment import Deployment
@@ -23,7 +24,7 @@ def changes_between(
 
     ``tables`` of the deployment as they are and as they would be.
     """
-    before = {each.name: each.plain() for each in plan.operators}
+    before = {each.name: asdict(each) for each in plan.operators}
     after = {each["name"]: each for each in built["operators"]}
     said = [line for each in plan.fragments.values() for line in each.description]
     will_say = [line for lines in built["says"].values() for line in lines]

@@ -8,6 +8,7 @@ links      who sends to whom: stream, tuples a second, how late, whether it is c
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from holdfast.deployment import Deployment, FragmentSpec
@@ -83,7 +84,7 @@ def _network(plan: Plan | None) -> dict[str, Any]:
     return {
         "bucket_s": plan.bucket_us / 1e6,
         "operators": [
-            {**each.plain(), "says": _lines_of(each.name, said)} for each in plan.operators
+            {**asdict(each), "says": _lines_of(each.name, said)} for each in plan.operators
         ],
         "outputs": {name: plan.output_operators.get(name) for name in plan.outputs},
         "streams": {
