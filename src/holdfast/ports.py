@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InputError
 
 # Below are the ports that well-known services listen on.
 _LOWEST, _HIGHEST = 10_000, 65_535
@@ -41,6 +41,14 @@ class NotOwnHost(HoldfastError):
             f"{host!r} is no address of this machine, and nobody can listen there ({why}); give an "
             f"address of this machine, or a server that [servers] of the deployment file names"
         )
+
+
+def host_and_port(text: str, what: str = "a server") -> tuple[str, int]:
+    """The two of ``host:port``; InputError, which says ``what`` it is, if that is not given."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit():
+        raise InputError(f"{what} is host:port, got {text!r}")
+    return host, int(port)
 
 
 def ephemeral_ports() -> range:

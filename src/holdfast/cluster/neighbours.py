@@ -26,6 +26,7 @@ from holdfast.flight.peers import act, connect, explain
 from holdfast.flight.security import Security
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.load import CpuLoad
+from holdfast.ports import host_and_port
 
 HELLO_SECONDS = 1.0
 _CALL_SECONDS = 2.0
@@ -159,8 +160,7 @@ class Neighbours:
             neighbour.send(message)
 
     def connect(self, address: str) -> flight.FlightClient:
-        host, _, port = address.rpartition(":")
-        return connect(self._security.location(host, int(port)), self._security)
+        return connect(self._security.location(*host_and_port(address)), self._security)
 
     def call(
         self, client: flight.FlightClient, action: str, options: dict[str, Any]

@@ -10,6 +10,9 @@ from typing import Any
 from holdfast.deployment import Deployment, Endpoint, membership_path, read_tables
 from holdfast.errors import HoldfastError
 from holdfast.flight.peers import call, explain
+from holdfast.flight.security import Security
+from holdfast.plans.plan import plan_path
+from holdfast.ports import host_and_port
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 40.0
@@ -41,14 +44,11 @@ class RemoteServer:
         """Send all it needs, and have it start its processes; those that run as they should
         are left alone. Without ``restart`` those that run are left alone in any case."""
         deployment = self._deployment
-        files = [deployment.network, *deployment.files]
         self._call(
             "deploy",
             {
                 "tables": read_tables(deployment.path),
-                "network": self._relative(deployment.network),
-                "files": {self._relative(file): _encoded(file) for file in files},
-                "plan": (deployment.data / "plan.json").read_text(),
+                **sent_files(deployment),
                 "addresses": (deployment.data / "addresses.json").read_text(),
                 "membership": _text(membership_path(deployment.data)),
                 "processes": list(deployment.hosted_by(self.name)),
@@ -56,10 +56,6 @@ class RemoteServer:
             },
             _START_SECONDS,
         )
-
-    def _relative(self, file: Path) -> str:
-        base = self._deployment.path.parent
-        return str(file.relative_to(base)) if file.is_relative_to(base) else file.name
 
     def states(self) -> dict[str, dict[str, Any]]:
         """pid, restarts, uptime, CPU time and memory of its processes; empty if it runs none."""
@@ -100,9 +96,39 @@ class RemoteServer:
             raise ServerError(f"server {self.name} at {self._location}: {explain(error)}") from None
 
 
+def ask_server(
+    address: str, security: Security, action: str, asked: dict[str, Any], within_s: float = 60.0
+) -> Any:
+    """What a server at host:port answers; ServerError if it does not.
+
+    What changes a cluster waits for a majority of its servers: hence the minute.
+    """
+    host, port = host_and_port(address)
+    try:
+        location = security.location(host, port)
+        return call(location, security, "holdfast", action, asked, within_s)
+    except HoldfastError:
+        raise
+    except Exception as error:
+        raise ServerError(f"server {address}: {explain(error)}") from None
+
+
+def sent_files(deployment: Deployment) -> dict[str, Any]:
+    """The files of a deployment, by their paths from its own, and its plan, for servers."""
+    base = deployment.path.parent
+
+    def relative(file: Path) -> str:
+        return str(file.relative_to(base)) if file.is_relative_to(base) else file.name
+
+    return {
+        "network": relative(deployment.network),
+        "files": {
+            relative(file): base64.b64encode(file.read_bytes()).decode()
+            for file in (deployment.network, *deployment.files)
+        },
+        "plan": plan_path(deployment).read_text(),
+    }
+
+
 def _text(file: Path) -> str | None:
     return file.read_text() if file.is_file() else None
-
-
-def _encoded(file: Path) -> str:
-    return base64.b64encode(file.read_bytes()).decode()

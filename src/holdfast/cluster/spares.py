@@ -27,6 +27,7 @@ from holdfast.cluster.status import node_status
 from holdfast.deployment import Deployment, Endpoint, load_deployment, moved_path
 from holdfast.durable import write_whole
 from holdfast.plans.addresses import Addresses
+from holdfast.ports import host_and_port
 
 _LOOK_SECONDS = 1.0
 
@@ -182,6 +183,5 @@ def _retired(deployment: Deployment) -> dict[str, RemoteServer]:
     found = {}
     for name, place in _moved(deployment).items():
         if name in deployment.servers and _listens(deployment, name) == place["now"]:
-            host, _, port = place["was"].rpartition(":")
-            found[name] = RemoteServer(deployment, name, Endpoint(host, int(port)))
+            found[name] = RemoteServer(deployment, name, Endpoint(*host_and_port(place["was"])))
     return found

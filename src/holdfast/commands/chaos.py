@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import signal
 import time
-from collections.abc import Callable
-from typing import Any
+
+from holdfast.commands.arguments import add_command
 
 _SIGNALS = {"kill": signal.SIGKILL, "pause": signal.SIGSTOP, "resume": signal.SIGCONT}
 
@@ -19,21 +19,20 @@ def add_chaos(chaos: argparse.ArgumentParser) -> None:
         ("pause", "stop a process and its JVM where they are"),
         ("resume", "let a paused process go on"),
     ):
-        parser = _failure(failures, name, text, _signal)
+        parser = add_command(failures, name, text, _signal)
         parser.add_argument("process")
         parser.add_argument("--jvm", action="store_true", help="only its JVM")
         parser.set_defaults(number=_SIGNALS[name])
-    cut = _failure(failures, "cut", "cut the link between two nodes", _cut)
-    cut.add_argument("source", metavar="NODE")
-    cut.add_argument("target", metavar="NODE")
+    cut = add_command(failures, "cut", "cut the link between two nodes", _cut)
     cut.add_argument("--one-way", action="store_true", help="only what the first sends is lost")
     cut.add_argument("--seconds", type=float, help="heal it after so long (default: stays cut)")
-    heal = _failure(failures, "heal", "heal a link, all links of a node, or every link", _heal)
+    heal = add_command(failures, "heal", "heal a link, all links of a node, or every link", _heal)
     heal.add_argument("source", metavar="NODE", nargs="?")
     heal.add_argument("target", metavar="NODE", nargs="?")
-    delay = _failure(failures, "delay", "make the link between two nodes longer", _delay)
-    delay.add_argument("source", metavar="NODE")
-    delay.add_argument("target", metavar="NODE")
+    delay = add_command(failures, "delay", "make the link between two nodes longer", _delay)
+    for each in (cut, delay):
+        each.add_argument("source", metavar="NODE")
+        each.add_argument("target", metavar="NODE")
     delay.add_argument(
         "delay", metavar="MS", type=float, help="each message takes so long; 0: none"
     )
@@ -51,12 +50,13 @@ def add_chaos(chaos: argparse.ArgumentParser) -> None:
         help="connections break after so long, on the mean (default: they do not)",
     )
     delay.add_argument("--one-way", action="store_true", help="only what the first sends")
-    slow = _failure(failures, "slow", "leave a process only a share of its time", _slow)
+    slow = add_command(failures, "slow", "leave a process only a share of its time", _load)
     slow.add_argument("process")
     slow.add_argument("--share", type=float, default=0.1, help="of its time (default: 0.1)")
     slow.add_argument("--seconds", type=float, default=10.0, help="how long (default: 10)")
-    slow.set_defaults(fraction=1.0, period=1.0, arrivals="regular", burners=None, seed=None)
-    load = _failure(failures, "load", "load the CPUs, or starve one process, in bursts", _load)
+    usual = {"fraction": 1.0, "period": 1.0, "arrivals": "regular", "burners": None, "seed": None}
+    slow.set_defaults(server=None, **usual)
+    load = add_command(failures, "load", "load the CPUs, or starve one process, in bursts", _load)
     load.add_argument("process", nargs="?", help="starve this one (default: load the machine)")
     load.add_argument("--server", help="load the machine of this server (default: this one)")
     load.add_argument("--seconds", type=float, default=10.0, help="how long (default: 10)")
@@ -68,14 +68,6 @@ def add_chaos(chaos: argparse.ArgumentParser) -> None:
     load.add_argument("--burners", type=int, help="processes that burn (default: one a CPU)")
     load.add_argument("--share", type=float, default=0.0, help="left to the process (default: 0)")
     load.add_argument("--seed", type=int, help="of the arrivals")
-
-
-def _failure(
-    failures: Any, name: str, text: str, function: Callable[[argparse.Namespace], int]
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = failures.add_parser(name, help=text, description=text)
-    parser.set_defaults(command=function)
-    return parser
 
 
 def _signal(options: argparse.Namespace) -> int:
@@ -134,11 +126,6 @@ def _delay(options: argparse.Namespace) -> int:
     if silent:
         print(f"{', '.join(silent)} did not answer; say it again when they are up")
     return 1 if silent else 0
-
-
-def _slow(options: argparse.Namespace) -> int:
-    options.server = None
-    return _load(options)
 
 
 def _load(options: argparse.Namespace) -> int:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from holdfast.flight.security import Security
+from holdfast.commands.arguments import (
+    Command,
+    Commands,
+    add_command,
+    add_group,
+    add_secrets,
+    for_deployment,
+)
 
 _SUBMIT = """Hands a deployment to a cluster: any of its servers. Sources, and clients with a sink,
 say which server they run on (listen = "east"); fragments say how many replicas they have, and the
@@ -18,125 +22,83 @@ disk. What was submitted can be looked at with the other commands, by the file t
 _COLLECT = """Discards what is worth least of racing fragments, by how early each replica was:
 feeds, which their readers revive by themselves when they need them, and whole replicas, until the
 streams cost no more than is said. [collection] of the deployment file has it done every period."""
-_CALL_SECONDS = 60.0
 
 
-def add_cluster(commands: argparse._SubParsersAction[Any]) -> None:
+def add_cluster(commands: Commands) -> None:
     """Add the commands to the parser of ``holdfast``."""
-    cluster = commands.add_parser("cluster", help="servers that form a cluster")
-    actions = cluster.add_subparsers(required=True, metavar="ACTION")
+    cluster = add_group(commands, "cluster", "servers that form a cluster")
     about = "the servers of a cluster, how far they are, who coordinates, what is submitted"
-    status = actions.add_parser("status", help=about, description=about)
-    status.add_argument("server", metavar="HOST:PORT", help="any of its servers")
+    status = add_command(cluster, "status", about, _status)
+    vote = add_command(cluster, "vote", "give a server a vote, or take it away", _vote)
+    forget = add_command(cluster, "forget", "forget a server that is gone for good", _forget)
+    for each in (status, vote, forget):
+        each.add_argument("server", metavar="HOST:PORT", help="any of its servers")
+        add_secrets(each)
     status.add_argument("--json", action="store_true", help="for programs; nothing is left out")
-    _add_security(status)
-    status.set_defaults(command=_status)
-
-    for action, text, command in (
-        ("vote", "give a server a vote, or take it away", _vote),
-        ("forget", "forget a server that is gone for good", _forget),
-    ):
-        parser = actions.add_parser(action, help=text, description=text)
-        parser.add_argument("server", metavar="HOST:PORT", help="any of its servers")
-        if action == "vote":
-            parser.add_argument("change", choices=["add", "remove"])
-        parser.add_argument("name", metavar="NAME", help="of the server")
-        _add_security(parser)
-        parser.set_defaults(command=command)
+    vote.add_argument("change", choices=["add", "remove"])
+    for each in (vote, forget):
+        each.add_argument("name", metavar="NAME", help="of the server")
 
     _add(commands, "submit", "hand a deployment to a cluster, which places it", _submit, _SUBMIT)
     _add(commands, "withdraw", "have a cluster stop what was submitted", _withdraw)
 
-    placement = commands.add_parser("placement", help="where a cluster has put replicas")
-    kinds = placement.add_subparsers(required=True, metavar="ACTION")
+    placement = add_group(commands, "placement", "where a cluster has put replicas")
     why = "why each replica is where it is, and what the second best server would cost"
-    _add(kinds, "explain", why, _explain)
+    _add(placement, "explain", why, _explain)
 
-    replicas = commands.add_parser(
-        "replicas", help="discard, add, move or remove replicas of what was submitted to a cluster"
-    )
-    actions = replicas.add_subparsers(required=True, metavar="ACTION")
+    by_hand = "discard, add, move or remove replicas of what was submitted to a cluster"
+    replicas = add_group(commands, "replicas", by_hand)
     now = "discard the least useful replicas and feeds now"
-    collect = _add(actions, "collect", now, _collect, _COLLECT)
+    collect = _add(replicas, "collect", now, _collect, _COLLECT)
     collect.add_argument(
         "--cost", type=float, required=True, help="what all streams may cost: tuples a second × ms"
     )
     collect.add_argument(
         "--least", type=int, default=1, help="so many replicas of each fragment stay (default 1)"
     )
-    add = _add(actions, "add", "add a replica of a fragment where it costs least", _add_replica)
+    add = _add(replicas, "add", "add a replica of a fragment where it costs least", _add_replica)
     add.add_argument("fragment", metavar="FRAGMENT")
     add.add_argument("--at", metavar="SERVER", help="there, wherever it would cost least")
     to = "have another replica join at a server, and this one go when that one is stable"
-    move = _add(actions, "move", to, _move)
+    move = _add(replicas, "move", to, _move)
     move.add_argument("replica", metavar="REPLICA")
     move.add_argument("server", metavar="SERVER")
     fewer = "have a replica end, and its fragment one fewer from now on"
-    _add(actions, "remove", fewer, _remove).add_argument("replica", metavar="REPLICA")
+    _add(replicas, "remove", fewer, _remove).add_argument("replica", metavar="REPLICA")
 
 
 def _add(
-    commands: argparse._SubParsersAction[Any],
-    name: str,
-    text: str,
-    command: Callable[[argparse.Namespace], int],
-    description: str = "",
+    commands: Commands, name: str, text: str, command: Command, about: str = ""
 ) -> argparse.ArgumentParser:
     """A command about a deployment that a cluster runs."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=text, description=description or text
-    )
-    parser.add_argument("deployment", metavar="DEPLOYMENT.toml")
+    parser = for_deployment(commands, name, text, command, about)
     parser.add_argument("--to", required=True, metavar="HOST:PORT", help="any of its servers")
-    parser.set_defaults(command=command)
     return parser
 
 
-def _add_security(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--token-file", type=Path, metavar="FILE", help="a token for every role")
-    parser.add_argument("--tokens", type=Path, metavar="DIR", help="a token for each role")
-    parser.add_argument(
-        "--security", type=Path, metavar="DIR", help="what holdfast security init made"
-    )
-
-
-def _call(address: str, security: Security, action: str, options: dict[str, Any]) -> Any:
-    from holdfast.errors import HoldfastError, InputError
-    from holdfast.flight.peers import call, explain
-
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise InputError(f"a server is host:port, got {address!r}")
-    try:
-        location = security.location(host, int(port))
-        return call(location, security, "holdfast", action, options, _CALL_SECONDS)
-    except HoldfastError:
-        raise
-    except Exception as error:
-        raise HoldfastError(f"server {address}: {explain(error)}") from None
-
-
-def _security(options: argparse.Namespace) -> Security:
+def _ask_server(options: argparse.Namespace, action: str, **asked: Any) -> Any:
+    from holdfast.cluster.remote import ask_server
     from holdfast.flight.credentials import SecuritySpec
 
-    return SecuritySpec.given(options.security, options.token_file, options.tokens).read()
+    spec = SecuritySpec.given(options.security, options.token_file, options.tokens)
+    return ask_server(options.server, spec.read(), action, asked)
 
 
 def _vote(options: argparse.Namespace) -> int:
-    asked = {"server": options.name, "votes": options.change == "add"}
-    found = _call(options.server, _security(options), "cluster-vote", asked)
+    votes = options.change == "add"
+    found = _ask_server(options, "cluster-vote", server=options.name, votes=votes)
     print(f"votes: {', '.join(found['voters'])}")
     return 0
 
 
 def _forget(options: argparse.Namespace) -> int:
-    _call(options.server, _security(options), "cluster-forget", {"server": options.name})
+    _ask_server(options, "cluster-forget", server=options.name)
     print(f"{options.name} is forgotten")
     return 0
 
 
 def _status(options: argparse.Namespace) -> int:
-    found = _call(options.server, _security(options), "cluster-status", {})
+    found = _ask_server(options, "cluster-status")
     if options.json:
         print(json.dumps(found, indent=1))
     else:
@@ -210,11 +172,12 @@ def _submit(options: argparse.Namespace) -> int:
 
 def _ask(options: argparse.Namespace, action: str, **more: Any) -> dict[str, Any]:
     """Ask a cluster about what was submitted to it; its answer, with the name of that."""
+    from holdfast.cluster.remote import ask_server
     from holdfast.deployment import load_deployment
 
     deployment = load_deployment(options.deployment)
     asked: dict[str, Any] = {"name": deployment.name, **more}
-    asked.update(_call(options.to, deployment.security.read(), action, asked))
+    asked.update(ask_server(options.to, deployment.security.read(), action, asked))
     return asked
 
 

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+
+from holdfast.commands.arguments import Commands, add_command, add_group
 
 
-def add_log(commands: argparse._SubParsersAction[Any]) -> None:
+def add_log(commands: Commands) -> None:
     """Add the command to the parser of ``holdfast``."""
-    text = "look into the durable logs of streams"
-    log = commands.add_parser("log", help=text, description=text)
-    what = log.add_subparsers(required=True, metavar="WHAT")
-    look = what.add_parser("inspect", help="what is in a log, and whether it is intact")
+    what = add_group(commands, "log", "look into the durable logs of streams", "WHAT")
+    look = add_command(what, "inspect", "what is in a log, and whether it is intact", _inspect)
     look.add_argument("directory", type=Path, metavar="DIR", help="of one stream, or above several")
     look.add_argument("--json", action="store_true", help="as JSON, one line for each log")
-    look.set_defaults(command=_inspect)
-    mend = what.add_parser("repair", help="cut a damaged log where the damage begins")
+    mend = add_command(what, "repair", "cut a damaged log where the damage begins", _repair)
     mend.add_argument("directory", type=Path, metavar="DIR", help="of one stream")
     mend.add_argument(
         "--yes", action="store_true", help="really cut it; without, say what would be cut"
     )
-    mend.set_defaults(command=_repair)
 
 
 def _inspect(options: argparse.Namespace) -> int:

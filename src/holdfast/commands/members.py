@@ -1,27 +1,24 @@
-"""``holdfast client`` and ``holdfast replica``: who takes part in a running deployment."""
+"""``holdfast client``, ``replica`` and ``rescale``: who takes part in a running deployment."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from holdfast.commands.arguments import Commands, add_group, for_deployment
 
 if TYPE_CHECKING:
     from holdfast.cluster.members import Changed
 
 
-def add_members(commands: argparse._SubParsersAction[Any]) -> None:
-    """Add both commands to the parser of ``holdfast``."""
-    client = _group(commands, "client", "retire a client of a deployment")
-    retire = _action(client, "retire", "keep nothing for a client any more", _retire)
+def add_members(commands: Commands) -> None:
+    """Add the commands to the parser of ``holdfast``."""
+    client = add_group(commands, "client", "retire a client of a deployment")
+    retire = for_deployment(client, "retire", "keep nothing for a client any more", _retire)
     retire.add_argument("client", metavar="CLIENT")
-    replica = _group(commands, "replica", "change the replicas of a running deployment")
-    remove = _action(replica, "remove", "take a replica out; it ends", _remove)
-    remove.add_argument("replica", metavar="REPLICA")
-    remove.add_argument(
-        "--force", action="store_true", help="though no other one has all that it has"
-    )
-
-    add = _action(replica, "add", "give a fragment one more replica, which joins", _add)
+    replica = add_group(commands, "replica", "change the replicas of a running deployment")
+    remove = for_deployment(replica, "remove", "take a replica out; it ends", _remove)
+    add = for_deployment(replica, "add", "give a fragment one more replica, which joins", _add)
     add.add_argument("fragment", metavar="FRAGMENT")
     add.add_argument(
         "place",
@@ -29,27 +26,23 @@ def add_members(commands: argparse._SubParsersAction[Any]) -> None:
         nargs="?",
         help="a host of this machine, or a server (default: this machine)",
     )
-    move = _action(replica, "move", "have a new replica take the place of one", _move)
-    move.add_argument("replica", metavar="REPLICA")
+    move = for_deployment(replica, "move", "have a new replica take the place of one", _move)
+    for each in (remove, move):
+        each.add_argument("replica", metavar="REPLICA")
+        each.add_argument(
+            "--force", action="store_true", help="though no other one has all that it has"
+        )
     move.add_argument("place", metavar="PLACE", help="a host of this machine, or a server")
-    move.add_argument(
-        "--force", action="store_true", help="though no other one has all that it has"
-    )
     move.add_argument(
         "--seconds", type=float, default=300.0, help="for the new one to be stable (default: 300)"
     )
-
-
-def _group(commands: Any, name: str, text: str) -> Any:
-    parser = commands.add_parser(name, help=text, description=text)
-    return parser.add_subparsers(required=True, metavar="ACTION")
-
-
-def _action(actions: Any, name: str, text: str, function: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=text, description=text)
-    parser.add_argument("deployment", metavar="DEPLOYMENT.toml")
-    parser.set_defaults(command=function)
-    return parser
+    shards = "give a fragment another number of shards while it runs"
+    rescale = for_deployment(commands, "rescale", shards, _rescale)
+    rescale.add_argument("fragment", metavar="FRAGMENT")
+    rescale.add_argument("shards", metavar="SHARDS", type=int)
+    rescale.add_argument(
+        "--seconds", type=float, default=300.0, help="for new shards to take over (default: 300)"
+    )
 
 
 def _retire(options: argparse.Namespace) -> int:
@@ -86,6 +79,19 @@ def _move(options: argparse.Namespace) -> int:
         wait_s=options.seconds,
     )
     return _say(f"{name} at {options.place} has taken the place of {options.replica}", changed)
+
+
+def _rescale(options: argparse.Namespace) -> int:
+    from holdfast.cluster.rescaling import rescale
+
+    changed = rescale(
+        options.deployment,
+        options.fragment,
+        options.shards,
+        wait_s=options.seconds,
+        tell=lambda text: print(text, flush=True),
+    )
+    return _say(f"{options.fragment} has {changed.shards} shards", changed)
 
 
 def _say(what: str, changed: Changed) -> int:

@@ -8,37 +8,45 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from holdfast.commands.arguments import Commands, for_deployment
 from holdfast.commands.chaos import add_chaos
 from holdfast.commands.cluster import add_cluster
 from holdfast.commands.divide import add_divide
+from holdfast.commands.explain import explain_output
 from holdfast.commands.members import add_members
-from holdfast.commands.rescale import add_rescale
 from holdfast.commands.security import add_security
 from holdfast.commands.server import add_server
+from holdfast.commands.status_table import show_status, show_top
 from holdfast.commands.up import add_up
 from holdfast.commands.web import add_web
+from holdfast.errors import InputError
 
 if TYPE_CHECKING:
     from holdfast.deployment import Deployment
 
 
-def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the commands to the parser of ``holdfast``."""
-    add_up(_command(commands, "up", "start a deployment and look after it", None))
-    status = _command(commands, "status", "what the processes of a deployment say", _status)
+    add_up(for_deployment(commands, "up", "start a deployment and look after it"))
+    status = for_deployment(
+        commands, "status", "what the processes of a deployment say", show_status
+    )
     status.add_argument("--json", action="store_true", help="for programs; nothing is left out")
-    top = _command(commands, "top", "the same, live", _top)
+    top = for_deployment(commands, "top", "the same, live", show_top)
     top.add_argument("--seconds", type=float, default=None, help="how long (default: until ctrl-c)")
-    explain = _command(commands, "explain", "what holds an output up right now, in words", _explain)
+    held_up = "what holds an output up right now, in words"
+    explain = for_deployment(commands, "explain", held_up, explain_output)
     explain.add_argument("output", metavar="OUTPUT")
-    logs = _command(commands, "logs", "what the processes of a deployment have written", _logs)
+    logs = for_deployment(
+        commands, "logs", "what the processes of a deployment have written", _logs
+    )
     logs.add_argument("process", nargs="?", help="one process; default: all")
     logs.add_argument("-n", type=int, default=20, metavar="LINES", help="last lines of each")
     logs.add_argument("--follow", action="store_true", help="go on as they write")
-    add_divide(_command(commands, "divide", "measure jobs, and divide X by what they need", None))
-    restart = _command(
+    add_divide(for_deployment(commands, "divide", "measure jobs, and divide X by what they need"))
+    restart = for_deployment(
         commands, "restart", "restart processes one after the other while others go on", _restart
     )
     restart.add_argument("process", nargs="*", help="some of them; default: all")
@@ -48,45 +56,17 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     restart.add_argument(
         "--seconds", type=float, default=300.0, help="for each to be well again (default: 300)"
     )
-    _command(commands, "down", "stop a deployment", _down)
-    add_web(_command(commands, "web", "a page on which to watch a deployment", None))
+    for_deployment(commands, "down", "stop a deployment", _down)
+    add_web(for_deployment(commands, "web", "a page on which to watch a deployment"))
     add_members(commands)
-    add_rescale(commands)
     add_server(commands)
     add_cluster(commands)
     add_security(commands)
-    add_chaos(_command(commands, "chaos", "make a part of a deployment fail", None))
-
-
-def _command(commands: Any, name: str, text: str, function: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
-    parser.add_argument("deployment", metavar="DEPLOYMENT.toml")
-    if function is not None:
-        parser.set_defaults(command=function)
-    return parser
-
-
-def _status(options: argparse.Namespace) -> int:
-    from holdfast.commands.status_table import show_status
-
-    return show_status(options)
-
-
-def _top(options: argparse.Namespace) -> int:
-    from holdfast.commands.status_table import show_top
-
-    return show_top(options)
-
-
-def _explain(options: argparse.Namespace) -> int:
-    from holdfast.commands.explain import explain_output
-
-    return explain_output(options)
+    add_chaos(for_deployment(commands, "chaos", "make a part of a deployment fail"))
 
 
 def _logs(options: argparse.Namespace) -> int:
     from holdfast.deployment import load_deployment
-    from holdfast.errors import InputError
 
     deployment = load_deployment(options.deployment)
     names = [options.process] if options.process else sorted(deployment.processes)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from holdfast.commands.arguments import Commands, add_group, for_deployment
 
 if TYPE_CHECKING:
     from holdfast.deployment import Deployment
@@ -19,25 +21,19 @@ _TOKEN = """Prints the token with which somebody without access to the deploymen
 do one thing under one name: holdfast security token deployment.toml read screen"""
 
 
-def add_security(commands: argparse._SubParsersAction[Any]) -> None:
+def add_security(commands: Commands) -> None:
     """Add the command to the parser of ``holdfast``."""
     from holdfast.flight.roles import Role
 
-    parser = commands.add_parser("security", help="certificates and tokens of a deployment")
-    kinds = parser.add_subparsers(required=True, metavar="WHAT")
-    init = kinds.add_parser("init", help="certificates for its machines", description=_INIT)
-    init.add_argument("deployment", metavar="DEPLOYMENT.toml")
+    kinds = add_group(commands, "security", "certificates and tokens of a deployment", "WHAT")
+    init = for_deployment(kinds, "init", "certificates for its machines", _init, _INIT)
     init.add_argument("--renew", action="store_true", help="make all of them anew")
     init.add_argument(
         "--cluster", action="store_true", help="its servers form a cluster: they operate each other"
     )
-    init.set_defaults(command=_init)
-    issue = kinds.add_parser("issue", help="a certificate for one name", description=_ISSUE)
-    issue.set_defaults(command=_issue)
-    token = kinds.add_parser("token", help="a token for one name", description=_TOKEN)
-    token.set_defaults(command=_token)
+    issue = for_deployment(kinds, "issue", "a certificate for one name", _issue, _ISSUE)
+    token = for_deployment(kinds, "token", "a token for one name", _token, _TOKEN)
     for each in (issue, token):
-        each.add_argument("deployment", metavar="DEPLOYMENT.toml")
         each.add_argument("role", choices=[role.value for role in Role])
         each.add_argument("name", help="of the producer or client")
     for each in (init, issue):

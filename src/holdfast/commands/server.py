@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from holdfast.commands.arguments import Commands, add_command, add_secrets
+from holdfast.errors import InputError
+from holdfast.ports import host_and_port
 
 if TYPE_CHECKING:
     from holdfast.cluster.member import ClusterOptions
@@ -16,18 +20,13 @@ _CLUSTER = """Servers that know one another form a cluster: they elect a coordin
 submitted (holdfast submit) and place it. Each must be allowed to operate the others."""
 
 
-def add_server(commands: argparse._SubParsersAction[Any]) -> None:
+def add_server(commands: Commands) -> None:
     """Add the command to the parser of ``holdfast``."""
-    parser = commands.add_parser(
-        "server", help="host processes of deployments of other machines", description=_ABOUT
-    )
+    hosts = "host processes of deployments of other machines"
+    parser = add_command(commands, "server", hosts, _server, _ABOUT)
     parser.add_argument("--listen", required=True, metavar="HOST:PORT")
     parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="what it keeps")
-    parser.add_argument("--token-file", type=Path, metavar="FILE", help="a token for every role")
-    parser.add_argument("--tokens", type=Path, metavar="DIR", help="a token for each role")
-    parser.add_argument(
-        "--security", type=Path, metavar="DIR", help="what holdfast security init made for it"
-    )
+    add_secrets(parser)
     parser.add_argument("--certificate", type=Path, metavar="FILE", help="PEM, for TLS")
     parser.add_argument("--key", type=Path, metavar="FILE", help="PEM, for TLS")
     parser.add_argument("--authority", type=Path, metavar="FILE", help="PEM, whom to trust")
@@ -63,18 +62,14 @@ def add_server(commands: argparse._SubParsersAction[Any]) -> None:
         metavar="PORT",
         help="serve metrics of the cluster and its health over HTTP, on 127.0.0.1; 0: any port",
     )
-    parser.set_defaults(command=_server)
 
 
 def _server(options: argparse.Namespace) -> int:
     from holdfast.cluster.server import Server
     from holdfast.deployment import SecuritySpec
-    from holdfast.errors import InputError
     from holdfast.nodes.journal import adopt_logging
 
-    host, _, port = options.listen.rpartition(":")
-    if not host or not port.isdigit():
-        raise InputError(f"--listen is host:port, got {options.listen!r}")
+    host, port = host_and_port(options.listen, "--listen")
     one_by_one = (
         options.token_file,
         options.tokens,
@@ -92,7 +87,7 @@ def _server(options: argparse.Namespace) -> int:
     adopt_logging("server")
     cluster = _cluster_options(options, host)
     metrics = options.metrics_port
-    server = Server(host, int(port), options.data, security, options.networks, cluster, metrics)
+    server = Server(host, port, options.data, security, options.networks, cluster, metrics)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.request_stop())
     server.run()
@@ -103,7 +98,6 @@ def _cluster_options(options: argparse.Namespace, host: str) -> ClusterOptions |
     from holdfast.cluster.member import ClusterOptions, check_name
     from holdfast.core.adaptation import AdaptationSettings
     from holdfast.deployment_checks import coordinates
-    from holdfast.errors import InputError
     from holdfast.times import microseconds
 
     if options.seeds is None:
@@ -117,9 +111,7 @@ def _cluster_options(options: argparse.Namespace, host: str) -> ClusterOptions |
     check_name(options.name)
     seeds = tuple(sorted({each.strip() for each in options.seeds.split(",") if each.strip()}))
     for seed in seeds:
-        name, _, port = seed.rpartition(":")
-        if not name or not port.isdigit():
-            raise InputError(f"--seeds is host:port,host:port,...; got {seed!r}")
+        host_and_port(seed, "each of --seeds")
     if host in ("0.0.0.0", "::"):
         raise InputError("--listen is the address that the other servers of the cluster call")
     at: tuple[float, ...] = ()

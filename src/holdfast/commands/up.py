@@ -24,22 +24,16 @@ def add_up(parser: argparse.ArgumentParser) -> None:
         "--detach", action="store_true", help="go on in the background when everything is up"
     )
     changed = parser.add_mutually_exclusive_group()
-    changed.add_argument(
-        "--keep-state",
-        dest="change",
-        action="store_const",
-        const="--keep-state",
-        default="",
-        help="a network of which only stateless parts have changed goes on with its state",
-    )
-    changed.add_argument(
-        "--from-now",
-        dest="change",
-        action="store_const",
-        const="--from-now",
-        default="",
-        help="a changed network goes on where the one before stopped, its windows empty",
-    )
+    for flag, text in (
+        (
+            "--keep-state",
+            "a network of which only stateless parts have changed goes on with its state",
+        ),
+        ("--from-now", "a changed network goes on where the one before stopped, its windows empty"),
+    ):
+        changed.add_argument(
+            flag, dest="change", action="store_const", const=flag, default="", help=text
+        )
     # The file descriptor on which the one in the background says that everything is up.
     parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
     parser.set_defaults(command=_up)

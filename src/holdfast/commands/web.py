@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+
+from holdfast.commands.arguments import add_secrets
 
 DEFAULT_PORT = 4780
 _CLUSTER = """In place of a file, HOST:PORT of any server of a cluster: the page shows its servers
@@ -29,11 +30,7 @@ def add_web(parser: argparse.ArgumentParser) -> None:
     cluster.add_argument(
         "--submission", metavar="NAME", help="the one that is shown first, if there are several"
     )
-    cluster.add_argument("--token-file", type=Path, metavar="FILE", help="a token for every role")
-    cluster.add_argument("--tokens", type=Path, metavar="DIR", help="a token for each role")
-    cluster.add_argument(
-        "--security", type=Path, metavar="DIR", help="what holdfast security init made"
-    )
+    add_secrets(cluster)
     parser.set_defaults(command=_web)
 
 

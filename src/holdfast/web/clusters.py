@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.cluster.desired import Submission
+from holdfast.cluster.remote import ask_server
 from holdfast.durable import write_whole
 from holdfast.errors import HoldfastError
 from holdfast.flight.credentials import SecuritySpec
-from holdfast.flight.peers import call, explain
 from holdfast.flight.security import Security
 
 _ASK_SECONDS = 1.0
@@ -37,12 +37,10 @@ def ask_any(
     """What the first of these servers answers that does; HoldfastError if none does."""
     said = []
     for address in addresses:
-        host, _, port = address.rpartition(":")
-        location = security.location(host, int(port))
         try:
-            return call(location, security, "holdfast", action, asked, within_s)
-        except Exception as error:
-            said.append(f"server {address}: {explain(error)}")
+            return ask_server(address, security, action, asked, within_s)
+        except HoldfastError as error:
+            said.append(str(error))
     raise HoldfastError("; ".join(said) or "there are no servers to ask")
 
 
