@@ -9,6 +9,8 @@ import base64
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from holdfast.cluster.kept_nodes import KeptNodes, StoppedAt
 from holdfast.cluster.remote import RemoteServer
 from holdfast.core.records import RecoveryRecord
@@ -29,7 +31,7 @@ class KeptElsewhere:
 
     def place(self, node: str, streams: Iterable[str]) -> StoppedAt | None:
         found = self._ask("place", node, streams=list(streams))
-        return None if found is None else StoppedAt.of(found)
+        return None if found is None else msgspec.convert(found, StoppedAt)
 
     def log_end(self, node: str, stream: str) -> int | None:
         found: int | None = self._ask("log_end", node, stream=stream)
@@ -69,7 +71,7 @@ def answer(kept: KeptNodes, asked: dict[str, Any]) -> Any:
     match asked["what"]:
         case "place":
             found = kept.place(node, map(_plain, asked["streams"]))
-            return None if found is None else found.plain()
+            return None if found is None else msgspec.to_builtins(found)
         case "log_end":
             return kept.log_end(node, _plain(asked["stream"]))
         case "first_id":

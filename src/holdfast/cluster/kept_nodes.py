@@ -13,9 +13,11 @@ from __future__ import annotations
 import shutil
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+
+import msgspec
 
 from holdfast import disk
 from holdfast.core.frame import Kind
@@ -61,54 +63,9 @@ class StoppedAt:
     boundary: int
     torn: str | None
 
-    def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {
-            "node": self.node,
-            "record": encode_record(self.record),
-            "keeping": self.keeping.value,
-            "ends": {stream: asdict(end) for stream, end in self.ends.items()},
-            "boundary": self.boundary,
-            "torn": self.torn,
-        }
 
-    @classmethod
-    def of(cls, found: dict[str, Any]) -> StoppedAt:
-        """What ``plain`` gave."""
-        return cls(
-            str(found["node"]),
-            decode_record(found["record"]),
-            Keeping(found["keeping"]),
-            {str(stream): End(**end) for stream, end in found["ends"].items()},
-            int(found["boundary"]),
-            found["torn"],
-        )
-
-
-class Kept(Protocol):
-    """What nodes have kept, wherever that is."""
-
-    def place(self, node: str, streams: Iterable[str]) -> StoppedAt | None: ...
-
-    def log_end(self, node: str, stream: str) -> int | None: ...
-
-    def first_id(self, node: str, stream: str, boundary: int) -> int: ...
-
-    def begin(
-        self, node: str, network: Sequence[str], record: RecoveryRecord, keeps: bool
-    ) -> None: ...
-
-    def begin_new(
-        self, node: str, network: Sequence[str], record: RecoveryRecord, keeping: Keeping
-    ) -> None: ...
-
-    def pack(self, node: str) -> None: ...
-
-    def read(self, node: str, offset: int) -> bytes: ...
-
-    def write(self, node: str, offset: int, piece: bytes) -> None: ...
-
-    def unpack(self, node: str) -> None: ...
+# Made known by one thread, at import: see flight/wire.py.
+_KNOWN = msgspec.json.Decoder(StoppedAt)
 
 
 class KeptNodes:
@@ -124,11 +81,8 @@ class KeptNodes:
         directory = self._directory(node)
         if not (directory / "state" / "manifest.json").exists():
             return None
-        state = StateDirectory(directory / "state")
-        try:
+        with closing(StateDirectory(directory / "state")) as state:
             manifest = state.manifest
-        finally:
-            state.close()
         if manifest is None:
             return None
         record = decode_record(manifest["record"])
@@ -162,15 +116,12 @@ class KeptNodes:
         """Have a replica begin at a record with another network; ``keeps``: with its state."""
         directory = self._directory(node) / "state"
         shutil.copytree(directory, self._aside(f"{node}-state"))
-        state = StateDirectory(directory)
-        try:
+        with closing(StateDirectory(directory)) as state:
             assert state.manifest is not None, "it was read before"
             manifest = {**state.manifest, "network": list(network)}
             if not keeps:
                 state.forget()
             state.write_manifest({**manifest, "record": encode_record(record)})
-        finally:
-            state.close()
 
     def begin_new(
         self, node: str, network: Sequence[str], record: RecoveryRecord, keeping: Keeping
@@ -178,13 +129,10 @@ class KeptNodes:
         """Have a replica of a new fragment begin at a record, with nothing."""
         if self._directory(node).exists():
             disk.rename(self._directory(node), self._aside(node))
-        state = StateDirectory(self._directory(node) / "state")
-        try:
+        with closing(StateDirectory(self._directory(node) / "state")) as state:
             state.write_manifest(
                 {"network": list(network), "kept": keeping.value, "record": encode_record(record)}
             )
-        finally:
-            state.close()
 
     # -- one as another ---------------------------------------------------------------------
 
@@ -225,13 +173,10 @@ class KeptNodes:
             parcel.extractall(made, filter="data")
         if (directory / consumers.FILE).exists():
             shutil.copy(directory / consumers.FILE, made / consumers.FILE)
-        state = StateDirectory(made / "state")
-        try:
+        with closing(StateDirectory(made / "state")) as state:
             assert state.manifest is not None, "it was packed with it"
             record = replace(decode_record(state.manifest["record"]), incarnation=incarnation)
             state.write_manifest({**state.manifest, "record": encode_record(record)})
-        finally:
-            state.close()
         if directory.exists():
             disk.rename(directory, aside)
         disk.rename(made, directory)
@@ -268,9 +213,6 @@ def _incarnation(path: Path) -> int:
     """Which life of a replica's directory has written its record; 0 if there is none."""
     if not (path / "manifest.json").exists():
         return 0
-    state = StateDirectory(path)
-    try:
+    with closing(StateDirectory(path)) as state:
         assert state.manifest is not None
         return decode_record(state.manifest["record"]).incarnation
-    finally:
-        state.close()

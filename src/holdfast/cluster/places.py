@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from holdfast.cluster.kept_elsewhere import KeptElsewhere
-from holdfast.cluster.kept_nodes import Kept, KeptNodes, StoppedAt
+from holdfast.cluster.kept_nodes import KeptNodes, StoppedAt
 from holdfast.core.records import RecoveryRecord
 from holdfast.deployment import Deployment
 from holdfast.errors import StateError
@@ -110,7 +110,7 @@ class Changing:
             offset += len(piece)
         taker.unpack(other)
 
-    def kept(self, node: str) -> Kept:
+    def kept(self, node: str) -> KeptNodes | KeptElsewhere:
         """What a node has kept, where it runs."""
         server = self.deployment.endpoints[node].server
         if server is None:

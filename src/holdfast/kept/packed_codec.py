@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from holdfast.blocks import Block
@@ -127,26 +128,17 @@ def _pair(found: Any) -> tuple[int, int]:
     return int(incarnation), int(number)
 
 
+# Made known by one thread, at import: see flight/wire.py.
+_KNOWN = msgspec.json.Decoder(RecoveryRecord)
+
+
 def encode_record(record: RecoveryRecord) -> Json:
-    return {
-        "boundary": record.boundary,
-        "marker": record.marker,
-        "inputs": [list(each) for each in record.inputs],
-        "outputs": [list(each) for each in record.outputs],
-        "extent": record.extent,
-        "incarnation": record.incarnation,
-    }
+    found: Json = msgspec.to_builtins(record)
+    return found
 
 
 def decode_record(found: Json) -> RecoveryRecord:
-    return RecoveryRecord(
-        int(found["boundary"]),
-        int(found["marker"]),
-        tuple((str(stream), int(number)) for stream, number in found["inputs"]),
-        tuple((str(stream), int(number)) for stream, number in found["outputs"]),
-        int(found.get("extent", 0)),
-        int(found.get("incarnation", 0)),
-    )
+    return msgspec.convert(found, RecoveryRecord)
 
 
 def encode_queue(queue: LoggedStream) -> Json:

@@ -13,8 +13,8 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -164,6 +164,11 @@ def _one_by_one(encoded: Iterable[Encoded], manner: Unhurried) -> Iterator[Encod
         yield found
 
 
+def _together(shippers: Mapping[str, Shipper]) -> Shipped:
+    sums = zip(*(astuple(one.total) for one in shippers.values()), strict=True)
+    return Shipped(*map(sum, sums))
+
+
 class SentStates:
     """Packed states: whole, or what has changed since one that the other copy has."""
 
@@ -293,15 +298,12 @@ class Shippers:
     @property
     def total(self) -> Shipped:
         """What the other copies were sent, all together."""
-        found = Shipped()
-        for one in (each.total for each in self.own.values()):
-            found.checkpoints += one.checkpoints
-            found.whole += one.whole
-            found.elements += one.elements
-            found.bytes += one.bytes
-            found.seconds += one.seconds
-            found.beside_seconds += one.beside_seconds
-        return found
+        return _together(self.own)
+
+    @property
+    def total_lent(self) -> Shipped:
+        """The same of those that joined."""
+        return _together(self.lent)
 
     def turn_to(self, copies: tuple[str, ...]) -> None:
         """These are the other copies now."""

@@ -17,9 +17,10 @@ taken the other's newer state may still come.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast.core.keeping import replaces
 from holdfast.core.records import Checkpoint, InLog, LoggedStream, RecoveryRecord
@@ -38,60 +39,65 @@ Divide = Callable[[Sequence[PackedState]], PackedState]
 IntoLog = Callable[[PackedState, int], LoggedStream]
 
 
-class KeptState(Protocol):
-    """What is on disk beside the logs of one replica."""
+class KeptState(ABC):
+    """What is on disk beside the logs of one replica: its record, and what it keeps of its state.
 
-    @property
-    def record(self) -> RecoveryRecord | None:
-        """The record on disk."""
-
-    def found(self) -> object:
-        """The state that belongs to the record, as jobs take it."""
-
-    def unite(self, states: Sequence[object], boundary: int) -> object:
-        """The state of a checkpoint, out of those of several shards (``core.succession``)."""
-
-    def begin(self, state: object) -> None:
-        """What the replica computes from now on comes out of ``state``."""
-
-    def save(self, record: RecoveryRecord, state: object) -> None:
-        """Keep what the replica itself has computed."""
-
-    def take(self, checkpoint: Checkpoint) -> object:
-        """What a checkpoint of the other copy stands for, as jobs take it."""
-
-    def save_taken(self, checkpoint: Checkpoint, held: object) -> None:
-        """Keep a checkpoint that was taken."""
-
-    def close(self) -> None: ...
-
-
-class _Records:
-    """The record, in a directory or only in memory."""
+    Without a path, the record is in memory only.
+    """
 
     def __init__(
         self,
         path: Path | None,
         network: Sequence[str],
         keeping: Keeping,
-        earlier: Collection[str],
-        delivery: Delivery,
+        earlier: Collection[str] = (),
+        delivery: Delivery = Delivery.EXACTLY_ONCE,
     ) -> None:
+        """``earlier``: the identities of other networks whose state is as good as that of
+        ``network``."""
         self._network = list(network)
         self._earlier = earlier
         self._keeping = keeping
         self._delivery = delivery
-        self.directory = None if path is None else StateDirectory(path)
+        self._directory = None if path is None else StateDirectory(path)
         try:
-            self.record: RecoveryRecord | None = self._read()
+            self.record = self._read()
         except BaseException:
             self.close()  # nobody else can: it is not there for anybody
             raise
 
+    @abstractmethod
+    def found(self) -> object:
+        """The state that belongs to the record, as jobs take it."""
+
+    @abstractmethod
+    def unite(self, states: Sequence[object], boundary: int) -> object:
+        """The state of a checkpoint, out of those of several shards (``core.succession``)."""
+
+    @abstractmethod
+    def begin(self, state: object) -> None:
+        """What the replica computes from now on comes out of ``state``."""
+
+    @abstractmethod
+    def save(self, record: RecoveryRecord, state: object) -> None:
+        """Keep what the replica itself has computed."""
+
+    @abstractmethod
+    def take(self, checkpoint: Checkpoint) -> object:
+        """What a checkpoint of the other copy stands for, as jobs take it."""
+
+    @abstractmethod
+    def save_taken(self, checkpoint: Checkpoint, held: object) -> None:
+        """Keep a checkpoint that was taken."""
+
+    def close(self) -> None:
+        if self._directory is not None:
+            self._directory.close()
+
     def _read(self) -> RecoveryRecord | None:
-        if self.directory is None or self.directory.manifest is None:
+        if self._directory is None or self._directory.manifest is None:
             return None
-        manifest, path = self.directory.manifest, self.directory.path
+        manifest, path = self._directory.manifest, self._directory.path
         if identity_of(manifest["network"]) not in self._earlier:
             refuse_changed(manifest["network"], self._network, str(path))
         if manifest["kept"] != self._keeping.value:
@@ -109,24 +115,20 @@ class _Records:
             )
         return decode_record(manifest["record"])
 
-    def write(self, record: RecoveryRecord) -> None:
+    def _count(self, record: RecoveryRecord) -> None:
         """Make the record, and what was written for it, count."""
-        if self.directory is not None:
+        if self._directory is not None:
             manifest: dict[str, Any] = {
                 "network": self._network,
                 "kept": self._keeping.value,
                 "delivery": self._delivery.value,
                 "record": encode_record(record),
             }
-            self.directory.write_manifest(manifest)
+            self._directory.write_manifest(manifest)
         self.record = record
 
-    def close(self) -> None:
-        if self.directory is not None:
-            self.directory.close()
 
-
-class RecordOnly:
+class RecordOnly(KeptState):
     """Nothing beside the record: the state is computed again, or in the log."""
 
     def __init__(
@@ -139,13 +141,9 @@ class RecordOnly:
         into_log: Callable[[Sequence[object], int], LoggedStream] | None = None,
     ) -> None:
         """``into_log`` makes window states of what several shards had."""
-        self._records = _Records(path, network, keeping, earlier, delivery)
+        super().__init__(path, network, keeping, earlier, delivery)
         self._in_log = keeping is Keeping.WINDOWS
         self._into_log = into_log
-
-    @property
-    def record(self) -> RecoveryRecord | None:
-        return self._records.record
 
     def found(self) -> object:
         return InLog(self.record) if self._in_log and self.record is not None else None
@@ -158,7 +156,7 @@ class RecordOnly:
 
     def save(self, record: RecoveryRecord, state: object) -> None:
         if replaces(record, self.record):
-            self._records.write(record)
+            self._count(record)
 
     def take(self, checkpoint: Checkpoint) -> object:
         return InLog(checkpoint.record) if self._in_log else None
@@ -166,11 +164,8 @@ class RecordOnly:
     def save_taken(self, checkpoint: Checkpoint, held: object) -> None:
         self.save(checkpoint.record, held)
 
-    def close(self) -> None:
-        self._records.close()
 
-
-class PackedStates:
+class PackedStates(KeptState):
     """The packed state at the record's boundary."""
 
     def __init__(
@@ -183,8 +178,8 @@ class PackedStates:
         delivery: Delivery = Delivery.EXACTLY_ONCE,
     ) -> None:
         """Without ``path`` nothing is on disk, and the other copy's checkpoints are in memory."""
+        super().__init__(path, network, Keeping.STATE, earlier, delivery)
         self._divide = divide
-        self._records = _Records(path, network, Keeping.STATE, earlier, delivery)
         self._workshop = workshop
         # The other copy's checkpoints that the next one may build on.
         self._bases: dict[int, Handle] = {}
@@ -194,12 +189,8 @@ class PackedStates:
         # Whether what the replica computes comes out of the state on disk.
         self._continues = False
 
-    @property
-    def record(self) -> RecoveryRecord | None:
-        return self._records.record
-
     def found(self) -> object:
-        directory = self._records.directory
+        directory = self._directory
         if directory is None or self.record is None:
             return None
         self._disk_state = tuple(directory.read_state()) or None
@@ -213,7 +204,7 @@ class PackedStates:
         self._continues = state is not None and state is self._disk_state
 
     def save(self, record: RecoveryRecord, state: object) -> None:
-        directory = self._records.directory
+        directory = self._directory
         if directory is None or not replaces(record, self.record):
             return
         own: Handle = state  # type: ignore[assignment]
@@ -233,7 +224,7 @@ class PackedStates:
         return held
 
     def save_taken(self, checkpoint: Checkpoint, held: object) -> None:
-        directory = self._records.directory
+        directory = self._directory
         if directory is None or not replaces(checkpoint.record, self.record):
             return
         chain = checkpoint.state
@@ -255,10 +246,7 @@ class PackedStates:
         for packed in chain:
             directory.write_state(packed, {})
         # 4, 5: the record makes it count
-        self._records.write(record)
-
-    def close(self) -> None:
-        self._records.close()
+        self._count(record)
 
 
 def _whole(workshop: Workshop, states: Sequence[object]) -> list[PackedState]:

@@ -331,7 +331,7 @@ class ReplicaNode(Node):
             "operators": self.jobs.state_sizes(),
             **({} if windows is None else {"checkpoint": windows.status()}),
             **({"why": seen.why} if seen.joining else {}),
-            **lent_status(self._shippers.lent.values()),
+            **lent_status(self._shippers.total_lent),
             **shard_status(self._shard, self._settings, len(self._others)),
             **copy_status(self.copy, self._pair, self._shippers.total, self._runs, self._taken),
         }

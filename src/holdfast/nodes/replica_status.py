@@ -12,7 +12,7 @@ from holdfast.core.copy_view import CopyView, InputView
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.ranks import shares
 from holdfast.core.settings import ReplicaSettings, StandbySettings
-from holdfast.kept.shipper import Shipped, Shipper
+from holdfast.kept.shipper import Shipped
 from holdfast.plans.fragment_plans import ShardPlan
 from holdfast.slots import shard_name
 from holdfast.why_words import plain_why
@@ -81,14 +81,8 @@ def shard_status(shard: ShardPlan | None, settings: ReplicaSettings, copies: int
     }
 
 
-def lent_status(shippers: Iterable[Shipper]) -> dict[str, Any]:
+def lent_status(total: Shipped) -> dict[str, Any]:
     """What those that joined were sent, and how long that took beside the jobs."""
-    total = Shipped()
-    for one in shippers:
-        total.checkpoints += one.total.checkpoints
-        total.bytes += one.total.bytes
-        total.seconds += one.total.seconds
-        total.beside_seconds += one.total.beside_seconds
     if not total.checkpoints:
         return {}
     return {
