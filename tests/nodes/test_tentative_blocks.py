@@ -72,7 +72,7 @@ def run(line: Line, spill: Spill, done: Queue[Event]) -> Block:
 def test_tentative_results_beyond_the_memory_are_on_disk_until_nobody_needs_them(
     tmp_path: Path, done: Queue[Event]
 ) -> None:
-    spill = Spill(tmp_path / "tentative", limit_bytes=0)
+    spill = Spill(tmp_path / "tentative", lambda key, text: None, limit_bytes=0)
     block = run(Line.LIVE, spill, done)
     assert not block.in_memory
     assert len(list((tmp_path / "tentative").iterdir())) == 1
@@ -82,6 +82,6 @@ def test_tentative_results_beyond_the_memory_are_on_disk_until_nobody_needs_them
 
 
 def test_stable_results_are_in_the_log_anyway(tmp_path: Path, done: Queue[Event]) -> None:
-    spill = Spill(tmp_path / "tentative", limit_bytes=0)
+    spill = Spill(tmp_path / "tentative", lambda key, text: None, limit_bytes=0)
     assert run(Line.STABLE, spill, done).in_memory
     assert list((tmp_path / "tentative").iterdir()) == []

@@ -148,7 +148,7 @@ def test_blocks_are_read_in_any_order_also_while_the_log_grows(tmp_path: Path) -
 
 def test_received_blocks_beyond_the_limit_wait_on_disk(tmp_path: Path) -> None:
     one = batch(0, 100).nbytes
-    spill = Spill(tmp_path / "received", limit_bytes=2 * one)
+    spill = Spill(tmp_path / "received", lambda key, text: None, limit_bytes=2 * one)
     blocks = [Block(batch(first, 100)) for first in range(0, 500, 100)]
     for block in blocks:
         spill.take(block)
@@ -164,7 +164,7 @@ def test_received_blocks_beyond_the_limit_wait_on_disk(tmp_path: Path) -> None:
 def test_without_room_on_disk_whoever_brings_a_block_waits(tmp_path: Path) -> None:
     one = batch(0, 100).nbytes
     told: list[str | None] = []
-    spill = Spill(tmp_path / "received", 2 * one, told.append)
+    spill = Spill(tmp_path / "received", lambda key, text: told.append(text), limit_bytes=2 * one)
     blocks = [Block(batch(first, 100)) for first in range(0, 500, 100)]
     for block in blocks[:3]:
         spill.take(block)
@@ -196,7 +196,7 @@ def test_without_room_on_disk_whoever_brings_a_block_waits(tmp_path: Path) -> No
 
 
 def test_nobody_waits_for_room_when_the_node_stops(tmp_path: Path) -> None:
-    spill = Spill(tmp_path / "received", 1)
+    spill = Spill(tmp_path / "received", lambda key, text: None, limit_bytes=1)
     with disk.failing(Fault.named("EIO")):
         waiting = threading.Thread(target=spill.take, args=(Block(batch(0, 100)),), daemon=True)
         waiting.start()

@@ -81,7 +81,6 @@ class EntryNode(Node):
     """The entry point of one source stream."""
 
     kind = "entry"
-    store: StreamStore
 
     def __init__(
         self,
@@ -102,8 +101,7 @@ class EntryNode(Node):
         """
         stream = settings.stream
         served = pa.schema([field for field in schema if field.name != SEQ.name])
-        consumers = {stream: settings.consumers}
-        super().__init__(settings.address, place, {stream: served}, consumers, directory, on_fatal)
+        super().__init__(settings.address, place, {stream: served}, directory, on_fatal)
         settings = replace(settings, own_time=operator.stime is not None)
         self.stream = stream
         self._source = source or PushSource(0)
@@ -173,7 +171,7 @@ class EntryNode(Node):
         self._ledger.close()
 
     def status(self) -> dict[str, Any]:
-        view = self.entry.view()
+        view, inlet = self.entry.view(), self._intake.inlet
         return {
             **super().status(),
             "state": view.state.value,
@@ -181,11 +179,11 @@ class EntryNode(Node):
             "boundary": view.boundary,
             "epoch": view.epoch,
             "pending": len(self._pending),
-            "dead_letters": self._intake.dead,
-            "late": self._intake.late,
-            "ahead": self._intake.ahead,
-            "idle": self._intake.idle,
-            "ended": self._intake.ended,
+            "dead_letters": inlet.dead,
+            "late": inlet.late,
+            "ahead": inlet.ahead,
+            "idle": inlet.idle,
+            "ended": inlet.ended,
             "warnings": self._warnings(),
             "trimmed_below": view.first_id,
         }
@@ -193,10 +191,11 @@ class EntryNode(Node):
     def _warnings(self) -> list[str]:
         """What whoever looks should know."""
         found = [self._ahead] if self._ahead is not None else []
-        if self._intake.dead:
+        inlet = self._intake.inlet
+        if inlet.dead:
             found.append(
-                f"{self._intake.dead:,} dead letters, {self._intake.late:,} of them late and "
-                f"{self._intake.ahead:,} ahead of the clock"
+                f"{inlet.dead:,} dead letters, {inlet.late:,} of them late and {inlet.ahead:,} "
+                f"ahead of the clock"
             )
         return found
 
@@ -307,13 +306,14 @@ class EntryNode(Node):
     def _read(self) -> None:
         """The thread that reads the source."""
         try:
-            while not (self._stopping or self._intake.ended):
+            inlet = self._intake.inlet
+            while not (self._stopping or inlet.ended):
                 read = self._intake.read()
-                self.problems.set("source", self._intake.problem)
+                self.problems.set("source", inlet.problem)
                 if read is None:
                     time.sleep(_IDLE_SECONDS)
-            if self._intake.ended:
-                self.journal.write("source ended", tuples=self._intake.next_id)
+            if inlet.ended:
+                self.journal.write("source ended", tuples=inlet.tuples)
                 self.loop.call(self._go_on_with_the_clock)
         except HoldfastError as error:
             self.problems.tell("source", f"the source cannot be read any further: {error}")
@@ -330,7 +330,7 @@ class EntryNode(Node):
         elif self._source.is_pushed and not self._intake.look_for_idle():
             self._intake.excuse(passed)
         self._note_ahead(self._intake.ahead_us)
-        self.metrics.dead_letters(self._intake.dead)
+        self.metrics.dead_letters(self._intake.inlet.dead)
         self.loop.call_later(interval_us, self._look_at_time)
 
     def _note_ahead(self, ahead_us: int) -> None:
@@ -382,14 +382,14 @@ class EntryNode(Node):
                 f"{self.name} cannot write down that {name!r} was opened"
             ) from None
         self.journal.write("producer opened", producer=name, epoch=place.epoch)
-        schema = self._schemas[self.stream]
+        schema = self.schemas[self.stream]
         columns = pa.schema([field for field in schema if field.name not in ("stime", "tmax")])
         return {
             "epoch": place.epoch,
             "sequence": place.sequence,
             "tuples": place.tuples,
             "next_id": self.entry.view().next_id,
-            "required": list(self._intake.required),
+            "required": list(self._intake.inlet.required),
             "own_time": self._settings.own_time,
             "schema": columns.serialize().to_pybytes().hex(),
         }

@@ -93,7 +93,7 @@ class Intake:
         self._dead_letters = DeadLetters(
             directory / "dead-letters.jsonl", **_size_of(directory / "dead-letters.jsonl")
         )
-        self._inlet = Inlet(
+        self.inlet = Inlet(
             operator,
             schema,
             source,
@@ -105,77 +105,43 @@ class Intake:
             lane_idle_us,
         )
         for name, place in standing.producers.items():
-            self._inlet.open_lane(name, place.newest, place.promised)
+            self.inlet.open_lane(name, place.newest, place.promised)
         self._schema = pa.schema([each for each in schema if each.name != SEQ.name])
         self._hand_over = hand_over
         self._reached = reached
         self._excused_us = 0
         self._lock = threading.Lock()
         self._numbers = itertools.count()
-        self.takes_arrival_time = self._inlet.takes_arrival_time
-
-    @property
-    def next_id(self) -> int:
-        return self._inlet.tuples
-
-    @property
-    def dead(self) -> int:
-        return self._inlet.dead
-
-    @property
-    def ended(self) -> bool:
-        return self._inlet.ended
-
-    @property
-    def late(self) -> int:
-        return self._inlet.late
-
-    @property
-    def ahead(self) -> int:
-        return self._inlet.ahead
+        self.takes_arrival_time = self.inlet.takes_arrival_time
 
     @property
     def ahead_us(self) -> int:
         """How far the source's newest tuple is ahead of the clock."""
-        return 0 if self.takes_arrival_time else self._inlet.ahead_us
-
-    @property
-    def idle(self) -> list[str]:
-        """The producers that hold nobody back; the source itself is ''."""
-        return self._inlet.idle
-
-    @property
-    def required(self) -> tuple[str, ...]:
-        """The columns without which a row is a dead letter."""
-        return self._inlet.required
-
-    @property
-    def problem(self) -> str | None:
-        return self._inlet.problem
+        return 0 if self.takes_arrival_time else self.inlet.ahead_us
 
     def forbid_before(self, boundary: int) -> None:
         """Tuples older than what was promised are too late: dead letters."""
         if not self.takes_arrival_time:
-            self._inlet.forbid_before(boundary)
+            self.inlet.forbid_before(boundary)
 
     def push(
         self, table: pa.Table, producer: str, place: ProducerPlace, promise: int | None = None
     ) -> Offer:
         """Tuples from a producer, which is at ``place`` with them, and what it promises then."""
         with self._lock:
-            reader = self._inlet._reader
+            reader = self.inlet._reader
             assert isinstance(reader, PushReader)
             # A producer that opened its name before the source gained a column sends without it.
-            reader.push(self._inlet.with_gained(table))
-            self._inlet.take(producer)
+            reader.push(self.inlet.with_gained(table))
+            self.inlet.take(producer)
             if promise is not None:
-                self._inlet.promise(producer, promise)
+                self.inlet.promise(producer, promise)
             return self._offer(producer, place)
 
     def opened(self, producer: str, place: ProducerPlace) -> Offer:
         """A producer opened its name: nothing but a line for the ledger."""
         with self._lock:
-            self._inlet.open_lane(producer)
+            self.inlet.open_lane(producer)
             return self._offer(producer, place)
 
     def look_for_idle(self) -> bool:
@@ -183,8 +149,8 @@ class Intake:
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            self._inlet.excuse(self._take_excuse())
-            self._inlet.look_for_idle()
+            self.inlet.excuse(self._take_excuse())
+            self.inlet.look_for_idle()
             self._say_how_far()
         finally:
             self._lock.release()
@@ -192,7 +158,7 @@ class Intake:
 
     def _say_how_far(self) -> None:
         if not self.takes_arrival_time:
-            self._reached(self._inlet.own_boundary)
+            self._reached(self.inlet.own_boundary)
 
     def excuse(self, passed_us: int) -> None:
         """Nothing could be taken for so long: nobody was idle."""
@@ -205,19 +171,19 @@ class Intake:
     def read(self) -> Offer | None:
         """The next tuples of the source; None if there are none now."""
         with self._lock:
-            self._inlet.excuse(self._take_excuse())
-            if self._inlet.take():
+            self.inlet.excuse(self._take_excuse())
+            if self.inlet.take():
                 return self._offer()
             self._say_how_far()
             return None
 
     def settled(self, line: LedgerLine) -> None:
         """The tuples of a line are durable."""
-        self._inlet.checkpointed(line.save)
+        self.inlet.checkpointed(line.save)
 
     def close(self) -> None:
         self._closed.set()
-        self._inlet.close()
+        self.inlet.close()
         self._dead_letters.close()
 
     def _write_dead_letters(self) -> None:
@@ -234,18 +200,18 @@ class Intake:
                 return
 
     def _offer(self, producer: str | None = None, place: ProducerPlace = NOBODY) -> Offer:
-        parts = self._inlet.release(FOREVER)
+        parts = self.inlet.release(FOREVER)
         self._write_dead_letters()
         count = sum(part.table.num_rows for part in parts)
         line = LedgerLine(
-            self._inlet.tuples - count,
+            self.inlet.tuples - count,
             count,
-            self._inlet.save(),
+            self.inlet.save(),
             producer,
             place.epoch,
             place.sequence,
             place.tuples,
-            *self._inlet.place_of(producer or OWN_LANE),
+            *self.inlet.place_of(producer or OWN_LANE),
         )
         if parts:
             table = pa.concat_tables([part.table for part in parts]).drop_columns([SEQ.name])
@@ -258,7 +224,7 @@ class Intake:
             batch,
             min((part.oldest for part in parts), default=0),
             max((part.newest for part in parts), default=0),
-            self._inlet.own_boundary,
+            self.inlet.own_boundary,
         )
         self._hand_over(offer)
         return offer

@@ -11,31 +11,32 @@ from holdfast.core.frame import Kind, Why
 registry = CollectorRegistry()
 
 _LABELS = ("process", "kind")
-_EVENTS_WAITING = Gauge(
-    "holdfast_events_waiting", "Events that wait for the driver", _LABELS, registry=registry
-)
-_FRAMES_SENT = Counter(
-    "holdfast_frames_sent_total", "Frames put on feeds", _LABELS, registry=registry
-)
-_SENT = [*_LABELS, "to", "label"]
-_TUPLES_SENT = Counter(
+
+
+def _gauge(name: str, about: str, *labels: str) -> Gauge:
+    return Gauge(name, about, (*_LABELS, *labels), registry=registry)
+
+
+def _counter(name: str, about: str, *labels: str) -> Counter:
+    return Counter(name, about, (*_LABELS, *labels), registry=registry)
+
+
+_EVENTS_WAITING = _gauge("holdfast_events_waiting", "Events that wait for the driver")
+_FRAMES_SENT = _counter("holdfast_frames_sent_total", "Frames put on feeds")
+_TUPLES_SENT = _counter(
     "holdfast_tuples_sent_total",
     "Tuples sent to another process, by label; those of a checkpoint: its state and its queues",
-    _SENT,
-    registry=registry,
+    "to",
+    "label",
 )
-_BYTES_SENT = Counter(
+_BYTES_SENT = _counter(
     "holdfast_bytes_sent_total",
     "Bytes of tuples sent to another process, by label",
-    _SENT,
-    registry=registry,
+    "to",
+    "label",
 )
-_TUPLES_IN = Counter(
-    "holdfast_tuples_in_total", "Tuples taken from sources or inputs", _LABELS, registry=registry
-)
-_TUPLES_OUT = Counter(
-    "holdfast_tuples_out_total", "Tuples computed or logged", _LABELS, registry=registry
-)
+_TUPLES_IN = _counter("holdfast_tuples_in_total", "Tuples taken from sources or inputs")
+_TUPLES_OUT = _counter("holdfast_tuples_out_total", "Tuples computed or logged")
 _JOB_SECONDS = Histogram(
     "holdfast_job_seconds",
     "Time of a Spark job",
@@ -43,53 +44,38 @@ _JOB_SECONDS = Histogram(
     buckets=(0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10),
     registry=registry,
 )
-_BOUNDARY = Gauge(
-    "holdfast_boundary_seconds", "Stable up to this tuple time", _LABELS, registry=registry
+_BOUNDARY = _gauge("holdfast_boundary_seconds", "Stable up to this tuple time")
+_DEAD_LETTERS = _gauge("holdfast_dead_letters", "Rows that could not become tuples")
+_STATE = _gauge("holdfast_state", "1 for the state the node is in", "state")
+_BEHIND = _gauge(
+    "holdfast_behind_seconds", "How much stream time of the input is not processed yet"
 )
-_DEAD_LETTERS = Gauge(
-    "holdfast_dead_letters", "Rows that could not become tuples", _LABELS, registry=registry
-)
-_STATE = Gauge(
-    "holdfast_state", "1 for the state the node is in", [*_LABELS, "state"], registry=registry
-)
-_BEHIND = Gauge(
-    "holdfast_behind_seconds",
-    "How much stream time of the input is not processed yet",
-    _LABELS,
-    registry=registry,
-)
-_INPUT_RATIO = Gauge(
+_INPUT_RATIO = _gauge(
     "holdfast_input_ratio",
     "How many times as fast the input comes as it is processed; above 1 for long is overload",
-    _LABELS,
-    registry=registry,
 )
-_ALPHA = Gauge(
-    "holdfast_alpha", "The share of X that tuples wait for missing ones", _LABELS, registry=registry
-)
-_SHARE = Gauge(
+_ALPHA = _gauge("holdfast_alpha", "The share of X that tuples wait for missing ones")
+_SHARE = _gauge(
     "holdfast_tentative_share",
     "The share of the usual data that tentative results rest on; 1 while none stands",
-    [*_LABELS, "output"],
-    registry=registry,
+    "output",
 )
-_MISSING = Gauge(
+_MISSING = _gauge(
     "holdfast_missing_seconds",
     "The tuple time since which tentative results lack a stream; 0 if they do not",
-    [*_LABELS, "output", "missing"],
-    registry=registry,
+    "output",
+    "missing",
 )
-_POISON = Gauge(
+_POISON = _gauge(
     "holdfast_poison_bucket_seconds",
     "The tuple time at which the bucket begins that the query's own code fails on, while it does",
-    [*_LABELS, "fragment", "exception"],
-    registry=registry,
+    "fragment",
+    "exception",
 )
-_PROBLEM = Gauge(
+_PROBLEM = _gauge(
     "holdfast_problem",
     "1 while the node has this problem; holdfast status says it in words",
-    [*_LABELS, "problem"],
-    registry=registry,
+    "problem",
 )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import pyarrow as pa
 
@@ -71,6 +71,9 @@ from holdfast.nodes.pace import Busy
 from holdfast.nodes.problems import Problems
 from holdfast.nodes.standstill import Standstill, Watched
 
+if TYPE_CHECKING:
+    from holdfast.kept.stream_store import StreamStore
+
 _LOOK_US = 500_000
 
 
@@ -102,24 +105,6 @@ class GaveUp(HoldfastError):
     """The driver has work that this process cannot get done."""
 
 
-class Store(Protocol):
-    """The disk of a node."""
-
-    def start(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    def put(self, order: Append | TrimLog) -> None: ...
-
-    def call(self, work: Callable[[], None]) -> None: ...
-
-    @property
-    def turn(self) -> int | None: ...
-
-    @property
-    def sizes(self) -> Mapping[str, int]: ...
-
-
 def disk_control(options: dict[str, Any]) -> dict[str, Any]:
     """Have writes of this process fail with ``error`` where ``paths`` match; none heals them."""
     error = options.get("error")
@@ -135,18 +120,17 @@ class Node(ABC):
 
     kind = "node"
     loop: Loop
-    store: Store
+    store: StreamStore
 
     def __init__(
         self,
         name: str,
         place: Place,
         schemas: Mapping[str, pa.Schema],
-        consumers: Mapping[str, tuple[str, ...]],
         directory: Path,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """``consumers`` are those whose acknowledgements count, for each stream served."""
+        """``schemas`` are those of the streams that it serves."""
         place.security.check_binding(place.host)
         make_private(directory)
         self.name = name
@@ -154,7 +138,7 @@ class Node(ABC):
         self._directory = directory
         self.journal = Journal(name)
         self.metrics = NodeMetrics(name, self.kind)
-        self._schemas = dict(schemas)
+        self.schemas = dict(schemas)
         self._on_fatal = on_fatal
         self._admission = Admission(name)
         self.links = kept_links(directory, place.distances) if place.chaos else Links()
@@ -192,10 +176,6 @@ class Node(ABC):
         self._admission = Admission(self.name, partners, copies)
 
     @property
-    def schemas(self) -> Mapping[str, pa.Schema]:
-        return self._schemas
-
-    @property
     def port(self) -> int:
         """The port the node listens on."""
         assert self._listener is not None
@@ -205,10 +185,6 @@ class Node(ABC):
     def server(self) -> StreamServer | None:
         """What listens; another one after its certificates have changed."""
         return None if self._listener is None else self._listener.server
-
-    @property
-    def driver(self) -> Driver:
-        return self.loop.driver
 
     def make_loop(self, driver: Driver) -> Loop:
         return Loop(

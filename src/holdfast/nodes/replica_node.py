@@ -72,7 +72,6 @@ from holdfast.core.succession import peers_of
 from holdfast.flight.server import PutBatch
 from holdfast.kept.packed_codec import decode_checkpoint
 from holdfast.kept.shipper import Shipper, Shippers
-from holdfast.kept.stream_store import StreamStore
 from holdfast.log import Durability, LogOptions
 from holdfast.network import Network
 from holdfast.nodes.early_jobs import EarlyJobs
@@ -113,7 +112,6 @@ class ReplicaNode(Node):
     """One replica of a fragment, alone or one of several copies."""
 
     kind = "replica"
-    store: StreamStore
 
     def __init__(
         self,
@@ -132,8 +130,7 @@ class ReplicaNode(Node):
         ``on_error``: what happens to rows on which the query's own code raises.
         """
         schemas = {output.stream: output.schema for output in plan.outputs}
-        consumers = {one.stream: one.consumers for one in settings.outputs}
-        super().__init__(settings.address, place, schemas, consumers, directory, on_fatal)
+        super().__init__(settings.address, place, schemas, directory, on_fatal)
         others = () if pair is None else pair.others_than(settings.address)
         self._listens_to = peers_of(settings, Membership())
         self.listen_to(self._listens_to, others)
@@ -150,18 +147,10 @@ class ReplicaNode(Node):
         self._pair = pair
         # The other copies, if they stand by for one another.
         self._others = others
-        self.spill = Spill(
-            directory / "received", on_problem=lambda text: self.problems.set("received", text)
-        )
-        self._queued = Spill(
-            directory / "queued", on_problem=lambda text: self.problems.set("queued", text)
-        )
+        self.spill = Spill(directory / "received", self.problems.set)
+        self._queued = Spill(directory / "queued", self.problems.set)
         # Of several copies, everything that waits for another one is in ``queued`` already.
-        self._tentative = Spill(
-            directory / "tentative",
-            on_problem=lambda text: self.problems.set("tentative", text),
-            what="tentative results",
-        )
+        self._tentative = Spill(directory / "tentative", self.problems.set, "tentative results")
         engine = (directory / "engine").absolute()  # the JVM may have another working directory
         shutil.rmtree(engine, ignore_errors=True)  # worthless once the process has ended
         self.workshop = Workshop(load, engine, on_error)

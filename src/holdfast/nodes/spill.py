@@ -13,7 +13,6 @@ import itertools
 import shutil
 import threading
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ import pyarrow as pa
 from holdfast import disk
 from holdfast.blocks import Block
 from holdfast.durable import make_private
+from holdfast.kept.stream_store import OnProblem
 
 MEMORY_BYTES = 256 << 20
 _AGAIN_SECONDS = 0.2
@@ -32,13 +32,13 @@ class Spill:
     def __init__(
         self,
         directory: Path,
-        limit_bytes: int = MEMORY_BYTES,
-        on_problem: Callable[[str | None], None] = lambda text: None,
+        on_problem: OnProblem,
         what: str = "received tuples",
+        limit_bytes: int = MEMORY_BYTES,
     ) -> None:
         """``on_problem`` is told why blocks cannot be put on disk, and None when they can again.
 
-        ``what`` they are, for that.
+        It knows the problem by the directory's name; ``what`` they are, for the text.
         """
         shutil.rmtree(directory, ignore_errors=True)  # worthless once the process has ended
         make_private(directory)
@@ -66,13 +66,14 @@ class Spill:
             except OSError as error:
                 failed = True
                 self._on_problem(
+                    self._directory.name,
                     f"{self._what} cannot be put on disk: {error}. No more are taken until they "
-                    f"can be, or until there is room in memory"
+                    f"can be, or until there is room in memory",
                 )
                 if self._closed.wait(_AGAIN_SECONDS):
                     return
         if failed:
-            self._on_problem(None)
+            self._on_problem(self._directory.name, None)
 
     def close(self) -> None:
         """Whoever waits for room does so no more."""
