@@ -45,7 +45,7 @@ WORDS = (
 def planned(
     *gained: pa.Field,
     description: tuple[str, ...] = WORDS,
-    operators: tuple[DescribedOperator, ...] | None = OPERATORS,
+    operators: tuple[DescribedOperator, ...] = OPERATORS,
 ) -> Plan:
     source = pa.schema([STIME, TMAX, SEQ, K, *gained])
     output = FragmentStream("out", source, frozenset(["load"]))

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.cluster import kept_nodes
 from holdfast.cluster.kept_elsewhere import KeptElsewhere
-from holdfast.cluster.kept_nodes import Kept, KeptNodes
+from holdfast.cluster.kept_nodes import KeptNodes
 from holdfast.cluster.remote import ServerError
 from holdfast.cluster.server import Server
 from holdfast.core.frame import Kind
@@ -88,7 +88,7 @@ def manifest_of(data: Path, node: str) -> dict[str, object]:
 
 def test_it_is_asked_for_and_changed_as_on_this_machine(deployment: Deployment) -> None:
     with serving(deployment) as there:
-        both: list[tuple[Kept, Path]] = [
+        both: list[tuple[KeptNodes | KeptElsewhere, Path]] = [
             (KeptNodes(deployment.data), deployment.data),
             (KeptElsewhere(deployment, "east"), there),
         ]
@@ -119,7 +119,7 @@ def test_a_replica_begins_as_one_of_another_machine(
 ) -> None:
     monkeypatch.setattr(kept_nodes, "PIECE_BYTES", 1000)  # so that there are several
     with serving(deployment) as there:
-        both: list[tuple[Kept, Path]] = [
+        both: list[tuple[KeptNodes | KeptElsewhere, Path]] = [
             (KeptNodes(deployment.data), deployment.data),
             (KeptElsewhere(deployment, "east"), there),
         ]

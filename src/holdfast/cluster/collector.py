@@ -266,8 +266,4 @@ class Collector:
             raise NotPlaced(f"{place} has a replica of {spec.name} already")
 
     def _deployment_of(self, name: str) -> Deployment:
-        submission = self._member.newest[1].submissions.get(name)
-        if submission is None:
-            known = ", ".join(sorted(self._member.newest[1].submissions)) or "nothing"
-            raise NotPlaced(f"{name!r} is not submitted; submitted are: {known}")
-        return self._coordinating.staged(name, submission)
+        return self._coordinating.staged(name, self._member.newest[1].submission(name))

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.cluster.collector import Collector
 from holdfast.cluster.desired import Desired, Submission, checked_name, staged
+from holdfast.cluster.members import with_replica
 from holdfast.cluster.placed import fits, places_of, running_of, wanted_places, with_places
 from holdfast.cluster.placing import (
     NotPlaced,
@@ -38,14 +39,7 @@ from holdfast.cluster.voting import Voting
 from holdfast.core.adaptation import AdaptationSettings
 from holdfast.core.managing import AddReplica, Managing, Order, RemoveReplicas, Replicas, Seen
 from holdfast.core.records import Membership
-from holdfast.deployment import (
-    Deployment,
-    FragmentSpec,
-    add_replica_to,
-    load_deployment,
-    read_tables,
-)
-from holdfast.deployment_file import DeploymentReader
+from holdfast.deployment import Deployment, FragmentSpec, load_deployment
 from holdfast.errors import HoldfastError
 from holdfast.nodes.journal import Journal
 from holdfast.plans.addresses import Addresses, Ports
@@ -176,9 +170,7 @@ class Coordinating:
         name = str(options["name"])
         with self.lock:
             version, desired = self._member.newest
-            if name not in desired.submissions:
-                known = ", ".join(sorted(desired.submissions)) or "nothing"
-                raise NotPlaced(f"{name!r} is not submitted; submitted are: {known}")
+            desired.submission(name)  # or it is refused
             version = self._member.offer(desired.without_submission(name), version)
         self._journal.write("withdrawn", submission=name)
         return {"version": list(version)}
@@ -188,10 +180,7 @@ class Coordinating:
     def explain(self, options: dict[str, Any]) -> dict[str, Any]:
         """Why the replicas of a submission are where they are; any server can tell."""
         name = str(options["name"])
-        submission = self._member.desired.submissions.get(name)
-        if submission is None:
-            known = ", ".join(sorted(self._member.desired.submissions)) or "nothing"
-            raise NotPlaced(f"{name!r} is not submitted; submitted are: {known}")
+        submission = self._member.desired.submission(name)
         directory = self._directory.parent / "explained" / name
         deployment = staged(directory, submission, self._security)
         rates = self.rates_of(name).look(deployment)
@@ -365,9 +354,7 @@ class Coordinating:
         stays  from now on the replicas of the fragment are where somebody has said.
         """
         added = f"{spec.name}-{len(spec.processes) + 1}"
-        tables = read_tables(deployment.path)
-        add_replica_to(tables["fragments"][spec.name], added, place)
-        larger = replace(DeploymentReader(deployment.path).deployment(tables), gone=deployment.gone)
+        larger = with_replica(deployment, spec, place)
         # Where it listens is known before anybody hears of it.
         self._on_disk.pop(name, None)
         Addresses.choose(larger, self._ports_of(larger))
@@ -408,10 +395,7 @@ class Coordinating:
                 return
             deployment = load_deployment(self._directory / name / "deployment.json")
             self._on_disk.pop(name, None)
-            if places:
-                change_membership(deployment, change, places)
-            else:
-                change_membership(deployment, change)
+            change_membership(deployment, change, places)
             deployment = load_deployment(deployment.path)
             changed = replace(
                 submission.changed(deployment),

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from holdfast.cluster.placing import NotPlaced
 from holdfast.deployment import Deployment, load_deployment, membership_path
 from holdfast.durable import make_private, write_whole
 from holdfast.errors import HoldfastError
@@ -140,6 +141,13 @@ class Desired:
     def names(self) -> dict[str, str]:
         """Server names and where they listen."""
         return {each["name"]: address for address, each in self.servers.items()}
+
+    def submission(self, name: str) -> Submission:
+        """What was submitted under a name; NotPlaced if nothing was."""
+        if name not in self.submissions:
+            known = ", ".join(sorted(self.submissions)) or "nothing"
+            raise NotPlaced(f"{name!r} is not submitted; submitted are: {known}")
+        return self.submissions[name]
 
     def with_submission(self, name: str, submission: Submission) -> Desired:
         return replace(self, submissions={**self.submissions, name: submission})

@@ -76,21 +76,15 @@ class Member:
     def __init__(
         self,
         address: str,
-        name: str,
-        zone: str,
-        seeds: tuple[str, ...],
+        options: ClusterOptions,
         data: Path,
         security: SecuritySpec,
         apply: Callable[[Desired], dict[str, str]],
         journal: Journal,
-        timing: ElectionTiming | None = None,
-        replace_after_s: float = 30.0,
-        adaptation: AdaptationSettings | None = None,
-        at: tuple[float, ...] = (),
     ) -> None:
         """``apply`` does what the desired state says of this server; what went wrong, by name."""
-        check_name(name)
-        self.address, self.name, self._zone, self._at = address, name, zone, at
+        check_name(options.name)
+        self.address, self.name, self._options = address, options.name, options
         self._journal = journal
         directory = data / "cluster"
         make_private(directory)
@@ -100,35 +94,34 @@ class Member:
         self._newest: tuple[Version, str] | None = None
         self._together = FailedTogether()
         self._changed = threading.Event()
-        self._stopping = threading.Event()
+        self.stopping = threading.Event()
         self.problems: dict[str, str] = {}
         self._loop = SeatLoop(
             address,
             RecordFile(directory / "record.json"),
-            seeds,
-            timing or ElectionTiming(),
+            options.seeds,
+            options.timing,
             lambda to, message: self._neighbours.send(to, message),
             self._obey,
             journal,
         )
         self._neighbours = Neighbours(
             address,
-            name,
+            options.name,
             security.read(),
             self.card,
             self._envelope,
             lambda known: self._loop.post(Met(known)),
             journal,
         )
-        self._seeds = seeds
         # Who is who is known at once; what is to run is not, before somebody says it is settled.
         self.desired = self.newest[1]
         self._coordinating = Coordinating(
             self,
             directory / "staged",
             security.table(),
-            replace_after_s,
-            adaptation or AdaptationSettings(),
+            options.replace_after_s,
+            options.adaptation,
             journal,
         )
 
@@ -136,19 +129,15 @@ class Member:
 
     def start(self) -> None:
         self._loop.start()
-        self._neighbours.meet(self._seeds)
+        self._neighbours.meet(self._options.seeds)
         for target in (self._applying, self._coordinating.run):
             threading.Thread(target=target, name="holdfast-cluster", daemon=True).start()
 
     def close(self) -> None:
-        self._stopping.set()
+        self.stopping.set()
         self._changed.set()
         self._neighbours.close()
         self._loop.close()
-
-    @property
-    def stopping(self) -> threading.Event:
-        return self._stopping
 
     # -- what is known -------------------------------------------------------------------
 
@@ -192,8 +181,8 @@ class Member:
         return {
             "address": self.address,
             "name": self.name,
-            "zone": self._zone,
-            "at": list(self._at),
+            "zone": self._options.zone,
+            "at": list(self._options.at),
             "life": self._life,
             "cores": len(os.sched_getaffinity(0)),
             **self._machine.look(),
@@ -271,11 +260,7 @@ class Member:
 
     def _submission(self, options: dict[str, Any]) -> dict[str, Any]:
         """What was submitted, as this server has it, for whoever wants to look at it."""
-        found = self.desired.submissions.get(str(options["name"]))
-        if found is None:
-            known = ", ".join(sorted(self.desired.submissions)) or "nothing"
-            raise ClusterError(f"{options['name']!r} is not submitted; submitted are: {known}")
-        return {"submission": vars(found)}
+        return {"submission": vars(self.desired.submission(str(options["name"])))}
 
     def _hello(self, options: dict[str, Any]) -> dict[str, Any]:
         card = options["card"]
@@ -406,10 +391,10 @@ class Member:
     def _applying(self) -> None:
         """Do what the newest settled version says; again, while something could not be done."""
         again = False
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             self._changed.wait(1.0 if again else None)
             self._changed.clear()
-            if self._stopping.is_set() or self._newest is None:
+            if self.stopping.is_set() or self._newest is None:
                 continue
             self.desired = Desired.read(self._newest[1])
             self._neighbours.meet(tuple(self.desired.servers))

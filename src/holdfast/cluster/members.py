@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from holdfast.cluster.remote import RemoteServer, ServerError
 from holdfast.cluster.status import node_status
@@ -132,11 +133,10 @@ def _added(
             f"{spec.name} has shards: every shard has as many replicas as the deployment file "
             f"says; change replicas or shards there and start with a new data directory"
         )
-    if not is_addressed(found):
-        raise MembershipError(f"{found.name} was never started; change its file instead")
+    check_started(found)
     name = f"{spec.name}-{len(spec.processes) + 1}"
     # Where it listens is known before anybody hears of it.
-    larger = _with_replica(found, spec, place)
+    larger = with_replica(found, spec, place)
     Addresses.choose(larger, lambda server, *asked: RemoteServer(larger, server).ports(*asked))
 
     def add(known: Membership) -> Membership:
@@ -172,18 +172,30 @@ def move_replica(
     if fragment.standby is not None:
         return _move_copy(found, fragment, replica, place, force, wait_s)
     name, _ = add_replica(deployment, fragment.name, place)
+    why = _wait_for(found, name, wait_s, lambda said: said.get("state") == "stable")
+    if why is not None:
+        raise MembershipError(
+            f"{name} at {place} is not stable after {wait_s:g} s: {why}. {replica} stays. "
+            f"Remove it yourself when {name} is stable, or remove {name}"
+        )
+    return name, remove_replica(deployment, replica, force=force)
+
+
+def _wait_for(
+    deployment: Deployment, name: str, wait_s: float, is_well: Callable[[dict[str, Any]], bool]
+) -> str | None:
+    """Wait for what a node says of itself; what it waits for itself, if that is not so in time."""
     deadline = time.monotonic() + wait_s
-    while True:
-        said = node_status(load_deployment(deployment), [name])[name]
-        if said.get("state") == "stable":
-            return name, remove_replica(deployment, replica, force=force)
+    while not is_well(said := node_status(load_deployment(deployment.path), [name])[name]):
         if time.monotonic() > deadline:
-            why = said.get("why") or said.get("error") or f"it is {said.get('state')}"
-            raise MembershipError(
-                f"{name} at {place} is not stable after {wait_s:g} s: {why}. {replica} stays. "
-                f"Remove it yourself when {name} is stable, or remove {name}"
-            )
+            return why_not_yet(said)
         time.sleep(_LOOK_SECONDS)
+    return None
+
+
+def why_not_yet(said: dict[str, Any]) -> str:
+    """What a node waits for, by what it says."""
+    return str(said.get("why") or said.get("error") or f"it is {said.get('state')}")
 
 
 def _move_copy(
@@ -202,17 +214,15 @@ def _move_copy(
         min(10.0, wait_s),
         lambda known, name: known.with_in_place_of(name, others[0], copy),
     )
-    while True:
-        said = node_status(load_deployment(found.path), [name])[name]
-        if said.get("copy") in ("suspended", "awake", "primary"):
-            return name, changed
-        if time.monotonic() > deadline:
-            why = said.get("why") or said.get("error") or f"it is {said.get('state')}"
-            raise MembershipError(
-                f"{name} at {place} has the place of {copy}, and holds nothing after {wait_s:g} s: "
-                f"{why}. {others[0]} is alone until it does"
-            )
-        time.sleep(_LOOK_SECONDS)
+    left_s = deadline - time.monotonic()
+    holds = ("suspended", "awake", "primary")
+    why = _wait_for(found, name, left_s, lambda said: said.get("copy") in holds)
+    if why is not None:
+        raise MembershipError(
+            f"{name} at {place} has the place of {copy}, and holds nothing after {wait_s:g} s: "
+            f"{why}. {others[0]} is alone until it does"
+        )
+    return name, changed
 
 
 def relieve(deployment: Deployment, copy: str, other: str, wait_s: float) -> None:
@@ -220,8 +230,7 @@ def relieve(deployment: Deployment, copy: str, other: str, wait_s: float) -> Non
 
     The first goes on until the other one has caught up; raises if that is not so in time.
     """
-    if not is_addressed(deployment):
-        raise MembershipError(f"{deployment.name} was never started; change its file instead")
+    check_started(deployment)
     deadline = time.monotonic() + wait_s
     asked = False
     while True:
@@ -244,10 +253,10 @@ def relieve(deployment: Deployment, copy: str, other: str, wait_s: float) -> Non
         time.sleep(_LOOK_SECONDS)
 
 
-def _with_replica(deployment: Deployment, spec: FragmentSpec, place: str) -> Deployment:
+def with_replica(deployment: Deployment, spec: FragmentSpec, place: str) -> Deployment:
     """The deployment as it will be, if it can be that."""
     tables = read_tables(deployment.path)
-    add_replica_to(tables["fragments"][spec.name], f"{spec.name}-{len(spec.replicas) + 1}", place)
+    add_replica_to(tables["fragments"][spec.name], f"{spec.name}-{len(spec.processes) + 1}", place)
     return replace(DeploymentReader(deployment.path).deployment(tables), gone=deployment.gone)
 
 
@@ -279,10 +288,14 @@ def _check_removable(
         )
 
 
-def _check_others(deployment: Deployment, replica: str, others: list[str]) -> None:
-    """Raise unless another replica has all that the one to be removed may be asked for."""
+def check_started(deployment: Deployment) -> None:
     if not is_addressed(deployment):
         raise MembershipError(f"{deployment.name} was never started; change its file instead")
+
+
+def _check_others(deployment: Deployment, replica: str, others: list[str]) -> None:
+    """Raise unless another replica has all that the one to be removed may be asked for."""
+    check_started(deployment)
     said = node_status(deployment, [replica, *others])
     kept = said[replica].get("trimmed_below")
     reasons = []

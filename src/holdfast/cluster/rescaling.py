@@ -15,15 +15,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.cluster.members import Changed, MembershipError, has_all, wait_for_epoch
+from holdfast.cluster.members import (
+    Changed,
+    MembershipError,
+    check_started,
+    has_all,
+    wait_for_epoch,
+    why_not_yet,
+)
 from holdfast.cluster.status import node_status
 from holdfast.core.messages import CopyState
 from holdfast.core.records import Membership
 from holdfast.deployment import RESCALED, Deployment, FragmentSpec, load_deployment, read_tables
 from holdfast.deployment_file import DeploymentReader
 from holdfast.deployment_shards import why_not_rescaled
-from holdfast.plans.addresses import Addresses, is_addressed
-from holdfast.plans.membership_file import change_membership
+from holdfast.plans.addresses import Addresses
+from holdfast.plans.membership_file import change_membership, read_membership
 from holdfast.plans.plan import read_plan
 from holdfast.plans.topology import Topology
 from holdfast.slots import SLOTS
@@ -95,8 +102,7 @@ def _checked(deployment: Deployment, fragment: str, shards: int) -> FragmentSpec
         )
     if not 1 <= shards <= SLOTS:
         raise MembershipError(f"from 1 to {SLOTS} shards, as many as there are slots; got {shards}")
-    if not is_addressed(deployment):
-        raise MembershipError(f"{deployment.name} was never started; change its file instead")
+    check_started(deployment)
     newest = len(spec.generations[-1][1])
     if len(spec.generations) > 1 and newest != shards:
         raise MembershipError(
@@ -187,7 +193,7 @@ def _wait_until_taken_over(
         for name in deployment.fragments[fragment].generations[-1][1]
         for process in deployment.fragments[name].processes
     ]
-    epoch = _epoch(deployment)
+    epoch = read_membership(deployment.data).epoch
     deadline = time.monotonic() + wait_s
     said: dict[str, str] = {}
     while True:
@@ -218,12 +224,6 @@ def _has_taken_over(said: dict[str, Any]) -> bool:
     return said.get("state") == "stable" or held
 
 
-def _epoch(deployment: Deployment) -> int:
-    from holdfast.plans.membership_file import read_membership
-
-    return read_membership(deployment.data).epoch
-
-
 def _has_old_tuples(
     found: dict[str, dict[str, Any]], new: tuple[str, ...], old: tuple[str, ...]
 ) -> bool:
@@ -233,9 +233,7 @@ def _has_old_tuples(
 
 
 def _waits(found: dict[str, dict[str, Any]], names: list[str]) -> str:
-    said = (found.get(name, {}) for name in names)
-    whys = (one.get("why") or one.get("error") or f"it is {one.get('state')}" for one in said)
-    return "; ".join(f"{name}: {why}" for name, why in zip(names, whys, strict=True))
+    return "; ".join(f"{name}: {why_not_yet(found.get(name, {}))}" for name in names)
 
 
 def _finish(deployment: Deployment, fragment: str, shards: int, generation: int) -> Rescaled:

@@ -118,7 +118,12 @@ class Server:
         make_private(self._data)
         # The submissions that were last seen to, so that nothing is done twice.
         self._seen_to: dict[str, Submission] = {}
-        self._member = None if cluster is None else self._take_part(f"{host}:{port}", cluster)
+        self._member: Member | None = None
+        if cluster is not None:
+            address = f"{host}:{port}"
+            self._member = Member(
+                address, cluster, self._data, security, self._see_to, self.journal
+            )
         self._listener = Listener(
             lambda port: StreamServer(
                 self, host, port, secrets, self._controls(), on_refused=self.journal.refused_call
@@ -131,22 +136,6 @@ class Server:
     @property
     def port(self) -> int:
         return self._listener.port
-
-    def _take_part(self, address: str, cluster: ClusterOptions) -> Member:
-        return Member(
-            address,
-            cluster.name,
-            cluster.zone,
-            cluster.seeds,
-            self._data,
-            self._security,
-            self._see_to,
-            self.journal,
-            cluster.timing,
-            cluster.replace_after_s,
-            cluster.adaptation,
-            cluster.at,
-        )
 
     def run(self) -> None:
         """Start what was hosted before; look after everything until told to stop."""
