@@ -51,11 +51,7 @@ class NewFragments:
             self._changing.kept(node).begin_new(node, description, record, keeping)
 
     def _refuse(self, plan: FragmentPlan) -> None:
-        served = {
-            output.stream: name
-            for name, one in self._before.fragments.items()
-            for output in one.outputs
-        }
+        served = self._before.made_by
         for output in plan.outputs:
             if output.stream in served:
                 raise self._changing.refusal(
@@ -75,16 +71,10 @@ class NewFragments:
 
     def _logs_of(self, stream: str) -> dict[str, int]:
         """The nodes that have a log of a stream, each with the last boundary in it."""
+        nodes: tuple[str, ...] = ()
         if stream in self._before.sources:
-            nodes: tuple[str, ...] = (self._deployment.sources[stream].process,)
-        else:
-            makers = [
-                name
-                for name, one in self._before.fragments.items()
-                if any(output.stream == stream for output in one.outputs)
-            ]
-            nodes = tuple(
-                node for name in makers for node in self._deployment.fragments[name].processes
-            )
+            nodes = (self._deployment.sources[stream].process,)
+        elif stream in self._before.made_by:
+            nodes = self._deployment.fragments[self._before.made_by[stream]].processes
         ends = {node: self._changing.kept(node).log_end(node, stream) for node in nodes}
         return {node: end for node, end in ends.items() if end is not None}

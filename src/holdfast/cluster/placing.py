@@ -104,8 +104,7 @@ def query_of(deployment: Deployment, plan: Plan, rates: Mapping[str, float] | No
     known = rates or {}
     usual = sum(known.values()) / len(known) if known else 1.0
     pinned = {name: _server_of(spec.endpoint.server) for name, spec in deployment.sources.items()}
-    made_by = {each.stream: name for name, one in plan.fragments.items() for each in one.outputs}
-    made_by |= {name: name for name in deployment.sources}
+    made_by = plan.made_by | {name: name for name in deployment.sources}
     flows = [
         Flow(made_by[stream], name, known.get(stream, usual))
         for name in plan.in_order

@@ -24,7 +24,7 @@ import pyarrow as pa
 from holdfast.clock import Clock
 from holdfast.cluster.children import PORT_TAKEN_CODE, REMOVED_CODE
 from holdfast.cluster.giving_way import GivingWay
-from holdfast.core.settings import Protection, StandbySettings, Timing
+from holdfast.core.settings import Protection, StandbySettings
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.errors import Removed
 from holdfast.flight.security import Security
@@ -189,24 +189,17 @@ class ProcessHost:
 
         spec = self._deployment.clients[node]
         assert spec.sink is not None
-        schema = next(
-            output.schema
-            for fragment in self._plan.fragments.values()
-            for output in fragment.outputs
-            if output.stream == spec.output
-        )
-        timing: Timing = self._topology.timing
         names = self._topology.producers[spec.output]
         producers = Book(self._deployment, self._security, names)
         return ClientNode(
             node,
             spec.output,
-            schema,
+            self._plan.streams[spec.output].schema,
             parse_sink(f"{spec.output}={spec.sink}")[1],
             self._directory(node),
             producers,
             self._place(node),
-            timing,
+            self._topology.timing,
             self.fatal,
             spec.output in self._topology.standing,
             spec.output in self._topology.lossy,

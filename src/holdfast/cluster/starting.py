@@ -82,12 +82,10 @@ def check_columns(deployment: Deployment, plan: Plan) -> None:
                     parse_source(text)[1].check_columns(schema)
 
                 wrong += _problem(f"sources.{source.name}.from", check, source.name, source.reads)
-        streams = {
-            each.stream: each.schema for one in plan.fragments.values() for each in one.outputs
-        }
+        streams = plan.streams
         for client in deployment.clients.values():
             if client.sink is not None and client.output in streams:
-                names = _own(streams[client.output]).names
+                names = _own(streams[client.output].schema).names
 
                 def fits(text: str, names: list[str] = names) -> None:
                     parse_sink(text)[1].check_columns(names)

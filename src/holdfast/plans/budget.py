@@ -96,17 +96,13 @@ def paths_through(plan: Plan, output: str, weights: Mapping[str, int]) -> dict[s
 
     By how many fragments are on a path, the heaviest of these paths.
     """
-    made_by = {each.stream: name for name, one in plan.fragments.items() for each in one.outputs}
-    above = {
-        name: {made_by[stream] for stream in one.inputs if stream in made_by}
-        for name, one in plan.fragments.items()
-    }
+    above = plan.above
     until: dict[str, dict[int, int]] = {}
     for name in plan.in_order:
         until[name] = {} if above[name] else {1: weights[name]}
         for each in above[name]:
             _join(until[name], until[each], weights[name])
-    below: dict[str, dict[int, int]] = {made_by[output]: {0: 0}}
+    below: dict[str, dict[int, int]] = {plan.made_by[output]: {0: 0}}
     for name in reversed(plan.in_order):
         for each in above[name] if name in below else ():
             _join(below.setdefault(each, {}), below[name], weights[name])
@@ -127,7 +123,7 @@ def _join(paths: dict[int, int], others: dict[int, int], weight: int, count: int
 
 def end_to_end_us(plan: Plan, shares: Mapping[str, int], output: str) -> int:
     """X from the sources to an output: the sum of the longest of its paths."""
-    made_by = {each.stream: name for name, one in plan.fragments.items() for each in one.outputs}
+    made_by = plan.made_by
 
     @cache
     def until(stream: str) -> int:
@@ -179,41 +175,32 @@ def division(deployment: Deployment, plan: Plan) -> dict[str, dict[str, Any]]:
             "fragments": {name: shares[name] / 1e6 for name in names},
         }
         if measured:
-            needs = {name: _need_us(deployment, plan, name) for name in names}
+            known = {name: measured_as(plan.fragments[name]) for name in names}
             found[output]["needs_s"] = {
-                name: need_us / 1e6 for name, need_us in needs.items() if need_us is not None
+                name: deployment.measured[one] / 1e6
+                for name, one in known.items()
+                if one in deployment.measured
             }
     return found
 
 
 def told(deployment: Deployment, plan: Plan) -> list[str]:
     """The division in words, a line for each output and fragment."""
-    shares = divide(deployment, plan)
     timing = deployment.timing
     waits = "at most" if timing.alpha_adapts else "always"
     lines = []
-    for output in plan.outputs:
-        asked = output in deployment.outputs
-        measured = asked and by_needs(deployment, output)
-        given = "as asked" if asked else "by timing.delay"
-        if measured:
+    for output, found in division(deployment, plan).items():
+        given = "as asked" if found["asked"] else "by timing.delay"
+        if found["divide"] == "measured":
             given += ", divided by what jobs need"
-        elif asked and deployment.outputs[output].measured:
+        elif found["asked"] and deployment.outputs[output].measured:
             given += ", divided equally: what jobs need is not measured yet (holdfast divide)"
-        lines.append(
-            f"output {output}: X = {end_to_end_us(plan, shares, output) / 1e6:g} s from the "
-            f"sources, {given}"
-        )
+        lines.append(f"output {output}: X = {found['delay_s']:g} s from the sources, {given}")
         for name, fragments in longest_paths(plan, output).items():
-            need_us = _need_us(deployment, plan, name) if measured else None
-            needs = "" if need_us is None else f"; its jobs need {need_us / 1e6:g} s"
+            share_s, need_s = found["fragments"][name], found.get("needs_s", {}).get(name)
+            needs = "" if need_s is None else f"; its jobs need {need_s:g} s"
             lines.append(
-                f"  fragment {name}: {shares[name] / 1e6:g} s ({fragments} on its longest "
-                f"path{needs}), of which tuples wait {waits} "
-                f"{timing.alpha * shares[name] / 1e6:g} s"
+                f"  fragment {name}: {share_s:g} s ({fragments} on its longest path{needs}), of "
+                f"which tuples wait {waits} {timing.alpha * share_s:g} s"
             )
     return lines
-
-
-def _need_us(deployment: Deployment, plan: Plan, fragment: str) -> int | None:
-    return deployment.measured.get(measured_as(plan.fragments[fragment]))

@@ -11,10 +11,9 @@ def check_delivery(deployment: Deployment, plan: Plan) -> None:
     """DeploymentError if a fragment promises more than what it reads is worth."""
     most = Delivery.AT_MOST_ONCE
     lossy = {
-        output.stream: name
-        for name, fragment in plan.fragments.items()
+        stream: name
+        for stream, name in plan.made_by.items()
         if deployment.fragments[name].delivery is most
-        for output in fragment.outputs
     }
     for name, fragment in plan.fragments.items():
         before = [lossy[stream] for stream in fragment.inputs if stream in lossy]

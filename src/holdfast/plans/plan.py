@@ -25,7 +25,7 @@ from holdfast.core.provenance import Trail
 from holdfast.deployment import Deployment, DeploymentError
 from holdfast.deployment_checks import plain_name
 from holdfast.durable import make_private, write_whole
-from holdfast.plans.fragment_plans import FragmentPlan
+from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.plans.operator_plans import OperatorPlan
 from holdfast.plans.sharding import shards_of, with_shards
 from holdfast.slots import Routing
@@ -69,17 +69,28 @@ class Plan:
     output_operators: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def in_order(self) -> list[str]:
-        """The fragments, each after those that it reads from."""
-        streams = (
-            (each.stream, name) for name, one in self.fragments.items() for each in one.outputs
-        )
-        made_by = dict(streams)
-        above = {
+    def streams(self) -> dict[str, FragmentStream]:
+        """What fragments serve, for each other and for clients."""
+        return {each.stream: each for one in self.fragments.values() for each in one.outputs}
+
+    @property
+    def made_by(self) -> dict[str, str]:
+        """The fragment that serves each of these streams."""
+        return {each.stream: name for name, one in self.fragments.items() for each in one.outputs}
+
+    @property
+    def above(self) -> dict[str, list[str]]:
+        """The fragments that each fragment reads from."""
+        made_by = self.made_by
+        return {
             name: [made_by[stream] for stream in one.inputs if stream in made_by]
             for name, one in self.fragments.items()
         }
-        return list(TopologicalSorter(above).static_order())
+
+    @property
+    def in_order(self) -> list[str]:
+        """The fragments, each after those that it reads from."""
+        return list(TopologicalSorter(self.above).static_order())
 
 
 def deployed(deployment: Deployment, plan: Plan) -> Plan:

@@ -50,27 +50,21 @@ class Topology:
         self.producers: dict[str, tuple[str, ...]] = {
             name: (spec.process,) for name, spec in deployment.sources.items()
         }
-        for name, fragment in plan.fragments.items():
-            for output in fragment.outputs:
-                self.producers[output.stream] = self._replicas_of(name)
+        made_by = plan.made_by
+        self.producers |= {stream: self._replicas_of(name) for stream, name in made_by.items()}
         # The streams that shape each stream; none for those of sources.
         self.shaped_by: dict[str, tuple[str, ...]] = dict.fromkeys(deployment.sources, ())
-        for fragment in plan.fragments.values():
-            for output in fragment.outputs:
-                self.shaped_by[output.stream] = tuple(sorted(output.reached_by))
+        for stream, output in plan.streams.items():
+            self.shaped_by[stream] = tuple(sorted(output.reached_by))
         # The streams whose readers keep a feed at every replica.
         self.standing = {
-            output.stream
-            for name, fragment in plan.fragments.items()
-            if deployment.fragments[name].standing
-            for output in fragment.outputs
+            stream for stream, name in made_by.items() if deployment.fragments[name].standing
         }
         # The streams of which nothing is kept: their ids are those of one life.
         self.lossy = {
-            output.stream
-            for name, fragment in plan.fragments.items()
+            stream
+            for stream, name in made_by.items()
             if deployment.fragments[name].delivery is Delivery.AT_MOST_ONCE
-            for output in fragment.outputs
         }
         # By which trails the tuples come of sources, and of streams with early results.
         self._trails = self._find_trails()
@@ -333,10 +327,8 @@ class Topology:
         check_sources(deployment, plan)
         check_budget(deployment, plan)
         check_times(deployment, plan)
+        streams = {*plan.sources, *plan.made_by}
         for stream in deployment.bounds:
-            streams = {*plan.sources} | {
-                output.stream for fragment in plan.fragments.values() for output in fragment.outputs
-            }
             if stream and stream not in streams:
                 raise DeploymentError(
                     f"{deployment.path.name}: bounds.{stream}: the network has no such stream; "
