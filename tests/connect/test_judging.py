@@ -15,7 +15,7 @@ from holdfast.clock import Clock
 from holdfast.connect.generator_source import generate
 from holdfast.connect.ingest import Inlet
 from holdfast.connect.judging import judge
-from holdfast.connect.push_source import PushReader, PushSource
+from holdfast.connect.push_source import PushSource
 from holdfast.core.source_time import SourceTime, TimeSettings, Verdict
 from holdfast.errors import InputError
 from holdfast.simulation.executor import Operator, Row, Union, Window
@@ -223,11 +223,8 @@ def test_a_quiet_source_is_idle_but_one_that_was_not_asked_is_not(tmp_path: Path
     clock = Clock(0, machine=lambda: steady[0], steady=lambda: steady[0])
     source = PushSource(0, idle_after=2 * SECOND, future_limit="off")
     found = inlet(source, tmp_path, clock=clock)
-    reader = found._reader
-    assert isinstance(reader, PushReader)
     steady[0] = 50 * SECOND  # nobody asked meanwhile
-    reader.push(rows(49))
-    found.take("")
+    found.push(rows(49), "")
     assert found.own_boundary == 49 * SECOND
     for _ in range(30):
         steady[0] += 50_000

@@ -142,15 +142,26 @@ class Inlet:
     def waiting_tuples(self) -> int:
         return sum(each.table.num_rows for each in self._waiting)
 
-    def take(self, lane: str = OWN_LANE) -> int:
-        """Read the next chunk, which came through ``lane``; how many rows it had, good or bad."""
+    def push(self, table: pa.Table, lane: str) -> None:
+        """Take rows that a producer brings, through a lane of its own.
+
+        One that opened its name before the source gained a column sends them without it.
+        """
+        now = self._clock.now()
+        self._ingest(Chunk(self._with_gained(table)), lane, now)
+        if self.takes_arrival_time:
+            self._time.forbid_before(now // self._bucket * self._bucket)
+        self._asked_at = now
+
+    def take(self) -> int:
+        """Read the next chunk of the source; how many rows it had, good or bad."""
         now = self._clock.now()
         chunk = None if self._reader.ended else self._read()
         for each in self._reader.lanes:
             if self._time.lane(each) is None:
                 self.open_lane(each)
         if chunk is not None:
-            self._ingest(chunk, chunk.lane or lane, now)
+            self._ingest(chunk, chunk.lane or OWN_LANE, now)
         if self.takes_arrival_time:
             self._time.forbid_before(now // self._bucket * self._bucket)
         elif self.source.has_lanes:
@@ -262,7 +273,7 @@ class Inlet:
         """What ``save`` gave is durable."""
         self._reader.checkpointed(saved["position"])
 
-    def with_gained(self, table: pa.Table) -> pa.Table:
+    def _with_gained(self, table: pa.Table) -> pa.Table:
         """Rows with nulls in the columns that they lack and that can be null."""
         lacking = [
             field

@@ -1,8 +1,7 @@
-"""A source that producers push tables into."""
+"""A source that is not read: producers push tables into its inlet."""
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,30 +12,24 @@ from holdfast.connect.source import Chunk, Position, Reader, Source
 
 @dataclass(frozen=True)
 class PushSource(Source):
-    """A source that somebody pushes tables into."""
+    """Somebody pushes tables into it."""
 
     @property
     def is_pushed(self) -> bool:
         return True
 
     def open(self, schema: pa.Schema, position: Position | None, scratch: Path | None) -> Reader:
-        return PushReader()
+        return _Nothing()
 
     def __str__(self) -> str:
         return "producers"
 
 
-class PushReader(Reader):
-    """Gives out what was pushed."""
-
-    def __init__(self) -> None:
-        self._tables: deque[pa.Table] = deque()
-
-    def push(self, table: pa.Table) -> None:
-        self._tables.append(table)
+class _Nothing(Reader):
+    """There is nothing to read: rows are handed to the inlet (``Inlet.push``)."""
 
     def read(self) -> Chunk | None:
-        return Chunk(self._tables.popleft()) if self._tables else None
+        return None
 
     @property
     def position(self) -> Position:

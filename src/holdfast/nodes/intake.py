@@ -20,7 +20,6 @@ from holdfast.blocks import one_batch
 from holdfast.clock import Clock
 from holdfast.connect.dead_letters import DeadLetters
 from holdfast.connect.ingest import FOREVER, OWN_LANE, Inlet
-from holdfast.connect.push_source import PushReader
 from holdfast.connect.source import Source
 from holdfast.core.producers import ProducerPlace
 from holdfast.frames import SEQ, TIME
@@ -129,11 +128,7 @@ class Intake:
     ) -> Offer:
         """Tuples from a producer, which is at ``place`` with them, and what it promises then."""
         with self._lock:
-            reader = self.inlet._reader
-            assert isinstance(reader, PushReader)
-            # A producer that opened its name before the source gained a column sends without it.
-            reader.push(self.inlet.with_gained(table))
-            self.inlet.take(producer)
+            self.inlet.push(table, producer)
             if promise is not None:
                 self.inlet.promise(producer, promise)
             return self._offer(producer, place)
