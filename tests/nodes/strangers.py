@@ -50,11 +50,10 @@ class BareNode(Node):
     def __init__(self, settings: ReplicaSettings, directory: Path, book: dict[str, str]) -> None:
         self.broken: list[BaseException] = []
         schemas = {one.stream: SCHEMA for one in settings.outputs}
-        consumers = {one.stream: one.consumers for one in settings.outputs}
         place = Place("127.0.0.1", 0, book, Security())
-        super().__init__(settings.address, place, schemas, consumers, directory, self.broken.append)
+        super().__init__(settings.address, place, schemas, directory, self.broken.append)
         self.listen_to(settings.partners)
-        self.store = NoStore()
+        self.store = NoStore()  # type: ignore[assignment]
         self.replica = Replica(settings)
         self.loop = self.make_loop(self.replica)
 

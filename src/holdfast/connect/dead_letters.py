@@ -27,6 +27,12 @@ class DeadLetters:
         if path.exists():
             os.truncate(path, min(size, path.stat().st_size))
 
+    @classmethod
+    def reopened(cls, path: Path) -> DeadLetters:
+        """Continue whatever file there is, after its last whole letter."""
+        data = path.read_bytes() if path.exists() else b""
+        return cls(path, data.rfind(b"\n") + 1, data.count(b"\n"))
+
     def add(self, source: str, rejects: Sequence[Reject]) -> None:
         """Write these rows down, with the next ``flush``."""
         if not rejects:

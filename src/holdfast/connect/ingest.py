@@ -32,7 +32,7 @@ from holdfast.connect.judging import Int64s, judge
 from holdfast.connect.source import Chunk, Reject, Source
 from holdfast.core.source_time import FAR, Late, SourceTime, TimeSettings
 from holdfast.errors import InputError
-from holdfast.frames import SYSTEM_COLUMNS, TIME
+from holdfast.frames import SEQ, SYSTEM_COLUMNS, TIME
 from holdfast.gained import with_gained
 from holdfast.operators import SourceOperator
 from holdfast.times import show_duration
@@ -71,7 +71,8 @@ class Inlet:
         clock: Clock | None = None,
         lane_idle_us: int | None = None,
     ) -> None:
-        """``schema`` has the system columns first; ``saved`` is what ``save`` gave.
+        """``schema`` has the system columns first, ``seq`` if it is to be given here; ``saved`` is
+        what ``save`` gave.
 
         lane_idle_us  how long one of several producers may be quiet while others are not.
         """
@@ -354,8 +355,10 @@ class Inlet:
     def _accept(self, rows: pa.Table, stime: Int64s) -> None:
         count = rows.num_rows
         times = pa.array(stime).cast(TIME)
-        ids = pa.array(np.arange(self.tuples, self.tuples + count, dtype=np.int64))
-        columns = [times, times, ids, *rows.select(self._columns.names).columns]
+        columns = [times, times]
+        if SEQ.name in self._schema.names:
+            columns.append(pa.array(np.arange(self.tuples, self.tuples + count, dtype=np.int64)))
+        columns += rows.select(self._columns.names).columns
         table = pa.table(columns, schema=self._schema)
         self._waiting.append(_waiting(table, time.monotonic()))
         self.tuples += count

@@ -93,7 +93,6 @@ class EntryNode(Node):
         place: Place,
         on_fatal: Callable[[BaseException], None],
         keep: bool = False,
-        log_options: LogOptions = LOG_OPTIONS,
     ) -> None:
         """``schema`` is the engine's for the source; without ``source``, producers push.
 
@@ -109,7 +108,7 @@ class EntryNode(Node):
         self.store = StreamStore(
             directory / "streams",
             {stream: served},
-            log_options,
+            LOG_OPTIONS,
             self._post,
             before_append=self._write_lines,
             on_problem=self.problems.set,
@@ -122,7 +121,7 @@ class EntryNode(Node):
         self._bounded = settings.bound is not None
         self._intake = Intake(
             operator,
-            schema,
+            served,
             self._source,
             bucket_us,
             directory,

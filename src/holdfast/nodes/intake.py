@@ -22,7 +22,7 @@ from holdfast.connect.dead_letters import DeadLetters
 from holdfast.connect.ingest import FOREVER, OWN_LANE, Inlet
 from holdfast.connect.source import Source
 from holdfast.core.producers import ProducerPlace
-from holdfast.frames import SEQ, TIME
+from holdfast.frames import TIME
 from holdfast.kept.ledger import LedgerLine, Standing
 from holdfast.kept.stream_store import OnProblem
 from holdfast.operators import SourceOperator
@@ -81,7 +81,7 @@ class Intake:
         clock: Clock,
         lane_idle_us: int | None,
     ) -> None:
-        """``schema`` has the system columns; ``hand_over`` takes the offers, in order.
+        """``schema`` is that of the stream; ``hand_over`` takes the offers, in order.
 
         on_problem    is told what holds rows up, by a key, or that it does no more.
         reached       is told, in the order of the offers, how far the source is without a tuple.
@@ -89,9 +89,8 @@ class Intake:
         """
         self._on_problem = on_problem
         self._closed = threading.Event()
-        self._dead_letters = DeadLetters(
-            directory / "dead-letters.jsonl", **_size_of(directory / "dead-letters.jsonl")
-        )
+        # They are kept across restarts, whether the log got their neighbours or not.
+        self._dead_letters = DeadLetters.reopened(directory / "dead-letters.jsonl")
         self.inlet = Inlet(
             operator,
             schema,
@@ -105,7 +104,7 @@ class Intake:
         )
         for name, place in standing.producers.items():
             self.inlet.open_lane(name, place.newest, place.promised)
-        self._schema = pa.schema([each for each in schema if each.name != SEQ.name])
+        self._schema = schema
         self._hand_over = hand_over
         self._reached = reached
         self._excused_us = 0
@@ -209,8 +208,7 @@ class Intake:
             *self.inlet.place_of(producer or OWN_LANE),
         )
         if parts:
-            table = pa.concat_tables([part.table for part in parts]).drop_columns([SEQ.name])
-            batch = one_batch(table)
+            batch = one_batch(pa.concat_tables([part.table for part in parts]))
         else:
             batch = pa.RecordBatch.from_pylist([], schema=self._schema)
         offer = Offer(
@@ -223,11 +221,3 @@ class Intake:
         )
         self._hand_over(offer)
         return offer
-
-
-def _size_of(path: Path) -> dict[str, int]:
-    """Dead letters are kept across restarts, whether the log got their neighbours or not."""
-    if not path.exists():
-        return {}
-    data = path.read_bytes()
-    return {"size": len(data), "count": data.count(b"\n")}

@@ -19,8 +19,7 @@ class LeftOut:
     """Writes rows down, in the thread of the jobs."""
 
     def __init__(self, path: Path, journal: Journal) -> None:
-        data = path.read_bytes() if path.exists() else b""
-        self._letters = DeadLetters(path, data.rfind(b"\n") + 1, data.count(b"\n"))
+        self._letters = DeadLetters.reopened(path)
         self._journal = journal
 
     @property

@@ -122,7 +122,6 @@ class ReplicaNode(Node):
         directory: Path,
         place: Place,
         on_fatal: Callable[[BaseException], None],
-        log_options: LogOptions = LOG_OPTIONS,
         on_error: str = STOP,
     ) -> None:
         """``load`` gives the fragment's network, and starts Spark if it has to; see ``Workshop``.
@@ -162,7 +161,7 @@ class ReplicaNode(Node):
             directory,
             self.workshop,
             load,
-            log_options,
+            LOG_OPTIONS,
             self._post,
             self.problems.set,
         )
