@@ -25,12 +25,10 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.flight as flight
 
 from holdfast.cluster.children import Children, last_lines, lines_after, log_path
@@ -49,7 +47,6 @@ from holdfast.cluster.member import ClusterOptions, Member
 from holdfast.cluster.starting import check_certificates
 from holdfast.cluster.trusted import Trusted
 from holdfast.cluster.usage import signal_jvm, with_usage
-from holdfast.core.messages import Message
 from holdfast.deployment import (
     LOOPBACK,
     Deployment,
@@ -60,13 +57,12 @@ from holdfast.deployment import (
 from holdfast.deployment_file import DeploymentReader
 from holdfast.durable import make_private, write_whole
 from holdfast.errors import HoldfastError
-from holdfast.flight.refused import refused
 from holdfast.flight.security import SecurityError
-from holdfast.flight.server import Control, PutBatch, StreamServer
+from holdfast.flight.server import Control, StreamServer
 from holdfast.nodes.http_server import serve_http
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.links import NO_CHAOS
-from holdfast.nodes.listening import Listener
+from holdfast.nodes.listening import Listener, NoStreams
 from holdfast.nodes.metrics import registry
 from holdfast.plans.addresses import free_ports
 
@@ -74,11 +70,10 @@ _START_AGAIN_SECONDS = 1.0
 _SIGNALS = {each.name: each for each in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)}
 
 
-class Server:
+class Server(NoStreams):
     """Hosts processes; its Flight server has nothing but control."""
 
     name = "the server"
-    schemas: Mapping[str, pa.Schema] = {}
 
     def __init__(
         self,
@@ -132,10 +127,7 @@ class Server:
             secrets,
             self.journal,
         )
-
-    @property
-    def port(self) -> int:
-        return self._listener.port
+        self.port = self._listener.port
 
     def run(self) -> None:
         """Start what was hosted before; look after everything until told to stop."""
@@ -378,16 +370,6 @@ class Server:
         if process is not None and process not in children:
             raise HoldfastError(f"no process {process!r} of {name} runs here")
         return children
-
-    # -- no streams ---------------------------------------------------------------------
-
-    def receive(self, sender: str, message: Message) -> Future[Message]:
-        raise refused("a server takes no messages; its processes do")
-
-    def put(
-        self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
-    ) -> None:
-        raise refused("a server takes no tuples; entry points do")
 
 
 def _write_files(directory: Path, files: Mapping[str, bytes]) -> bool:

@@ -79,17 +79,13 @@ class Supervisor:
         # Servers that run their part and must learn new addresses.
         self._untold: set[str] = set()
         self._lock_fd: int | None = None
-        self._stopping = False
+        # Whether it was told to stop.
+        self.stopping = False
         self._membership_at = 0
         self._spares = Spares(deployment, tell, self._moved)
         self._following = Following(deployment, tell)
 
     # -- starting -----------------------------------------------------------------------
-
-    @property
-    def stopping(self) -> bool:
-        """Whether it was told to stop."""
-        return self._stopping
 
     def start(self) -> None:
         """Plan the network if that was not done, choose ports, start every process.
@@ -114,7 +110,7 @@ class Supervisor:
         self.deployment.security.make()
         self._take_lock()
         self.deployment = adopt(self.deployment)
-        plan = plan_network(self.deployment, self._tell, lambda: self._stopping, self._change)
+        plan = plan_network(self.deployment, self._tell, lambda: self.stopping, self._change)
         if plan is None:
             return
         Topology(self.deployment, plan)
@@ -194,7 +190,7 @@ class Supervisor:
 
     def watch(self) -> None:
         """Look after the processes once; call it again and again."""
-        if not self._stopping:
+        if not self.stopping:
             self._children.watch()
             self._ask_again()
             self._look_at_membership()
@@ -222,7 +218,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Watch until told to stop, or interrupted."""
-        while not self._stopping:
+        while not self.stopping:
             self.watch()
             time.sleep(0.05)
 
@@ -237,7 +233,7 @@ class Supervisor:
             return sorted(set(reached) - up)
 
         deadline = time.monotonic() + timeout_s
-        while missing() and time.monotonic() < deadline and not self._stopping:
+        while missing() and time.monotonic() < deadline and not self.stopping:
             self.watch()
             found = node_status(self.deployment, missing(), _LOOK_SECONDS)
             for name, said in found.items():
@@ -245,7 +241,7 @@ class Supervisor:
                     up.add(name)
                     self._tell(f"{name}: up ({said.get('state', 'running')})")
             time.sleep(0.1)
-        if missing() and not self._stopping:
+        if missing() and not self.stopping:
             raise SupervisorError(
                 f"{', '.join(missing())} did not come up within {timeout_s:g} s; look at "
                 f"{self.deployment.data / 'logs'}, or at holdfast logs"
@@ -282,12 +278,12 @@ class Supervisor:
 
     def request_stop(self) -> None:
         """Make ``run`` return; from a signal handler, say."""
-        self._stopping = True
+        self.stopping = True
 
     def stop(self) -> bool:
         """Stop every process, politely at first. False, and nothing is touched, if another
         supervisor has the deployment, or this one never had it: what runs is not its own."""
-        self._stopping = True
+        self.stopping = True
         if self._lock_fd is None:
             return False
         self._spares.stop()

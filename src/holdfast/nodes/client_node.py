@@ -12,8 +12,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,15 @@ import pyarrow.compute as pc
 from holdfast.client import Client, numbered
 from holdfast.connect.sink import Sink
 from holdfast.core.frame import Why
-from holdfast.core.messages import Message
 from holdfast.core.settings import Timing
 from holdfast.durable import make_private, read_document, write_document
-from holdfast.flight.refused import refused
 from holdfast.flight.roles import Role
-from holdfast.flight.server import PutBatch, StreamServer
+from holdfast.flight.server import StreamServer
 from holdfast.frames import SYSTEM_COLUMNS
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.lasting_writer import LastingWriter
 from holdfast.nodes.links import if_allowed, kept_links, links_control, told_distances
-from holdfast.nodes.listening import Listener
+from holdfast.nodes.listening import Listener, NoStreams
 from holdfast.nodes.metrics import NodeMetrics
 from holdfast.nodes.node import Place, disk_control
 from holdfast.nodes.problems import Problems
@@ -46,8 +43,8 @@ from holdfast.why_words import plain_why
 AGAIN_SECONDS = 0.2
 
 
-class ClientNode:
-    """One client with a sink."""
+class ClientNode(NoStreams):
+    """One client with a sink; its server has nothing but control."""
 
     def __init__(
         self,
@@ -66,7 +63,6 @@ class ClientNode:
         self.name = name
         self._output = output
         self.place = place
-        self.schemas: Mapping[str, pa.Schema] = {}
         self.journal = Journal(name)
         self.metrics = NodeMetrics(name, "client")
         self._path = directory / "position.json"
@@ -232,16 +228,6 @@ class ClientNode:
         alive = self._thread.is_alive() or self._stopping.is_set()
         late = [] if alive else ["nobody writes into the sink any more"]
         return late + self.problems.blocking
-
-    # -- its server has nothing but control ---------------------------------------------
-
-    def receive(self, sender: str, message: Message) -> Future[Message]:
-        raise refused(f"{self.name} is a client and serves no stream")
-
-    def put(
-        self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
-    ) -> None:
-        raise refused(f"{self.name} is a client and takes no tuples")
 
     def _flush(self) -> bool:
         """Whether it could be done; it is tried again."""

@@ -55,8 +55,6 @@ class JobReport:
     tuples_out: int
     start: int
     stop: int
-    # How long the job stood still for continuous checkpoints.
-    pause_seconds: float = 0.0
 
 
 class Jobs:
@@ -232,16 +230,16 @@ class Jobs:
         marker = self._marker(engine, advance.state)
         done = JobDone(job.job, advance.state, marker, wanted, left=left)
         self._last = weakref.ref(advance.state)
-        begun = time.monotonic()
         if keeps is not None:
-            done = keeps.keep(job, state, done, advance, taken, begun - started)
+            spent = time.monotonic() - started
+            done = keeps.keep(job, state, done, advance, taken, spent)
         if job.line is Line.LIVE:
             for block in wanted:
                 if isinstance(block.block, Block):
                     self._on_tentative(block.block)
         emitted = sum(block.count for block in blocks)
-        now = time.monotonic()
-        self._on_report(JobReport(now - started, taken, emitted, job.start, job.stop, now - begun))
+        took = time.monotonic() - started
+        self._on_report(JobReport(took, taken, emitted, job.start, job.stop))
         return done
 
     def _marker(self, engine: Engine, state: State) -> int:

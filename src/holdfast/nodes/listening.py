@@ -9,16 +9,37 @@ key changes nothing.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any
 
+import pyarrow as pa
+
+from holdfast.core.messages import Message
+from holdfast.flight.refused import refused
 from holdfast.flight.security import Security
-from holdfast.flight.server import StreamServer
+from holdfast.flight.server import PutBatch, StreamServer
 from holdfast.nodes.journal import Journal
 
 LOOK_SECONDS = 1.0
 
 # A server for a port.
 Make = Callable[[int], StreamServer]
+
+
+class NoStreams:
+    """What is behind a Flight server that has nothing but control."""
+
+    name: str
+    schemas: Mapping[str, pa.Schema] = {}
+
+    def receive(self, sender: str, message: Message) -> Future[Message]:
+        raise refused(f"{self.name} serves no stream, and takes no messages about one")
+
+    def put(
+        self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
+    ) -> None:
+        raise refused(f"{self.name} takes no tuples; entry points do")
 
 
 class Listener:
