@@ -285,7 +285,7 @@ class EntryNode(Node):
             offer = self._pending.pop(number)
             freed += offer.batch.nbytes
             self._ledger.settled(offer.line)
-            self._intake.settled(offer.line)
+            self._intake.inlet.checkpointed(offer.line.save)
             self.metrics.tuples_out.inc(offer.line.count)
             offer.durable.set_result(next_id)
         self._appending = []

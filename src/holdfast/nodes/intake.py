@@ -171,10 +171,6 @@ class Intake:
             self._say_how_far()
             return None
 
-    def settled(self, line: LedgerLine) -> None:
-        """The tuples of a line are durable."""
-        self.inlet.checkpointed(line.save)
-
     def close(self) -> None:
         self._closed.set()
         self.inlet.close()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -18,44 +17,9 @@ from holdfast.connect.sink import Position, Writer
 from holdfast.core.frame import Why
 from holdfast.stream_events import not_older
 
-
-@dataclass(frozen=True)
-class _Stable:
-    table: pa.Table
-
-    def tell(self, writer: Writer) -> None:
-        writer.write(self.table)
-
-    def leaves(self, standing: list[_Tentative]) -> list[_Tentative]:
-        """What stands tentatively after this."""
-        return standing
-
-
-@dataclass(frozen=True)
-class _Tentative:
-    table: pa.Table
-    why: Why | None
-
-    def tell(self, writer: Writer) -> None:
-        writer.write_tentative(self.table, self.why)
-
-    def leaves(self, standing: list[_Tentative]) -> list[_Tentative]:
-        return [*standing, self]
-
-
-@dataclass(frozen=True)
-class _Undo:
-    below_stime: int
-
-    def tell(self, writer: Writer) -> None:
-        writer.undo(self.below_stime)
-
-    def leaves(self, standing: list[_Tentative]) -> list[_Tentative]:
-        kept = [_Tentative(not_older(each.table, self.below_stime), each.why) for each in standing]
-        return [each for each in kept if each.table.num_rows]
-
-
-_Step = _Stable | _Tentative | _Undo
+# What a sink is told.
+_Step = Callable[[Writer], None]
+_Tentative = tuple[pa.Table, Why | None]
 
 
 class LastingWriter:
@@ -74,8 +38,9 @@ class LastingWriter:
         self._writer: Writer | None = open_sink(position)
         # What came since it was durable last; boundaries are not kept, a later one says more.
         self._since: list[_Step] = []
-        # What stood tentatively when it was durable last.
-        self._standing: list[_Tentative] = []
+        # What stood tentatively when it was durable last, and what does now.
+        self._stood: list[_Tentative] = []
+        self._stands: list[_Tentative] = []
 
     @property
     def fails(self) -> bool:
@@ -94,29 +59,31 @@ class LastingWriter:
 
     def write(self, table: pa.Table) -> None:
         """Take tuples, whether the sink works or not."""
-        self._do(_Stable(table))
+        self._do(lambda writer: writer.write(table))
 
     def write_tentative(self, table: pa.Table, why: Why | None) -> None:
         """Take tuples that may be taken back."""
-        self._do(_Tentative(table, why))
+        self._stands = [*self._stands, (table, why)]
+        self._do(lambda writer: writer.write_tentative(table, why))
 
     def undo(self, below_stime: int) -> None:
         """Take back older tentative tuples."""
-        self._do(_Undo(below_stime))
+        kept = [(not_older(table, below_stime), why) for table, why in self._stands]
+        self._stands = [(table, why) for table, why in kept if table.num_rows]
+        self._do(lambda writer: writer.undo(below_stime))
 
     def boundary(self, stime: int) -> None:
         """Say how far the stable tuples are complete; not said again if the sink fails."""
-        if self._writer is not None:
-            try:
-                self._writer.boundary(stime)
-            except OSError as error:
-                self._failed(error)
+        self._tell(lambda writer: writer.boundary(stime))
 
     def _do(self, step: _Step) -> None:
         self._since.append(step)
+        self._tell(step)
+
+    def _tell(self, step: _Step) -> None:
         if self._writer is not None:
             try:
-                step.tell(self._writer)
+                step(self._writer)
             except OSError as error:
                 self._failed(error)
 
@@ -125,14 +92,15 @@ class LastingWriter:
         try:
             if self._writer is None:
                 self._writer = self._open(self._position)
-                for step in (*self._standing, *self._since):
-                    step.tell(self._writer)
+                for table, why in self._stood:
+                    self._writer.write_tentative(table, why)
+                for step in self._since:
+                    step(self._writer)
             self._position = self._writer.flush()
         except OSError as error:
             self._failed(error)
             return None
-        for step in self._since:
-            self._standing = step.leaves(self._standing)
+        self._stood = self._stands
         self._since.clear()
         self._on_problem(None)
         return self._position

@@ -284,6 +284,7 @@ class ReplicaNode(Node):
         super().stop()
         self._shippers.close()
         self.jobs.close()
+        self.left_out.close()
         self.early.close()
         self.workshop.close()
 
