@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import queue
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,9 @@ import pytest
 from holdfast import disk
 from holdfast.core.effects import Append, TrimLog
 from holdfast.core.events import Appended, AppendFailed, Event, RecoveryRecord
-from holdfast.core.records import Checkpoint
+from holdfast.core.settings import Keeping
 from holdfast.disk import Fault
-from holdfast.durable import write_document
+from holdfast.kept.state import RecordOnly
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import Durability, LogOptions
 from holdfast.nodes.entry_node import EntryNode
@@ -35,36 +35,6 @@ def wait(until: Callable[[], object], what: str) -> None:
         time.sleep(0.01)
 
 
-class Records:
-    """Keeps records, and no state."""
-
-    record: RecoveryRecord | None = None
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def found(self) -> object:
-        return None
-
-    def begin(self, state: object) -> None:
-        pass
-
-    def save(self, record: RecoveryRecord, state: object) -> None:
-        write_document(self._path, {"boundary": record.boundary})
-
-    def take(self, checkpoint: Checkpoint) -> object:
-        return None
-
-    def unite(self, states: Sequence[object], boundary: int) -> object:
-        return None
-
-    def save_taken(self, checkpoint: Checkpoint, held: object) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
 class Kept:
     """A store with a record, driven as a replica drives it: what failed is given again."""
 
@@ -76,7 +46,7 @@ class Kept:
             {"s": SCHEMA},
             options,
             self.events.put,
-            Records(directory / "record.json"),
+            RecordOnly(directory / "state", ["query"], Keeping.NOTHING),
             on_problem=self.problems.__setitem__,
         )
         self.store.start()
@@ -96,7 +66,7 @@ class Kept:
 
 
 @pytest.mark.parametrize("durability", [Durability.ALWAYS, Durability.INTERVAL])
-@pytest.mark.parametrize("where", ["*/streams/*", "*record.json*", "*"])
+@pytest.mark.parametrize("where", ["*/streams/*", "*manifest.json*", "*"])
 @pytest.mark.parametrize("error", ERRORS)
 def test_a_store_goes_on_when_the_disk_does(
     tmp_path: Path, error: str, where: str, durability: Durability
