@@ -70,19 +70,12 @@ def _server(options: argparse.Namespace) -> int:
     from holdfast.nodes.journal import adopt_logging
 
     host, port = host_and_port(options.listen, "--listen")
-    one_by_one = (
-        options.token_file,
-        options.tokens,
-        options.certificate,
-        options.key,
-        options.authority,
-    )
-    if options.security is not None and any(one_by_one):
-        raise InputError("--security has all that is needed; leave the other files away")
     security = SecuritySpec(
         options.token_file, options.certificate, options.key, options.authority, options.tokens
     )
     if options.security is not None:
+        if security != SecuritySpec():
+            raise InputError("--security has all that is needed; leave the other files away")
         security = SecuritySpec.at(options.security)
     adopt_logging("server")
     cluster = _cluster_options(options, host)

@@ -23,14 +23,13 @@ class Meter:
 
     def __init__(self) -> None:
         self.started = time.monotonic()
-        self.tuples_in = self.tuples_out = self.advances = 0
+        self.tuples_in = self.tuples_out = 0
         self.open_windows = self.dead_letters = 0
         self._recent: deque[tuple[float, AdvanceReport]] = deque()
 
     def add(self, report: AdvanceReport) -> None:
         self.tuples_in += report.tuples_in
         self.tuples_out += report.tuples_out
-        self.advances += 1
         self.open_windows, self.dead_letters = report.open_windows, report.dead_letters
         self._recent.append((time.monotonic(), report))
 
