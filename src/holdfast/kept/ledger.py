@@ -119,7 +119,7 @@ class Ledger:
             self._file.write(data)
             disk.sync(self._file)
         except OSError:
-            self._let_go()
+            self.close()
             raise
         self._file_bytes += len(data)
         self._unsettled = [*self._unsettled, *lines]
@@ -130,9 +130,6 @@ class Ledger:
         self._unsettled = []  # there is never more than one append under way
 
     def close(self) -> None:
-        self._let_go()
-
-    def _let_go(self) -> None:
         file, self._file = self._file, None
         if file is not None:
             with contextlib.suppress(OSError):  # what it could not write is written elsewhere
@@ -166,7 +163,7 @@ class Ledger:
         lines += self._unsettled
         data = seal_line(json.dumps({"whole": len(lines)})) + b"".join(map(_sealed, lines))
         # Until the new file is in its place, the old one is: nothing is lost if there is no room.
-        self._let_go()
+        self.close()
         write_whole(self._path, data)
         self._file, self._file_bytes = disk.open_file(self._path, "ab"), len(data)
 

@@ -190,7 +190,9 @@ class ClientNode(NoStreams):
                 newest = pc.max(table["stime"].cast(pa.int64())).as_py()
                 self._tentative_until, self._why = newest + 1, why
                 if self._takes_tentative:
-                    self._writer.write_tentative(self._without_ids(event), why)
+                    # Their ids are not theirs yet.
+                    rows = table.select(["stime", *self._own.names])
+                    self._writer.write_tentative(rows, why)
             case Undo(below_stime):
                 if below_stime >= self._tentative_until:
                     self._tentative_until, self._why = 0, None
@@ -251,10 +253,6 @@ class ClientNode(NoStreams):
         # 3: the producers may forget it
         self._client.commit()
         return True
-
-    def _without_ids(self, event: Tuples) -> pa.Table:
-        """Tentative tuples as a sink gets them: tuple time and the output's own columns."""
-        return event.table.select(["stime", *self._own.names])
 
 
 def _found_or_begun(path: Path) -> dict[str, Any]:

@@ -233,7 +233,7 @@ class EntryNode(Node):
             offer = self._pending[offer.number] = offer.stamped(now)
         self.loop.handle(
             SourceBatch(
-                offer.first_id,
+                offer.line.first_id,
                 offer.line.count,
                 offer.stime_min,
                 offer.stime_max,

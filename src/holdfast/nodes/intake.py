@@ -49,10 +49,6 @@ class Offer:
     durable: Future[int] = field(default_factory=Future)
 
     @property
-    def first_id(self) -> int:
-        return self.line.first_id
-
-    @property
     def end_id(self) -> int:
         return self.line.first_id + self.line.count
 

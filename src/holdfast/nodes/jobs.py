@@ -91,7 +91,8 @@ class Jobs:
         self._on_rejected = on_rejected
         self._share = share
         self._on_tentative = on_tentative
-        self._windows: KeptWindows | None = None
+        # Continuous checkpoints, once a job has begun.
+        self.windows: KeptWindows | None = None
         # What the log gave for the record that this life began from.
         self._recovered: tuple[RecoveryRecord | None, State] | None = None
         # What the last job made; those who need it keep it.
@@ -134,18 +135,13 @@ class Jobs:
         self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join(30.0)
-        if self._windows is not None:
-            self._windows.close()
+        if self.windows is not None:
+            self.windows.close()
 
     def read_windows(self, order: ReadWindows) -> None:
         """Look at windows, or read them for the log, beside the next job."""
-        assert self._windows is not None, "a job of the stable version comes before"
-        self._windows.read(order)
-
-    @property
-    def windows(self) -> KeptWindows | None:
-        """Continuous checkpoints, once a job has begun."""
-        return self._windows
+        assert self.windows is not None, "a job of the stable version comes before"
+        self.windows.read(order)
 
     def warm(self) -> None:
         """Plan the job and run it on the standard set: some made-up tuples, whose result goes."""
@@ -212,10 +208,10 @@ class Jobs:
         state = self._state(engine, job.state)
         tables = input_tables(job.slices, engine.input_schemas, self._share)
         self._on_begin()
-        if self._windows is not None and job.line is Line.REBUILD:
-            return self._windows.rebuild(job, tables)
+        if self.windows is not None and job.line is Line.REBUILD:
+            return self.windows.rebuild(job, tables)
         bucket = Bucket(max(job.start, state.boundary), job.stop, tables)
-        keeps = self._windows if job.line is Line.STABLE else None
+        keeps = self.windows if job.line is Line.STABLE else None
         advance = engine.advance(state, [bucket], job.stop, windows=keeps is not None)
         if advance.rejected and job.line is Line.STABLE:
             self._on_rejected(advance.rejected)
@@ -275,11 +271,11 @@ class Jobs:
     def _from_log(self, engine: Engine, record: RecoveryRecord | None) -> State:
         """The state that the log has for a record; what it can be rebuilt from, if that is all."""
         if self._recovered is None or self._recovered[0] != record:
-            if self._windows is not None:
-                self._windows.close()
+            if self.windows is not None:
+                self.windows.close()
             assert self._make_windows is not None
-            self._windows = self._make_windows(engine)
-            state = EMPTY if record is None else self._windows.restart(record)
+            self.windows = self._make_windows(engine)
+            state = EMPTY if record is None else self.windows.restart(record)
             self._recovered = (record, state)
         return self._recovered[1]
 

@@ -26,7 +26,6 @@ from holdfast.kept.continuous_state import KeptWindows
 from holdfast.kept.handed_over import logged_windows
 from holdfast.kept.shipper import Sent, SentFromLog, SentPieces, SentStates, SentWhole
 from holdfast.kept.state import keep_state
-from holdfast.kept.state_directory import put_aside
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import LogOptions
 from holdfast.network import Network
@@ -122,7 +121,7 @@ class ReplicaDisk:
         log = self.store.logs[stream]
         return KeptWindows(engine, self._settings.address, log, stream, self._post, self._two_wrote)
 
-    # -- what others get, and what nobody can use ---------------------------------------
+    # -- what others get ------------------------------------------------------------------
 
     def sent(self, lent: bool) -> Sent:
         """How a state is sent to another replica; ``lent``: to one that joins, or takes over."""
@@ -132,7 +131,3 @@ class ReplicaDisk:
         if lent or self._pair is None:
             return SentWhole(self._workshop, self._settings.keeping)
         return SentStates(self._workshop, self._pair.protection is Protection.HYBRID)
-
-    def put_aside(self) -> Path:
-        """Put the kept state where nobody looks for it; where that is."""
-        return put_aside(self._directory / "state")

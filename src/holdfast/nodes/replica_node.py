@@ -72,6 +72,7 @@ from holdfast.core.succession import peers_of
 from holdfast.flight.server import PutBatch
 from holdfast.kept.packed_codec import decode_checkpoint
 from holdfast.kept.shipper import Shipper, Shippers
+from holdfast.kept.state_directory import put_aside
 from holdfast.log import Durability, LogOptions
 from holdfast.network import Network
 from holdfast.nodes.early_jobs import EarlyJobs
@@ -421,7 +422,7 @@ class ReplicaNode(Node):
 
     def _start_over(self, reason: str) -> None:
         """Put the kept state where nobody looks for it, and let the process begin without it."""
-        aside = self._disk.put_aside()
+        aside = put_aside(self._directory / "state")
         self._on_fatal(GaveUp(f"{reason}. Its state is put aside as {aside}; it joins anew"))
 
     def _job_begins(self) -> None:

@@ -46,15 +46,11 @@ class Spill:
         self._limit = limit_bytes
         self._on_problem = on_problem
         self._what = what
-        self._in_memory = 0
+        # How much is in memory now.
+        self.memory_bytes = 0
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._closed = threading.Event()
-
-    @property
-    def memory_bytes(self) -> int:
-        """How much is in memory now."""
-        return self._in_memory
 
     def take(self, block: Block) -> None:
         """A block came in. Without room on disk, whoever brings it waits until there is some."""
@@ -82,9 +78,9 @@ class Spill:
     def _fits(self, block: Block) -> bool:
         """Whether it may stay in memory; it counts from now on if it may."""
         with self._lock:
-            fits = self._in_memory + block.nbytes <= self._limit
+            fits = self.memory_bytes + block.nbytes <= self._limit
             if fits:
-                self._in_memory += block.nbytes
+                self.memory_bytes += block.nbytes
         if fits:
             weakref.finalize(block, self._dropped, block.nbytes)
         return fits
@@ -107,7 +103,7 @@ class Spill:
 
     def _dropped(self, size: int) -> None:
         with self._lock:
-            self._in_memory -= size
+            self.memory_bytes -= size
 
 
 def _read(path: Path) -> pa.RecordBatch:
