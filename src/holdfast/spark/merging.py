@@ -49,6 +49,7 @@ class MergeEngine(Engine):
         buckets: Sequence[Bucket],
         boundary: int | None = None,
         windows: bool = False,
+        large: bool = False,
     ) -> Advance:
         boundary = checked_boundary(state, buckets, boundary)
         merged = {}
