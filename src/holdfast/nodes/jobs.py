@@ -151,12 +151,15 @@ class Jobs:
         """The same for one that stands by, and will work beside whatever runs here."""
         warm_up_apart(self._open())
 
-    def warm_up(self, on_warm: Callable[[], None]) -> None:
-        """Warm up until jobs get no quicker; after the first ones, all other work goes first."""
+    def warm_up(self, on_warm: Callable[[], None], goes_on: bool = False) -> None:
+        """Warm up until jobs get no quicker; after the first ones, all other work goes first.
+
+        ``goes_on``: an earlier life has left something to catch up with, in a large job.
+        """
         progress, began = WarmUp(), time.monotonic()
 
         def once() -> None:
-            if not progress.has_begun and not progress.is_short:
+            if goes_on and not progress.has_begun and not progress.is_short:
                 warm_up(self._open(), large=True)
             if self._queue.empty() or not progress.has_begun:
                 progress.took(self.time_set() / 1e6)

@@ -259,7 +259,7 @@ class ReplicaNode(Node):
         if self._pair is None:
             self.workshop.engine()
             # While the first input comes: Spark's first jobs are slow.
-            self.jobs.warm_up(self.warm.set)
+            self.jobs.warm_up(self.warm.set, goes_on=self._disk.found.record is not None)
         elif self.hybrid:
             self.jobs.warm_apart()
             held: Handle = self._disk.found.state  # type: ignore[assignment]

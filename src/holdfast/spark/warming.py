@@ -3,8 +3,8 @@
 The next hundred still get quicker, while Java compiles what they run. So a replica runs them
 between other jobs until they do not get quicker any more, or until as many seconds are over as the
 environment's HOLDFAST_WARM_UP says (0: one job only), and then says that it is ready, so that its
-first minute is as good as its tenth. The first of them is a large one, as after a failure the first
-job mostly is: a recovery's, or a redo.
+first minute is as good as its tenth. Where an earlier life has left something to go on from, the
+first of them is a large one, as the job mostly is that catches up.
 """
 
 from __future__ import annotations
