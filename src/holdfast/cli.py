@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from holdfast.commands.log import add_log
 from holdfast.commands.parser import add_commands
 from holdfast.errors import HoldfastError, InputError
 from holdfast.saying import said
-
-if TYPE_CHECKING:
-    from holdfast.network import Network
 
 _INTERRUPTED = 130
 
@@ -115,6 +110,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from holdfast.cluster.networks import network_of
     from holdfast.connect.specs import parse_sink, parse_source
     from holdfast.single.progress import Progress
     from holdfast.single.reports import Observer
@@ -127,7 +123,7 @@ def _run(options: argparse.Namespace) -> int:
     microseconds(options.checkpoint_interval)
     bucket = microseconds(options.bucket) if options.bucket else None
     module = load(options.network, options.spark_master, drivers=1)
-    network = network_of(module, options.network)
+    network = network_of(module, Path(options.network))
     if bucket is not None:
         network.bucket = bucket
     run(
@@ -151,7 +147,9 @@ def _describe(options: argparse.Namespace) -> int:
 
         deployment = load_deployment(file)
         file = str(deployment.network)
-    network = network_of(load(file, None), file)
+    from holdfast.cluster.networks import network_of
+
+    network = network_of(load(file, None), Path(file))
     if file != options.network:
         from holdfast.cluster.planning import plan_of
         from holdfast.plans.topology import Topology
@@ -194,24 +192,12 @@ def _demo(options: argparse.Namespace) -> int:
 
 def load(path: str, spark_master: str | None, drivers: int | None = None) -> ModuleType:
     """Run a network's file, on a Spark session made for it."""
+    from holdfast.cluster.networks import load_module
+
     file = Path(path).resolve()
     if not file.is_file():
         raise InputError(f"there is no file {path!r}; name the Python file with the network")
-    # Spark's Python workers must find what stands beside the file, too.
-    sys.path.insert(0, str(file.parent))
-    known = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(file.parent), *([known] if known else [])])
-    from pyspark import cloudpickle
-
-    start_spark(spark_master, drivers)
-    spec = importlib.util.spec_from_file_location(f"holdfast_network_{file.stem}", file)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{path!r} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    spec.loader.exec_module(module)
-    return module
+    return load_module(file, lambda: start_spark(spark_master, drivers))
 
 
 def start_spark(master: str | None, drivers: int | None = None) -> None:
@@ -235,18 +221,6 @@ def start_spark(master: str | None, drivers: int | None = None) -> None:
         finally:
             os.dup2(terminal, 2)
             os.close(terminal)
-
-
-def network_of(module: ModuleType, path: str) -> Network:
-    """The network a module defines."""
-    from holdfast.network import Network
-
-    network = getattr(module, "network", None)
-    if not isinstance(network, Network):
-        raise InputError(
-            f"{path!r} defines no network; it needs a variable: network = holdfast.Network(...)"
-        )
-    return network
 
 
 if __name__ == "__main__":

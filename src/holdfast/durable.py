@@ -10,6 +10,7 @@ the umask says.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -46,6 +47,29 @@ def write_whole(path: Path, data: bytes) -> None:
         disk.sync(file)
     disk.rename(hidden, path)
     sync_directory(path.parent)
+
+
+class Held(StateError):
+    """Another process has a lock file."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(f"process {holder or 'unknown'} has it")
+        self.holder = holder or "unknown"
+
+
+def take_lock(path: Path) -> int:
+    """Take a lock file, which the operating system frees when the process ends, and write into it
+    who has it; its descriptor."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+        os.close(descriptor)
+        raise Held(holder) from None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
 
 
 class Damaged(StateError):

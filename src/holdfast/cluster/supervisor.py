@@ -39,7 +39,7 @@ from holdfast.cluster.starting import (
 from holdfast.cluster.status import node_status
 from holdfast.cluster.usage import signal_jvm
 from holdfast.deployment import Deployment, DeploymentError, load_deployment, membership_path
-from holdfast.durable import make_private
+from holdfast.durable import Held, make_private, take_lock
 from holdfast.errors import HoldfastError
 from holdfast.plans.addresses import Addresses, taken_ports
 from holdfast.plans.measured_file import adopt
@@ -172,19 +172,13 @@ class Supervisor:
                 thread.start()
 
     def _take_lock(self) -> None:
-        path = self.deployment.data / "supervisor.pid"
-        self._lock_fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock_fd)
-            self._lock_fd = None
+            self._lock_fd = take_lock(self.deployment.data / "supervisor.pid")
+        except Held as error:
             raise SupervisorError(
                 f"{self.deployment.name} is running already, supervised by process "
-                f"{path.read_text().strip()}; stop it with holdfast down"
+                f"{error.holder}; stop it with holdfast down"
             ) from None
-        os.truncate(self._lock_fd, 0)
-        os.pwrite(self._lock_fd, f"{os.getpid()}\n".encode(), 0)
 
     # -- watching -----------------------------------------------------------------------
 

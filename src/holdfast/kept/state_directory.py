@@ -23,7 +23,6 @@ lies around is removed when the directory is opened.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import uuid
@@ -37,9 +36,11 @@ from holdfast import disk
 from holdfast.disk import sync_directory
 from holdfast.durable import (
     Damaged,
+    Held,
     make_private,
     read_document,
     read_table,
+    take_lock,
     write_document,
     write_table,
 )
@@ -183,19 +184,13 @@ class StateDirectory:
             )
 
     def _take_lock(self) -> int:
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.read(descriptor, 32).decode().strip()
-            os.close(descriptor)
+            return take_lock(self.path / "lock")
+        except Held as error:
             raise StateError(
-                f"the state directory {str(self.path)!r} is in use by process {holder}; stop "
+                f"the state directory {str(self.path)!r} is in use by process {error.holder}; stop "
                 f"that run first, or name another directory"
             ) from None
-        os.truncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
-        return descriptor
 
     def _read_manifest(self) -> Manifest | None:
         path = self.path / "manifest.json"

@@ -7,7 +7,6 @@ and it lets a test put a disk underneath that loses what was not synced, or fill
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from holdfast import disk
 from holdfast.disk import Operation
+from holdfast.durable import Held, take_lock
 from holdfast.log.direct import Part, split_parts, whole_pages, write_pages
 from holdfast.log.errors import LogLocked
 
@@ -136,16 +136,10 @@ class Files:
 
     def lock(self, path: Path) -> int:
         """Takes the lock file, which the operating system frees when the process ends."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(fd)
+            return take_lock(path)
+        except Held as error:
             raise LogLocked(
-                f"{path.parent}: a log has one writer, and process {owner} is it; stop that one "
-                f"first, or open the log with read_only=True"
-            ) from error
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-        return fd
+                f"{path.parent}: a log has one writer, and process {error.holder} is it; stop "
+                f"that one first, or open the log with read_only=True"
+            ) from None
