@@ -19,14 +19,13 @@ nothing.
 
 *Rejoined* is a replica that is stable again, or a copy that holds the other one's state, counted
 from when Spark was up. Two cores run all of it, and a process that starts takes what it gets of
-them. It [gives way](../design/joining.md) to the others, but it is there, so a *bystander* may be
-late then, too: the same queries, as many of them in one process, of which nothing is lost and which
-lend nothing. *Pause* is how much later than usual the latest result of the partner was meanwhile,
-less the same of the bystander: the median of {losses} losses, one process after the other, with the
-worst below it; of everything else the worst counts. *Beside jobs* is for how long a job of the
-process ran while it made the state ready that it lends. *Gap* is the longest time without a result
-from the loss until all is well, of which a bucket is usual. What is lost or doubled is told by the
-right answer, which follows from the tuples' numbers.
+them, so a *bystander* is late then, too: the same queries, as many of them in one process, of which
+nothing is lost and which lend nothing. *Pause* is how much later than usual the latest result of
+the partner was meanwhile, less the same of the bystander: the median of {losses} losses, one
+process after the other, with the worst below it; of everything else the worst counts. *Beside jobs*
+is for how long a job of the process ran while it made the state ready that it lends. *Gap* is the
+longest time without a result from the loss until all is well, of which a bucket is usual. What is
+lost or doubled is told by the right answer, which follows from the tuples' numbers.
 """
 
 TAIL = """
