@@ -18,9 +18,12 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
+
+import numpy as np
 
 from benchmarks.machine import describe_machine
 from benchmarks.replace_failure import fail_long
@@ -28,7 +31,9 @@ from benchmarks.replace_jobs import job_totals
 from benchmarks.replace_kept import keep
 from benchmarks.replace_lost import (
     Figures,
+    Loss,
     Tell,
+    pause_us,
     replace,
     restart_all,
     running_in,
@@ -55,7 +60,8 @@ from holdfast.testing.deployed import Load, supervised
 MINUTES_KEPT = 10.0
 BOUND_BYTES = 64_000_000
 PARTS = ("lost", "failure", "kept")
-MEDIANS = ("partner_pause_ms", "partner_late_ms", "bystander_late_ms", "usual_ms", "job_ms")
+# Of how late results usually are.
+QUANTILES = (0.1, 0.5, 0.9)
 Totals = dict[str, tuple[float, float]]
 
 
@@ -87,7 +93,7 @@ def lose_and_restart(
         finally:
             for reader in readers.values():
                 reader.close()
-    found = {name: _of_all([one[name] for one in lost]) for name in PROTECTIONS}
+    found = {name: of_all([one[name] for one in lost]) for name in PROTECTIONS}
     for name in PROTECTIONS:
         reader = readers[name]
         found[name] |= asdict(reader.compare(sales, sent)) | {"broken": reader.broken}
@@ -109,7 +115,7 @@ def wait_results(readers: dict[str, Reader]) -> None:
 
 def _lose_next(
     supervisor: Supervisor, readers: dict[str, Reader], calm_seconds: float, tell: Tell
-) -> dict[str, Figures]:
+) -> dict[str, Loss]:
     """Lose the process in which most copies run, after a calm stretch."""
     before, quiet_since = _job_totals(supervisor), now_us()
     time.sleep(calm_seconds)
@@ -117,9 +123,9 @@ def _lose_next(
     process = max(PROCESSES, key=lambda name: running_in(supervisor, name))
     found = replace(supervisor, readers, process, quiet_since, tell)
     wait_well(supervisor)
-    for name, figures in found.items():
+    for name, loss in found.items():
         copies = [jobs_ms.get(f"{name}-{number}", 0.0) for number in (1, 2)]
-        figures["job_ms"] = round(max(copies), 1)
+        loss.figures["job_ms"] = max(copies)
     return found
 
 
@@ -139,14 +145,22 @@ def _mean_ms(before: Totals, after: Totals) -> dict[str, float]:
     return found
 
 
-def _of_all(found: list[Figures]) -> Figures:
-    """The worst of several losses; of what hangs on a few results in each, the median, too.
-
-    What two cores do to a single result is of the size of what is looked for.
-    """
-    worst = {key: max(one[key] for one in found) for key in found[0]}
-    middle = {key: round(median(one[key] for one in found), 1) for key in MEDIANS}
-    return worst | middle | {"partner_pause_worst_ms": worst["partner_pause_ms"]}
+def of_all(lost: Sequence[Loss]) -> Figures:
+    """The worst of several losses; of what hangs on a few results in each, the median, too."""
+    figures = [one.figures for one in lost]
+    found = {key: max(one[key] for one in figures) for key in figures[0]}
+    found["job_ms"] = round(median(one["job_ms"] for one in figures), 1)
+    for who, late in (
+        ("partner", [one.partner for one in lost]),
+        ("bystander", [one.bystander for one in lost]),
+    ):
+        usual = np.concatenate([one.usual for one in late])
+        pauses = [round(pause_us(one.joining, usual) / 1e3) for one in late]
+        found[f"{who}_pause_ms"] = round(median(pauses))
+        found[f"{who}_pause_worst_ms"] = max(pauses)
+        found[f"{who}_pauses_ms"] = pauses
+        found[f"{who}_usual_ms"] = [round(float(np.quantile(usual, at)) / 1e3) for at in QUANTILES]
+    return found
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -166,9 +180,9 @@ def main(arguments: list[str] | None = None) -> int:
     def tell(text: str) -> None:
         print(f"{time.monotonic() - started:7.1f} s  {text}", file=sys.stderr, flush=True)
 
-    calm_s = 6.0 if quick else 30.0
+    calm_s = 5.0 if quick else 30.0
     sales, rate = Sales(options.windows), options.rate
-    losses = options.losses or (3 if quick else 5)
+    losses = options.losses or 5
     failing = of_two_sources(directory / "failing")
     figures: Figures = {"bench": "replace"}
     if "lost" in options.only:

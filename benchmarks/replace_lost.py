@@ -12,6 +12,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,30 @@ PATIENCE_SECONDS = 180.0
 Tell = Callable[[str], None]
 Readers = Mapping[str, Reader]
 Figures = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Late:
+    """How late results were, in microseconds: in a calm stretch, and while a process joined."""
+
+    usual: Numbers
+    joining: Numbers
+
+    def __str__(self) -> str:
+        usual, joining = ([round(each / 1e3) for each in one] for one in (self.usual, self.joining))
+        return f"{joining} ms, else {usual}"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What one protection had of the loss of a process.
+
+    bystander  the same query beside the same others, in a process that has nothing to do with it.
+    """
+
+    figures: Figures
+    partner: Late
+    bystander: Late
 
 
 def until(what: str, holds: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
@@ -73,13 +98,8 @@ def lose(supervisor: Supervisor, process: str) -> int:
 
 def replace(
     supervisor: Supervisor, readers: Readers, process: str, usual_us: int, tell: Tell
-) -> dict[str, Figures]:
-    """Lose a process and see its replicas join; by protection. It was quiet since ``usual_us``.
-
-    Two cores run everything, also what the process does that starts, and so whoever has nothing to
-    do with it is late, too. A partner's pause is by how much more than the bystander it was: the
-    same query, beside the same others in its process.
-    """
+) -> dict[str, Loss]:
+    """Lose a process and see its replicas join; by protection. It was quiet since ``usual_us``."""
     lent_before = _beside_jobs(supervisor, process)
     lost_at = lose(supervisor, process)
     tell(f"{process} is lost, with all that it had")
@@ -102,22 +122,20 @@ def replace(
     found = {}
     lent = _beside_jobs(supervisor, process)
     for name in PROTECTIONS:
-        reader, bystander = readers[name], readers[BYSTANDERS[name]]
-        usual = reader.lateness_us(usual_us, lost_at)
-        late_us = pause_us(reader.lateness_us(up_at, rejoined[name]), usual)
-        beside_us = pause_us(
-            bystander.lateness_us(up_at, rejoined[name]), bystander.lateness_us(usual_us, lost_at)
+        partner, bystander = (
+            Late(
+                reader.lateness_us(usual_us, lost_at),
+                reader.lateness_to_next_us(up_at, rejoined[name]),
+            )
+            for reader in (readers[name], readers[BYSTANDERS[name]])
         )
-        found[name] = {
+        figures = {
             "rejoin_s": round((rejoined[name] - up_at) / 1e6, 2),
-            "partner_pause_ms": round(max(0.0, late_us - beside_us) / 1e3),
-            "partner_late_ms": round(late_us / 1e3),
-            "bystander_late_ms": round(beside_us / 1e3),
             "lent_beside_jobs_ms": round((lent[name] - lent_before[name]) * 1e3),
-            "usual_ms": round(float(np.median(usual)) / 1e3),
-            "gap_ms": round(reader.gap_us(lost_at, now_us()) / 1e3),
+            "gap_ms": round(readers[name].gap_us(lost_at, now_us()) / 1e3),
         }
-        tell(f"{name}: {found[name]}")
+        found[name] = Loss(figures, partner, bystander)
+        tell(f"{name}: {figures}, late by {partner}")
     return found
 
 
@@ -133,8 +151,15 @@ def _beside_jobs(supervisor: Supervisor, process: str) -> dict[str, float]:
 
 
 def pause_us(late: Numbers, usual: Numbers) -> float:
-    """How much later than usual the latest of some results was."""
-    return max(0.0, float(late.max() - np.median(usual))) if len(late) else 0.0
+    """How much later the latest of some results was than the latest of as many usual ones.
+
+    Of several jobs at once on two cores each is early or late by chance, and the latest of several
+    results is later than one of them: compared with a single usual one there would always be a
+    pause. Of as many usual ones the latest is, at the median, this quantile of them.
+    """
+    if not len(late):
+        return 0.0
+    return max(0.0, float(late.max() - np.quantile(usual, 0.5 ** (1 / len(late)))))
 
 
 def _spark_up(supervisor: Supervisor, process: str, since: int) -> int:

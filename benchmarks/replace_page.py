@@ -18,15 +18,17 @@ stopped, loses the directories of all its nodes, and is killed; its supervisor s
 nothing.
 
 *Rejoined* is a replica that is stable again, or a copy that holds the other one's state, counted
-from when Spark was up. Two cores run all of it, and a process that starts takes what it gets of
-them. It [gives way](../design/joining.md) to the others, but it is there, so a *bystander* may be
-late then, too: the same queries, as many of them in one process, of which nothing is lost and which
-lend nothing. *Pause* is how much later than usual the latest result of the partner was meanwhile,
-less the same of the bystander: the median of {losses} losses, one process after the other, with the
-worst below it; of everything else the worst counts. *Beside jobs* is for how long a job of the
-process ran while it made the state ready that it lends. *Gap* is the longest time without a result
-from the loss until all is well, of which a bucket is usual. What is lost or doubled is told by the
-right answer, which follows from the tuples' numbers.
+from when Spark was up. *Pause* is how much later the latest result of the partner was from then
+until the next one after it had joined, than the latest of as many usual ones is at the median: two
+cores run all of it, four jobs or more begin with each bucket, and which of them ends last is chance
+(*usually late* has the tenth, the median and the ninetieth of a hundred usual ones, and what comes
+with {losses} losses, one process after the other, is told by the median and the worst). A
+*bystander* is the same query beside the same others in a process of which nothing is lost and which
+lends nothing: its pause is chance, and what a process that starts takes of the cores. It is not
+taken off. *Beside jobs* is for how long a job of the process ran while it made the state ready that
+it lends. *Gap* is the longest time without a result from the loss until all is well, of which a
+bucket is usual. What is lost or doubled is told by the right answer, which follows from the tuples'
+numbers. But for pauses and jobs, the worst loss counts.
 """
 
 TAIL = """
@@ -57,8 +59,9 @@ def page_of(told: dict[str, Any], command: str) -> str:
         ("rejoined after, s", "rejoin_s", ""),
         ("partner's pause, ms", "partner_pause_ms", "at most a bucket's job"),
         ("its pause, the worst", "partner_pause_worst_ms", ""),
-        ("its latest result, later than usual by, ms", "partner_late_ms", ""),
-        ("a bystander's meanwhile, ms", "bystander_late_ms", ""),
+        ("its pauses", "partner_pauses_ms", ""),
+        ("usually late, ms", "partner_usual_ms", ""),
+        ("a bystander's pauses", "bystander_pauses_ms", ""),
         ("lent beside jobs, ms", "lent_beside_jobs_ms", ""),
         ("a bucket's job before, ms", "job_ms", ""),
         ("gap, ms", "gap_ms", f"at most {told['x_s'] * 1000:,.0f}"),
@@ -67,7 +70,7 @@ def page_of(told: dict[str, Any], command: str) -> str:
         ("differing", "differing", "0"),
         ("results", "results", ""),
     ):
-        cells = [f"{told[name][key]:,}" for name in PROTECTIONS]
+        cells = [_cell(told[name][key]) for name in PROTECTIONS]
         lines.append(f"| {what} | " + " | ".join(cells) + f" | {wanted} |")
     job = told["job_ms"]
     jobs = f"{job['before']:g} ms before, {job['late_in_the_failure']:g} late in the failure, "
@@ -91,6 +94,10 @@ def page_of(told: dict[str, Any], command: str) -> str:
         failure=told["failure_s"],
     )
     return "\n".join([*lines, tail])
+
+
+def _cell(value: float | list[int]) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else f"{value:,}"
 
 
 def record_page(told: dict[str, Any], options: str) -> None:

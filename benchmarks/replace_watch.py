@@ -56,6 +56,11 @@ class Reader(OutputReader):
         found = [at - stime for at, stime in list(self._reached) if since <= at < until]
         return np.array(found, dtype=np.int64)
 
+    def lateness_to_next_us(self, since: int, until: int) -> Numbers:
+        """The same, with the first one after it: what happens last in it makes that one late."""
+        after = [at for at, _ in list(self._reached) if at >= until]
+        return self.lateness_us(since, min(after, default=until) + 1)
+
     def compare(self, sales: Sales, sent: int) -> Compared:
         """What is stable against the right answer for so many tuples."""
         return compared(pa.concat_tables(self._held), sales.right_answer(sent))

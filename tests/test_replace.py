@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.replace import MEDIANS, _mean_ms, _of_all
+from benchmarks.replace import _mean_ms, of_all
 from benchmarks.replace_jobs import read_totals
-from benchmarks.replace_lost import is_well, pause_us
+from benchmarks.replace_lost import Late, Loss, is_well, pause_us
 from benchmarks.replace_page import page_of
 from benchmarks.replace_setting import (
     BYSTANDER,
@@ -57,19 +57,34 @@ def test_the_right_answer_is_that_of_a_loop_over_the_sales() -> None:
     assert len(open_windows) == made.open_after(sent) > 100_000
 
 
-def test_a_pause_is_by_how_much_the_latest_is_later_than_usual() -> None:
-    usual = np.array([10, 12, 10, 30, 10, 11, 10])
-    assert pause_us(np.array([15, 70]), usual) == 60
+def test_a_pause_is_by_how_much_the_latest_is_later_than_the_latest_of_as_many_usual_ones() -> None:
+    usual = np.arange(1, 102)
+    assert pause_us(np.array([70]), usual) == 70 - 51
+    assert pause_us(np.array([15, 130]), usual) == pytest.approx(130 - (1 + 100 * 0.5**0.5))
     assert pause_us(np.array([9]), usual) == 0
     assert pause_us(usual[:0], usual) == 0
 
 
+def test_by_chance_there_is_a_pause_half_of_the_time() -> None:
+    random = np.random.default_rng(5)
+    usual = random.exponential(40.0, 1_000)
+    for count in (1, 3, 6):
+        found = [pause_us(random.exponential(40.0, count), usual) for _ in range(1_000)]
+        assert np.mean(np.array(found) > 0) == pytest.approx(0.5, abs=0.06)
+
+
 def test_of_several_losses_the_worst_counts_but_of_single_results_the_median() -> None:
-    figures = dict.fromkeys((*MEDIANS, "gap_ms"), 10)
-    several = [figures, figures | {"partner_pause_ms": 90, "gap_ms": 20}, figures]
-    found = _of_all(several)
+    def loss(gap_ms: int, latest_ms: int) -> Loss:
+        calm = np.full(5, 40_000)
+        figures = {"gap_ms": gap_ms, "job_ms": 30.0 + gap_ms}
+        return Loss(figures, Late(calm, np.array([latest_ms * 1_000])), Late(calm, calm))
+
+    found = of_all([loss(10, 50), loss(20, 130), loss(11, 45)])
     assert (found["partner_pause_ms"], found["partner_pause_worst_ms"]) == (10, 90)
-    assert found["gap_ms"] == 20
+    assert found["partner_pauses_ms"] == [10, 90, 5]
+    assert found["bystander_pauses_ms"] == [0, 0, 0]
+    assert found["partner_usual_ms"] == [40, 40, 40]
+    assert (found["gap_ms"], found["job_ms"]) == (20, 41.0)
 
 
 def test_the_first_job_of_a_copy_that_woke_meanwhile_is_left_out() -> None:
@@ -116,9 +131,10 @@ def test_the_page_has_every_figure() -> None:
     one = {
         "rejoin_s": 1.25,
         "partner_pause_ms": 41,
-        "partner_late_ms": 58,
-        "bystander_late_ms": 17,
         "partner_pause_worst_ms": 66,
+        "partner_pauses_ms": [40, 41, 66],
+        "partner_usual_ms": [58, 91, 150],
+        "bystander_pauses_ms": [0, 3, 17],
         "lent_beside_jobs_ms": 9,
         "gap_ms": 1_234,
         "results": 5_678,
@@ -141,5 +157,5 @@ def test_the_page_has_every_figure() -> None:
         "machine": {"cores": 2, "cpu": "Processor", "memory_gib": 24, "date": "2026-01-01"},
     }
     page = page_of(told, "make bench BENCH=replace")
-    for figure in ("1.25", "1,234", "101,000", "1.04", "1.1 ", "0.7", "2.8 s"):
+    for figure in ("1.25", "1,234", "40, 41, 66", "58, 91, 150", "1.04", "1.1 ", "0.7", "2.8 s"):
         assert figure in page

@@ -23,7 +23,6 @@ import pyarrow as pa
 
 from holdfast.clock import Clock
 from holdfast.cluster.children import PORT_TAKEN_CODE, REMOVED_CODE
-from holdfast.cluster.giving_way import GivingWay
 from holdfast.core.settings import Protection, StandbySettings
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.errors import Removed
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
     from holdfast.network import Network
     from holdfast.nodes.engine_watch import EngineWatch
-    from holdfast.nodes.replica_node import ReplicaNode
     from holdfast.spark.merging import Merge
 
 # A process says that it is ready after so many seconds, although its replicas are not warm yet.
@@ -89,16 +87,12 @@ class ProcessHost:
         self._membership = MembershipFile(deployment.data)
         self.stopping = threading.Event()
         self.nodes: list[Hosted] = []
-        self._replica_nodes: list[ReplicaNode] = []
-        # Whether all nodes have begun.
-        self._started = False
-        self._giving_way = GivingWay(deployment, name, self._has_place, self.journal.write)
+        self._warm: list[threading.Event] = []
         self._loading = threading.Lock()
         self._loaded: Network | None = None
         self._engine_watch: EngineWatch | None = None
 
     def start(self) -> None:
-        self._giving_way.start()
         replicas = []
         for node in self._deployment.processes[self._name]:
             if node in self._deployment.clients:
@@ -111,7 +105,6 @@ class ProcessHost:
             self.nodes += self._replicas(replicas)
         for each in self.nodes:
             each.start()
-        self._started = True
         host, port = self._addresses.metrics(self._name)
         served = serve_http(host, port, self._health)
         # Not in this thread, which must hear that it is to end.
@@ -119,15 +112,9 @@ class ProcessHost:
 
     def _say_ready(self, port: int) -> None:
         """When every replica has run a job: the first tuples are not to wait for a first job."""
-        for each in self._replica_nodes:
-            each.warm.wait(WARM_SECONDS)
+        for warm in self._warm:
+            warm.wait(WARM_SECONDS)
         self.journal.write("ready", metrics_port=port)
-
-    def _has_place(self) -> bool:
-        """Whether its replicas do what they are for; or one of them is needed at once."""
-        nodes = list(self._replica_nodes)
-        settled = self._started and all(each.has_place for each in nodes)
-        return settled or any(each.is_needed for each in nodes)
 
     def _health(self) -> dict[str, list[str]]:
         """What is wrong with each node."""
@@ -135,7 +122,6 @@ class ProcessHost:
 
     def stop(self) -> None:
         self.stopping.set()
-        self._giving_way.stop()
         if self._engine_watch is not None:
             self._engine_watch.stop()
         for node in self.nodes:
@@ -229,7 +215,7 @@ class ProcessHost:
             self.fatal,
             on_error=self._deployment.fragments[self._topology.fragment_of(node)].on_error,
         )
-        self._replica_nodes.append(replica)
+        self._warm.append(replica.warm)
         return replica
 
     def _part(self, node: str) -> Network | Merge:

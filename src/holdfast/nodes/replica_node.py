@@ -98,7 +98,6 @@ from holdfast.spark.merging import Merge
 from holdfast.spark.rejected import STOP
 
 WARM_SECONDS = 20.0
-_AT_WORK = {each.value for each in NodeState} - {NodeState.RECOVERING.value}
 
 LOG_OPTIONS = LogOptions(
     durability=Durability.INTERVAL,
@@ -218,18 +217,6 @@ class ReplicaNode(Node):
     @property
     def hybrid(self) -> bool:
         return self._pair is not None and self._pair.protection is Protection.HYBRID
-
-    @property
-    def has_place(self) -> bool:
-        """Whether it is as good as the other replicas, or holds the state of the copy that runs."""
-        if self._pair is None:
-            return self.copy.glance().state in _AT_WORK and self.warm.is_set()
-        return self.is_needed or self._taken > 0
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether it is the one of several copies that runs."""
-        return self._pair is not None and self._runs
 
     # -- living -----------------------------------------------------------------------------
 
