@@ -45,7 +45,7 @@ SIZES = {"small": 16, "ten times": 160}
 MORE = {"small": 2, "ten times": 1}
 RATE = 1_000
 BATCH = 10_000
-BUCKET_US = 100_000
+BUCKET_US = 200_000
 # So many batches wait for one another, and so many times.
 WAITING, WAITING_ROUNDS = 4, 3
 WAIT_SECONDS = 60.0
