@@ -171,8 +171,6 @@ def why_not_rescaled(shard: FragmentSpec) -> str | None:
         return f"delivery = {shard.delivery.value!r}: nothing is kept that could be handed over"
     if shard.colocate is not None and shard.shard is None:
         return "colocate: the process of a shard has others' work to do, too"
-    if any(each.server is not None for each in shard.replicas):
-        return "shards on servers"
     return None
 
 

@@ -65,7 +65,7 @@ def test_a_fragment_may_say_from_how_many_shards_to_how_many(tmp_path: Path) -> 
         ('shards = "auto"\nshards_between = [3, 2]', "the least and the most shards, from 1 to"),
         ('shards = "auto"\nshards_between = [1, "2"]', "two numbers, like [1, 4]"),
         ('shards = "auto"\nprotection = "hybrid"\ncopies = 2', "as there are 1 shards"),
-        ('shards = "auto"\ndelivery = "at-least-once"', "not for delivery = 'at-least-once'"),
+        ('shards = "auto"\ndelivery = "at-most-once"', "not for delivery = 'at-most-once'"),
         ('shards = "many"', 'a number, "auto", or a list of places'),
     ],
 )

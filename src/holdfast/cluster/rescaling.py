@@ -20,9 +20,11 @@ from holdfast.cluster.members import (
     MembershipError,
     check_started,
     has_all,
+    tell_servers,
     wait_for_epoch,
     why_not_yet,
 )
+from holdfast.cluster.remote import RemoteServer
 from holdfast.cluster.status import node_status
 from holdfast.core.messages import CopyState
 from holdfast.core.records import Membership
@@ -85,6 +87,8 @@ def change_number(
     if len(spec.generations) == 1:
         _begin(found, spec, shards)
         found = load_deployment(deployment.path)
+    # Also those that could not be reached when it began, and it is run again.
+    _tell_servers(found, tell)
     generation = found.fragments[fragment].generations[-1][0]
     tell(f"{shards} new shards of {fragment} start beside those that run")
     _wait_until_taken_over(found, fragment, wait_s, tell)
@@ -154,7 +158,7 @@ def _begin(deployment: Deployment, spec: FragmentSpec, shards: int) -> None:
     # Whatever does not fit is said before anything changes.
     topology = Topology(larger, read_plan(deployment))
     # Where they listen is known before anybody hears of them.
-    Addresses.choose(larger)
+    Addresses.choose(larger, lambda server, *asked: RemoteServer(larger, server).ports(*asked))
     (_, old), (_, new) = larger.fragments[spec.name].generations
     merging = larger.fragments[spec.name].processes[-spec.merging :]
     likes = [one for one in spec.processes if one not in deployment.gone]
@@ -252,5 +256,11 @@ def _finish(deployment: Deployment, fragment: str, shards: int, generation: int)
         deployment, lambda known: known.without(*leaving), shards={fragment: about}
     )
     found = load_deployment(deployment.path)
-    unaware = wait_for_epoch(found, changed.epoch, 10.0)
+    unaware = (*tell_servers(found), *wait_for_epoch(found, changed.epoch, 10.0))
     return Rescaled(changed.epoch, unaware, shards, generation)
+
+
+def _tell_servers(deployment: Deployment, tell: Tell) -> None:
+    """Have servers start what is new there; one that is away starts it when it is asked again."""
+    for server in tell_servers(deployment):
+        tell(f"{server} cannot be reached: run this again when it is back")
