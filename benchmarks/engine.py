@@ -160,13 +160,15 @@ class Run:
         return self._holdfast.run(many_queries(self._quick), self._root, queries=True)
 
     def sweep(self) -> dict[str, Any]:
-        found = {}
-        for case in sweep(self._quick):
+        cases = sweep(self._quick)
+        for case in cases:
             write_input(case, self._root)
-            with Memory(self._holdfast.pid) as memory:
-                found[str(case.open_windows)] = self._holdfast.run(case, self._root)
-            found[str(case.open_windows)]["peak_gib"] = memory.peak_gib
-            print(f"{case.name}: {json.dumps(found[str(case.open_windows)])}", flush=True)
+        with Memory(self._holdfast.pid) as memory:
+            told = [asdict(case) for case in cases]
+            found = self._holdfast.run(cases[-1], self._root, sweep=told)
+        for each in found.values():
+            each["peak_gib"] = memory.peak_gib
+            print(json.dumps(each), flush=True)
         return found
 
     def all(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def ready(quick: bool) -> list[Case]:
 
 def sweep(quick: bool) -> list[Case]:
     """Buckets so short that all of them fall into the windows opened first."""
-    buckets, short = (30, 1000) if quick else (60, 1000)
+    buckets, short = (90, 1000) if quick else (300, 1000)
     sizes = (10_000, 100_000, 1_000_000, 10_000_000)
     return [Case(f"sweep-{size}", 3_000, size, buckets, short, size) for size in sizes]
 

@@ -70,12 +70,9 @@ class Holdfast:
     def run(self, case: Case, root: Path, order: dict[str, Any]) -> dict[str, Any]:
         if "queries" in order:
             return compare_queries(self._spark, case.buckets, case.tuples)
+        if "sweep" in order:
+            return self._sweep([Case(**each) for each in order["sweep"]], root)
         version = Version(self._engine)
-        for bucket in _openings(case):
-            version.advance([bucket])
-        told = {}
-        if case.open_windows:
-            told = {"bytes_per_window": state_bytes(version) / case.open_windows}
         times, rows = [], []
         paths = list(enumerate(sorted(case.directory(root).iterdir())))
         at_once = int(order.get("at_once", 1))
@@ -87,7 +84,31 @@ class Holdfast:
             if order.get("rows"):
                 rows += _rows(out)
         found = answer(case, times, sorted(rows) if order.get("rows") else None)
-        return {**found, **told, "tuples_s": case.tuples * at_once / found["mean_ms"] * 1000}
+        return {**found, "tuples_s": case.tuples * at_once / found["mean_ms"] * 1000}
+
+    def _sweep(self, cases: list[Case], root: Path) -> dict[str, Any]:
+        """States of different sizes, in turn: what the machine does besides hits all alike."""
+        versions = [Version(self._engine) for _ in cases]
+        for case, version in zip(cases, versions, strict=True):
+            for bucket in _openings(case):
+                version.advance([bucket])
+        sizes = [state_bytes(version) for version in versions]
+        times: list[list[float]] = [[] for _ in cases]
+        for index in range(cases[0].buckets):
+            for turn in range(len(cases)):
+                at = (index + turn) % len(cases)  # nobody always comes after the largest
+                case = cases[at]
+                path = case.directory(root) / f"{index:05}.parquet"
+                begin = time.perf_counter()
+                versions[at].advance([_bucket(case, path, index)])
+                times[at].append(time.perf_counter() - begin)
+        return {
+            str(case.open_windows): {
+                **answer(case, took, None),
+                "bytes_per_window": size / case.open_windows,
+            }
+            for case, took, size in zip(cases, times, sizes, strict=True)
+        }
 
 
 def state_bytes(version: Version) -> int:

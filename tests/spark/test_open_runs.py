@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.spark import open_runs
-from holdfast.spark.compaction import divided, merge
+from holdfast.spark.compaction import divided, merge, merge_all
 from holdfast.spark.lookups import Keys, lookup
 from holdfast.spark.open_runs import OpenRun, SmallRuns, keep_open, open_run
 from holdfast.spark.runs import sort_rows, write_run
@@ -188,3 +188,45 @@ def test_merged_in_pieces_rows_are_those_of_one_merge(
     total = sum(map(len, runs))
     assert len(pieces) == max(1, -(-total // piece_rows))
     assert sum(len(run) for piece in pieces for run in piece) == total
+
+
+@given(runs=st.lists(ROWS.filter(len), min_size=1, max_size=4), first_open=st.integers(0, 30))
+def test_runs_of_several_queries_are_merged_at_once_as_each_by_itself(
+    runs: list[list[tuple[int, int, bool, int]]], first_open: int
+) -> None:
+    opened = [made(run, False) for run in runs]
+    # The same keys in all of them: they are not those of the others.
+    parts = [(opened, True, first_open), (opened[-1:], False, 0), (opened[-1:], True, 0)]
+    for run, (each, whole, oldest) in zip(merge_all(parts, ["k0"]), parts, strict=True):
+        assert run.rows.equals(merge(each, ["k0"], oldest, whole).rows)
+        assert pa.ipc.open_stream(run.stream_bytes()).read_all().equals(run.rows)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_newer_runs_that_most_keys_are_not_in_are_sifted(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    names = random.integers(-(2**63), 2**63 - 1, 20_000)
+    newest: dict[int, int] = {}
+    runs = []
+    for number, count in enumerate((20_000, 3_000, 500, 7)):
+        chosen = random.permutation(len(names))[:count]
+        newest |= {int(each): number for each in chosen}
+        columns = {
+            "slot": np.zeros(count, np.int64),
+            "hash": names[chosen],
+            "k0": chosen,
+            "value": np.full(count, number),
+        }
+        runs.append(OpenRun(sort_rows(pa.table(columns))))
+    wanted = random.permutation(len(names))[:2_000]
+    for run in runs[1:]:
+        own, others = run.sifted(run.hash), run.sifted(names[wanted])
+        assert own is not None
+        assert others is not None
+        assert len(own) == len(run)
+        assert len(others) < 0.4 * len(wanted)
+    keys = Keys(np.zeros(len(wanted), np.int64), names[wanted], (pa.array(wanted),))
+    found, rows = lookup(runs, keys, ["k0"], ["value"])
+    assert found.all()
+    assert rows is not None
+    assert rows["value"].to_pylist() == [newest[int(each)] for each in wanted]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from holdfast import disk
 from holdfast.spark.open_runs import OpenRun, keep_open
-from holdfast.spark.runs import place_in_file, stream_bytes, write_bytes
+from holdfast.spark.runs import place_in_file, write_bytes
 
 # How the names of such files begin; no operator is called so.
 BUNDLE = ".bundle"
@@ -45,7 +45,7 @@ class Bundle:
         """
         if 2 * _COLUMN_BYTES * len(run) > _MOST_BYTES:
             return False  # with only two columns
-        piece = stream_bytes(run.rows)
+        piece = run.stream_bytes()
         if len(piece) > _MOST_BYTES:
             return False
         self._members.append((name, run, swallowed))

@@ -24,6 +24,7 @@ from holdfast.spark.bundles import Bundle
 from holdfast.spark.column_plans import ColumnPlan, Memory
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.join_step import resolved
+from holdfast.spark.joint_steps import rounds, run_steps
 from holdfast.spark.resident_task import Order
 from holdfast.spark.runs import HASH, Bools, numbers, one_piece, write_file, write_tables
 from holdfast.spark.task import (
@@ -126,9 +127,9 @@ class ColumnTask:
         """The wanted streams, or this task's parts of them; None of one without tuples."""
         given = dict(zip(names, read_streams(source, len(names)), strict=True))
         if self.shares:
-            made = _run(self._own(task), 0, 1, given, told)
+            made = _run(self._rounds[task], 0, 1, given, told)
         else:
-            made = _run(self.nodes, task, self.tasks, given, told)
+            made = _run(self._rounds[0], task, self.tasks, given, told)
         tables = [made[name] for name in self.wanted_of(task)]
         if self.shares or self.tasks == 1:
             names = self.wanted_of(task)
@@ -143,8 +144,11 @@ class ColumnTask:
         """The streams whose order counts: what steps are given they put in order themselves."""
         return frozenset(node.name for node in self.nodes if node.step is None and not node.resolve)
 
-    def _own(self, task: int) -> list[Node]:
-        return [node for node in self.nodes if node.name in self.shares[task]]
+    @cached_property
+    def _rounds(self) -> list[list[list[Node]]]:
+        """The nodes of each share, or all of them, as they are carried out."""
+        shares = self.shares or (frozenset(node.name for node in self.nodes),)
+        return [rounds([node for node in self.nodes if node.name in share]) for share in shares]
 
 
 def output_path(output: str, task: int) -> str:
@@ -186,7 +190,7 @@ def read_streams(source: pa.NativeFile | pa.Buffer, count: int) -> list[pa.Table
 
 
 def _run(
-    nodes: Sequence[Node],
+    order: Sequence[Sequence[Node]],
     task: int,
     tasks: int,
     given: dict[str, pa.Table],
@@ -200,22 +204,25 @@ def _run(
     mine = everything if tasks == 1 else Memory(_slices(given, task, tasks))
     made: dict[str, pa.Table | None] = {}
     bundle = Bundle(told["directory"], told["step"])
-    read = {stream for node in nodes for stream in node.reads}
-    for node in nodes:
-        if node.step is None and node.name not in read and not _has_tuples(node, mine, everything):
-            made[node.name] = None
+    read = {stream for nodes in order for node in nodes for stream in node.reads}
+    for nodes in order:
+        steps = [(node, node.step) for node in nodes if node.step is not None]
+        if steps:
+            rows = [(step, _step_input(node, everything, task, tasks)) for node, step in steps]
+            own = [range(task, step.partitions, tasks) for _, step in steps]
+            for (node, _), emitted in zip(steps, run_steps(rows, own, told, bundle), strict=True):
+                table = pa.concat_tables(emitted) if emitted else node.nothing
+                made[node.name] = mine.streams[node.name] = table
             continue
-        if node.step is not None:
-            rows = _step_input(node, everything, task, tasks)
-            own = range(task, node.step.partitions, tasks)
-            emitted = list(node.step.run(told, rows, own, bundle))
-            table = pa.concat_tables(emitted) if emitted else node.nothing
-        else:
+        for node in nodes:
+            if node.name not in read and not _has_tuples(node, mine, everything):
+                made[node.name] = None
+                continue
             table = node.input.table(everything if node.whole else mine, node.columns)
             if node.whole and task:
                 table = table.slice(0, 0)
             table = resolved(table) if node.resolve and table.num_rows else table
-        made[node.name] = mine.streams[node.name] = table
+            made[node.name] = mine.streams[node.name] = table
     bundle.write()
     return made
 
@@ -250,7 +257,7 @@ def run_here(
     job: ColumnTask, given: dict[str, pa.Table], told: Mapping[str, Any]
 ) -> dict[str, pa.Table]:
     """What a job makes of all its input, in this process and without Spark: what is not empty."""
-    made = _run(job.nodes, 0, 1, given, told)
+    made = _run(rounds(job.nodes), 0, 1, given, told)
     there = ((name, made[name]) for name in job.wanted)
     return {name: table.combine_chunks() for name, table in there if table is not None}
 

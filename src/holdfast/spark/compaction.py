@@ -10,15 +10,24 @@ dead, and merging drops them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from holdfast.spark.open_runs import OpenRun, taken
-from holdfast.spark.runs import DEAD, HASH, SLOT, Bools, Int64s, equal_rows, numbers
+from holdfast.spark.runs import (
+    DEAD,
+    HASH,
+    SLOT,
+    Bools,
+    Column,
+    Int64s,
+    as_array,
+    equal_rows,
+    numbers,
+)
 
 # A new run swallows a neighbour of at most this many times its own rows.
 _MERGE_RATIO = 2
@@ -43,44 +52,41 @@ def merge(
     Without ``key_names`` rows do not replace each other. Rows marked dead can be forgotten
     only when nothing older remains (``whole``).
     """
-    return merge_all([(runs, whole)], key_names, first_open_slot)[0]
+    return merge_all([(runs, whole, first_open_slot)], key_names)[0]
 
 
 def merge_all(
-    parts: Sequence[tuple[Sequence[OpenRun], bool]],
-    key_names: Sequence[str] | None,
-    first_open_slot: int,
+    parts: Sequence[tuple[Sequence[OpenRun], bool, int]], key_names: Sequence[str] | None
 ) -> list[OpenRun]:
-    """The same for the runs of several partitions, each with whether nothing older remains.
+    """The same for the runs of several partitions, also of several queries with such keys.
 
-    Keys of different partitions differ. Most of what it takes to merge small runs is the calls,
-    and they are made once for all of them.
+    Each comes with whether nothing older remains, and its first open slot. Most of what it takes
+    to merge small runs is the calls, and they are made once for all of them.
     """
-    runs = _alike([run for each, _ in parts for run in each[::-1]])
+    runs = _alike([run for each, *_ in parts for run in each[::-1]])
     at, before, orders, forgetful = 0, 0, [], []
-    for each, whole in parts:
+    for each, whole, first_open_slot in parts:
         newest_first, at = runs[at : at + len(each)], at + len(each)
         order = _in_order(newest_first, first_open_slot)
         orders.append(order + before if before else order)
         before += sum(map(len, newest_first))
         forgetful.append(whole)
-    keep = np.ones(sum(map(len, orders)), dtype=np.bool_)
+    lengths = [len(each) for each in orders]
+    starts = [0, *itertools.accumulate(lengths)]
     order = np.concatenate(orders) if len(orders) > 1 else orders[0]
     sources = [(run, None) for run in runs]
+    layout = runs[0].layout
+    keep = np.ones(len(order), dtype=np.bool_)
     if key_names is not None:
-        keep = _newest(order, sources, key_names)
-    schema = runs[0].rows.schema
-    if any(forgetful) and DEAD in schema.names:
-        dead = numbers(_array(taken(sources, DEAD, None))).astype(np.bool_)
-        keep &= ~(dead.take(order) & np.repeat(forgetful, [len(each) for each in orders]))
-    edges = np.cumsum([len(each) for each in orders])
-    counts = [int(each.sum()) for each in np.split(keep, edges[:-1])]
+        keep = _newest(order, sources, key_names, starts)
+    if any(forgetful) and DEAD in layout.names:
+        dead = numbers(as_array(taken(sources, DEAD, None))).astype(np.bool_)
+        keep &= ~(dead.take(order) & np.repeat(forgetful, lengths))
+    counts = [int(np.count_nonzero(keep[a:b])) for a, b in itertools.pairwise(starts)]
     if sum(counts) < len(order):
         order = order[keep]
-    columns = {name: taken(sources, name, order) for name in schema.names}
-    rows = pa.Table.from_arrays([_array(each) for each in columns.values()], schema=schema)
-    whole_run = OpenRun(rows, {k: v for k, v in columns.items() if isinstance(v, np.ndarray)})
-    return whole_run.split(counts)
+    columns = {name: taken(sources, name, order) for name in layout.names}
+    return OpenRun.of(columns, layout).split(counts)
 
 
 def _in_order(newest_first: Sequence[OpenRun], first_open_slot: int) -> Int64s:
@@ -88,15 +94,11 @@ def _in_order(newest_first: Sequence[OpenRun], first_open_slot: int) -> Int64s:
     slot = np.concatenate([run.slot for run in newest_first])
     hashes = np.concatenate([run.hash for run in newest_first])
     # Both ways keep what is equal in its order, and make use of what is sorted already.
-    one_slot = len(slot) and (slot == slot[0]).all()
+    one_slot = len(slot) and slot[0] == slot[-1] and (slot == slot[0]).all()
     order = np.argsort(hashes, kind="stable") if one_slot else np.lexsort((hashes, slot))
-    if len(slot) and slot.min() < first_open_slot:
+    if len(slot) and (slot[0] if one_slot else slot.min()) < first_open_slot:
         order = order[slot[order] >= first_open_slot]
     return order
-
-
-def _array(column: pa.Array | npt.NDArray[Any]) -> pa.Array:
-    return pa.array(column) if isinstance(column, np.ndarray) else column
 
 
 def divided(runs: Sequence[OpenRun], piece_rows: int) -> Iterator[list[OpenRun]]:
@@ -125,7 +127,9 @@ def _rows(runs: Sequence[OpenRun], begins: list[int], ends: list[int]) -> list[O
 
 def _alike(runs: Sequence[OpenRun]) -> list[OpenRun]:
     """With one schema: the one-task and the sharded plan disagree on what can be null."""
-    schemas = [run.rows.schema for run in runs]
+    if all(run.layout is runs[0].layout for run in runs):
+        return list(runs)
+    schemas = [run.layout.schema for run in runs]
     if all(each.equals(schemas[0]) for each in schemas[1:]):
         return list(runs)
     schema = pa.unify_schemas(schemas, promote_options="default")
@@ -133,22 +137,35 @@ def _alike(runs: Sequence[OpenRun]) -> list[OpenRun]:
 
 
 def _newest(
-    order: Int64s, sources: Sequence[tuple[OpenRun, None]], key_names: Sequence[str]
+    order: Int64s,
+    sources: Sequence[tuple[OpenRun, None]],
+    key_names: Sequence[str],
+    starts: Sequence[int],
 ) -> Bools:
     """Of rows in this order, in which those of one hash come newest first, the first of each key.
 
-    ``sources`` are the runs of which the order is, one behind the other.
+    ``sources`` are the runs of which the order is, one behind the other; ``starts`` where in it
+    something else begins, in which the same keys are others.
     """
-    keys = [_array(taken(sources, name, None)) for name in key_names]
-    slot, hashes = (taken(sources, name, order) for name in (SLOT, HASH))
-    return first_of_keys(order, slot, hashes, keys)
+    keys = [taken(sources, name, None) for name in key_names]
+    slot, hashes = (numbers(taken(sources, name, order)) for name in (SLOT, HASH))
+    return first_of_keys(order, slot, hashes, keys, starts)
 
 
-def first_of_keys(order: Int64s, slot: Int64s, hashes: Int64s, keys: Sequence[pa.Array]) -> Bools:
+def first_of_keys(
+    order: Int64s,
+    slot: Int64s,
+    hashes: Int64s,
+    keys: Sequence[Column],
+    starts: Sequence[int] = (),
+) -> Bools:
     """Which rows are the first of their keys; slots and hashes are in this order, keys not yet."""
     keep = np.ones(len(order), dtype=np.bool_)
     repeat = hashes[1:] == hashes[:-1]
     repeat &= slot[1:] == slot[:-1]
+    for start in starts:
+        if 0 < start < len(order):
+            repeat[start - 1] = False
     second = np.flatnonzero(repeat)
     if not len(second):
         return keep
@@ -160,7 +177,7 @@ def first_of_keys(order: Int64s, slot: Int64s, hashes: Int64s, keys: Sequence[pa
     return keep
 
 
-def _newest_of_collisions(order: Int64s, repeat: Bools, keys: Sequence[pa.Array]) -> Bools:
+def _newest_of_collisions(order: Int64s, repeat: Bools, keys: Sequence[Column]) -> Bools:
     """The slow, exact way, where two different keys share a hash."""
     keep = np.ones(len(order), dtype=np.bool_)
     starts = np.flatnonzero(np.concatenate(([True], ~repeat)))
@@ -170,7 +187,7 @@ def _newest_of_collisions(order: Int64s, repeat: Bools, keys: Sequence[pa.Array]
             continue
         seen = set()
         places = pa.array(order[start:end])
-        part = zip(*(key.take(places).to_pylist() for key in keys), strict=True)
+        part = zip(*(as_array(key).take(places).to_pylist() for key in keys), strict=True)
         for offset, key in enumerate(part):
             identity = repr(key)
             keep[start + offset] = identity not in seen

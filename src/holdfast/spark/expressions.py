@@ -111,11 +111,17 @@ def attributes(expression: Expression) -> set[int]:
 
 
 _Function = Callable[[int, list[pa.Array], Any], pa.Array]
+_TIME, _NUMBER = pa.timestamp("us", "UTC"), pa.int64()
 
 
 def _cast(_: int, arguments: list[pa.Array], kind: pa.DataType) -> pa.Array:
     """Never loses more than Java's cast does: whole numbers to doubles round to the nearest."""
-    return arguments[0] if arguments[0].type == kind else arguments[0].cast(kind, safe=False)
+    given = arguments[0]
+    if given.type == kind:
+        return given
+    if (kind == _NUMBER and given.type == _TIME) or (kind == _TIME and given.type == _NUMBER):
+        return given.view(kind)  # a cast looks at every value
+    return given.cast(kind, safe=False)
 
 
 def _hash(count: int, arguments: list[pa.Array], seed: int) -> pa.Array:

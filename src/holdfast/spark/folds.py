@@ -24,13 +24,17 @@ import pyarrow.compute as pc
 from holdfast.spark import exact_sum
 from holdfast.spark.groups import Groups
 from holdfast.spark.list_folds import collect, collect_distinct, top
-from holdfast.spark.runs import Bools, numbers
+from holdfast.spark.runs import Bools, Column, as_array, numbers
 
-Columns = list[pa.Array]
+Columns = list[Column]
 Floats = npt.NDArray[np.float64]
 
 # Distinct values a sketch tells apart exactly; beyond, the error is about 1/sqrt(1024), 3 %.
 _SKETCH_SIZE = 1024
+# Sums up to here are within BIGINT, rounded or not.
+_SURELY_FITS = 2.0**63 * (1 - 2.0**-20)
+# Folds that take columns as numpy has them.
+_ON_NUMBERS = frozenset({"count", "add_long"})
 # Folds of which the same tuples in another order give something else.
 IN_ORDER = frozenset({"first", "last", "collect", "collect_distinct", "top"})
 
@@ -49,8 +53,11 @@ class Fold:
     user: Any = None
     beside: tuple[str, ...] | None = None
 
-    def run(self, values: pa.Array | None, groups: Groups, found: Bools, old: Columns) -> Columns:
+    def run(self, values: Column | None, groups: Groups, found: Bools, old: Columns) -> Columns:
         """The new state columns of every group."""
+        if self.kind not in _ON_NUMBERS:
+            values = None if values is None else as_array(values)
+            old = [as_array(each) for each in old]
         return _KINDS[self.kind](self, values, groups, found, old)
 
     @property
@@ -76,39 +83,44 @@ class Fold:
             case "sketch":
                 return [sketch_estimate(columns[0])]
             case "user":
-                finished = [self.user.finish(each) for each in columns[0].to_pylist()]
+                finished = [self.user.finish(each) for each in as_array(columns[0]).to_pylist()]
                 return [pa.array(finished, self.user.arrow_result_type)]
             case "add_exactly":
                 return [pa.array(exact_sum.rounded(columns[0]))]
             case "add_squares":
                 squares, sums, counts = columns
-                return [pa.array(exact_sum.spreads(counts.to_pylist(), sums, squares))]
+                return [pa.array(exact_sum.spreads(as_array(counts).to_pylist(), sums, squares))]
         return columns
 
 
 def _count(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
-    total = np.bincount(groups.codes, minlength=groups.count).astype(np.int64)
+    total = np.bincount(groups.codes, minlength=groups.count).astype(np.int64, copy=False)
     total[found] += numbers(old[0])
-    return [pa.array(total)]
+    return [total]
 
 
 def _add_long(fold: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
     numeric = numbers(values).astype(np.int64, copy=False)
     total = np.zeros(groups.count, dtype=np.int64)
     total[found] = numbers(old[0])
-    _refuse_overflow(fold, numeric, total)
+    _refuse_overflow(fold, numeric, groups, total)
     np.add.at(total, groups.codes, numeric)
-    return [pa.array(total)]
+    return [total]
 
 
 def _refuse_overflow(
-    fold: Fold, values: npt.NDArray[np.int64], total: npt.NDArray[np.int64]
+    fold: Fold, values: npt.NDArray[np.int64], groups: Groups, total: npt.NDArray[np.int64]
 ) -> None:
     """Numpy would wrap around silently; Spark's own sum raises, and so does this one."""
     if not len(values):
         return
-    largest = float(np.abs(values.astype(np.float64)).max()) * len(values)
-    if largest + float(np.abs(total.astype(np.float64)).max()) >= 2.0**63:
+    largest = float(max(values.max(), -float(values.min()))) * len(values)
+    if largest + float(max(total.max(), -float(total.min()))) < _SURELY_FITS:
+        return
+    # Rather than for the largest one of all of them, for each group by itself.
+    most = np.abs(total.astype(np.float64))
+    np.add.at(most, groups.codes, np.abs(values.astype(np.float64)))
+    if most.max() >= _SURELY_FITS:
         raise OverflowError(
             f"the sum in {fold.columns[0]} may leave the range of BIGINT; cast the summed "
             f"column to DOUBLE or DECIMAL(38, 0)"
@@ -144,7 +156,7 @@ def _objects(column: pa.Array) -> npt.NDArray[np.object_]:
 
 def _extreme(fold: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
     """Minimum or maximum of any ordered type, by the ranks of old and new values together."""
-    both = pa.concat_arrays([old[0].cast(values.type), values])
+    both = pa.concat_arrays([as_array(old[0]).cast(values.type), values])
     codes = np.concatenate([np.flatnonzero(found), groups.codes])
     present = numbers(pc.is_valid(both)).astype(np.bool_)
     order = "ascending" if fold.kind == "min" else "descending"
@@ -237,7 +249,7 @@ def _user(fold: Fold, values: pa.Array, groups: Groups, found: Bools, old: Colum
     order = np.argsort(groups.codes, kind="stable")
     ends = np.cumsum(np.bincount(groups.codes, minlength=groups.count))
     sorted_values = values.take(pa.array(order))
-    before: Sequence[Any] = old[0].to_pylist()
+    before: Sequence[Any] = as_array(old[0]).to_pylist()
     states, start, used = [], 0, 0
     for code, end in enumerate(ends):
         state = fold.user.reduce(sorted_values.slice(start, end - start))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,9 @@ from holdfast.spark.runs import (
     HASH,
     SLOT,
     Bools,
+    Column,
     Int64s,
+    as_array,
     equal_rows,
     numbers,
     one_array,
@@ -28,6 +31,8 @@ from holdfast.spark.runs import (
 
 # So many rows are sorted sooner than hashed.
 _FEW_ROWS = 4_000
+# Of queries that are grouped together, so many partitions at most.
+_MOST_LOTS = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,8 @@ class Groups:
     first_row: Int64s
     # Where the groups of each partition begin, and where the last ones end, if that was asked for.
     edges: tuple[int, ...] = ()
+    # Whether those of each partition are in the order of a run.
+    in_order: bool = True
 
     @property
     def count(self) -> int:
@@ -91,28 +98,115 @@ def with_slots(rows: pa.Table, slots: Int64s) -> pa.Table:
     return rows.set_column(rows.column_names.index(SLOT), SLOT, pa.array(slots))
 
 
+@dataclass(frozen=True)
+class Keyed:
+    """What tuples are grouped by, and over how many partitions the groups are spread."""
+
+    slot: Int64s
+    hash: Int64s
+    keys: tuple[Column, ...]
+    partitions: int = 1
+
+    @cached_property
+    def has_one_slot(self) -> bool:
+        slot = self.slot
+        return bool(len(slot)) and bool(slot[0] == slot[-1]) and bool((slot == slot[0]).all())
+
+
 def group(rows: pa.Table, key_names: Sequence[str], partitions: int = 1) -> Groups:
     """Group ``rows`` by slot and key columns; groups are numbered in the order of a run.
 
     With ``partitions``, those of a partition are numbered one after the other.
     """
-    slot, hashes = numbers(rows[SLOT]), numbers(rows[HASH])
-    codes, first = _groups_in_order(slot, hashes)
-    for name in key_names:
-        if not equal_rows(one_array(rows[name]), np.arange(len(codes)), first[codes]).all():
-            codes, first = _exact_groups(rows, key_names)
-            break
-    if partitions == 1:
-        return Groups(codes, first)
-    home = hashes[first] % partitions
+    keys = tuple(one_array(rows[name]) for name in key_names)
+    return _group_one(Keyed(numbers(rows[SLOT]), numbers(rows[HASH]), keys, partitions))
+
+
+def group_together(several: Sequence[Keyed]) -> Groups:
+    """The groups of several queries at once: tuples and groups of each behind those before.
+
+    The edges are those of the first one's partitions, of the second one's, and so on.
+    """
+    rows = sum(len(each.hash) for each in several)
+    lots = sum(each.partitions for each in several)
+    if rows <= _FEW_ROWS * len(several) and lots <= _MOST_LOTS:
+        found = _sorted_together(several, lots)
+        if found is not None:
+            return found
+    return _behind_each_other(several, [_group_one(each) for each in several])
+
+
+def _sorted_together(several: Sequence[Keyed], lots: int) -> Groups | None:
+    """The same for few tuples, by one sort; None if keys share a hash."""
+    hashes = np.concatenate([each.hash for each in several])
+    homes, before = [], 0
+    for each in several:
+        home = each.hash % each.partitions if each.partitions > 1 else np.zeros(len(each.hash), int)
+        homes.append(home + before)
+        before += each.partitions
+    lot = np.concatenate(homes).astype(np.int16)  # which numpy sorts in no time
+    slot = None
+    if not all(each.has_one_slot or not len(each.slot) for each in several):
+        slot = np.concatenate([each.slot for each in several])
+    order = np.lexsort((hashes, lot) if slot is None else (hashes, slot, lot))
+    is_first = np.ones(len(order), dtype=np.bool_)
+    is_first[1:] = False
+    for column in (hashes, lot) if slot is None else (hashes, lot, slot):
+        ordered = column.take(order)
+        is_first[1:] |= ordered[1:] != ordered[:-1]
+    codes = np.empty(len(order), dtype=np.int64)
+    codes[order] = is_first.cumsum() - 1
+    first = order[is_first]
+    if not _have_equal_keys(several, codes, first):
+        return None
+    edges = lot.take(first).searchsorted(np.arange(lots + 1))
+    return Groups(codes, first, tuple(edges.tolist()))
+
+
+def _have_equal_keys(several: Sequence[Keyed], codes: Int64s, first: Int64s) -> bool:
+    """Whether every tuple has the key of the first one of its group."""
+    before = 0
+    for each in several:
+        count = len(each.hash)
+        if each.keys:
+            at = first.take(codes[before : before + count]) - before
+            here = np.arange(count)
+            if not all(equal_rows(key, here, at).all() for key in each.keys):
+                return False
+        before += count
+    return True
+
+
+def _behind_each_other(several: Sequence[Keyed], found: Sequence[Groups]) -> Groups:
+    if len(found) == 1 and found[0].edges:
+        return found[0]
+    codes, first, edges, rows, before = [], [], [], 0, 0
+    for each, groups in zip(several, found, strict=True):
+        codes.append(groups.codes + before)
+        first.append(groups.first_row + rows)
+        edges += [before + edge for edge in (groups.edges or (0, groups.count))[:-1]]
+        rows, before = rows + len(each.hash), before + groups.count
+    in_order = all(groups.in_order for groups in found)
+    edges.append(before)
+    return Groups(np.concatenate(codes), np.concatenate(first), tuple(edges), in_order)
+
+
+def _group_one(each: Keyed) -> Groups:
+    codes, first = _groups_in_order(each)
+    in_order = _have_equal_keys([each], codes, first)
+    if not in_order:
+        codes, first = _exact_groups(each)
+    if each.partitions == 1:
+        return Groups(codes, first, in_order=in_order)
+    home = each.hash[first] % each.partitions
     order = np.argsort(home, kind="stable")
-    edges = home[order].searchsorted(np.arange(partitions + 1))
-    return Groups(ranks(order)[codes], first[order], tuple(edges.tolist()))
+    edges = home[order].searchsorted(np.arange(each.partitions + 1))
+    return Groups(ranks(order)[codes], first[order], tuple(edges.tolist()), in_order)
 
 
-def _groups_in_order(slot: Int64s, hashes: Int64s) -> tuple[Int64s, Int64s]:
+def _groups_in_order(each: Keyed) -> tuple[Int64s, Int64s]:
     """The group of each row, numbered by slot and hash, and the first row of each group."""
-    one_slot = bool(len(slot)) and bool((slot == slot[0]).all())
+    slot, hashes, one_slot = each.slot, each.hash, each.has_one_slot
     if len(slot) > _FEW_ROWS:
         return _hashed_groups(slot, hashes, one_slot)
     order = np.argsort(hashes, kind="stable") if one_slot else np.lexsort((hashes, slot))
@@ -145,9 +239,11 @@ def ranks(order: Int64s) -> Int64s:
     return rank
 
 
-def _exact_groups(rows: pa.Table, key_names: Sequence[str]) -> tuple[Int64s, Int64s]:
+def _exact_groups(each: Keyed) -> tuple[Int64s, Int64s]:
     """The slow, exact way, where two keys share a hash."""
-    keys = [repr(row) for row in rows.select([SLOT, *key_names]).to_pylist()]
+    columns = [as_array(column) for column in (each.slot, *each.keys)]
+    table = pa.table(columns, names=[str(at) for at in range(len(columns))])
+    keys = [repr(row) for row in table.to_pylist()]
     codes = pd.factorize(pd.Series(keys, dtype=object))[0].astype(np.int64)
     return codes, _first_rows(codes)
 

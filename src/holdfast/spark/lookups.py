@@ -12,7 +12,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from holdfast.spark.open_runs import OpenRun, taken
-from holdfast.spark.runs import DEAD, Bools, Int64s, null_safe_equal, numbers, plain
+from holdfast.spark.runs import (
+    DEAD,
+    Bools,
+    Column,
+    Int64s,
+    as_array,
+    null_safe_equal,
+    numbers,
+    plain,
+    take,
+)
+
+# Fewer keys are looked up as soon as sifted.
+_MANY_KEYS = 200
 
 
 @dataclass(frozen=True)
@@ -21,7 +34,7 @@ class Keys:
 
     slot: Int64s
     hash: Int64s
-    columns: tuple[pa.Array, ...]
+    columns: tuple[Column, ...]
 
     @cached_property
     def plain(self) -> tuple[npt.NDArray[Any] | None, ...]:
@@ -31,7 +44,7 @@ class Keys:
     @cached_property
     def slots(self) -> list[int]:
         """The slots there are."""
-        one = len(self.slot) and (self.slot == self.slot[0]).all()
+        one = len(self.slot) and self.slot[0] == self.slot[-1] and (self.slot == self.slot[0]).all()
         found: list[int] = [int(self.slot[0])] if one else np.unique(self.slot).tolist()
         return found
 
@@ -64,31 +77,40 @@ def lookup(
     A key whose newest row is marked dead is not there. ``wanted``: the columns that the rows are to
     have; without, all.
     """
-    return lookup_all([(runs, keys)], key_names, wanted)
+    found, columns = lookup_all([(runs, keys, key_names)], wanted)
+    if columns is None:
+        return found, None
+    arrays = [as_array(each) for each in columns.values()]
+    return found, pa.Table.from_arrays(arrays, list(columns))
 
 
 def lookup_all(
-    looks: Sequence[tuple[Sequence[OpenRun], Keys]],
-    key_names: Sequence[str],
+    looks: Sequence[tuple[Sequence[OpenRun], Keys, Sequence[str]]],
     wanted: Sequence[str] | None = None,
-) -> tuple[Bools, pa.Table | None]:
-    """The same for keys that are each looked up in runs of their own, one after the other."""
-    found = np.zeros(sum(len(keys.hash) for _, keys in looks), dtype=np.bool_)
+) -> tuple[Bools, dict[str, Column] | None]:
+    """The same for keys that are each looked up in runs of their own, one after the other.
+
+    Each look says what its keys are called. What is wanted must be of the same types in all runs.
+    """
+    found = np.zeros(sum(len(keys.hash) for _, keys, _ in looks), dtype=np.bool_)
     hits: list[_Hits] = []
     first = 0
-    for runs, keys in looks:
+    for runs, keys, key_names in looks:
         here = found[first : first + len(keys.hash)]
         for hit in _search(runs, keys, key_names, here):
             hits.append(_Hits(hit.run, hit.keys + first, hit.rows) if first else hit)
         first += len(here)
     if not hits:
         return found, None
-    rows = _gather(hits, wanted)
-    if DEAD in rows.column_names:
-        alive = ~numbers(rows[DEAD]).astype(np.bool_)
+    columns = _gather(hits, wanted)
+    if DEAD in columns:
+        alive = ~numbers(columns[DEAD]).astype(np.bool_)
         found[np.flatnonzero(found)[~alive]] = False
-        rows = rows.filter(pa.array(alive))
-    return found, rows if rows.num_rows else None
+        if not alive.any():
+            return found, None
+        living = np.flatnonzero(alive)
+        columns = {name: take(each, living) for name, each in columns.items()}
+    return found, columns
 
 
 def _search(
@@ -97,11 +119,12 @@ def _search(
     """Where the newest row of each key is; those that are anywhere are noted as ``found``."""
     hits: list[_Hits] = []
     missing: Int64s | None = None  # all of them
-    for run in reversed(runs):
+    for at in range(len(runs) - 1, -1, -1):
+        run = runs[at]
         here = [
             each
             for slot, mine in _by_slot(keys, missing)
-            if (each := _find(run, slot, keys, mine, key_names)) is not None
+            if (each := _find(run, slot, keys, mine, key_names, at > 0)) is not None
         ]
         for each in here:
             found[each.keys] = True
@@ -125,13 +148,22 @@ def _by_slot(keys: Keys, which: Int64s | None) -> Iterator[tuple[int, Int64s | N
 
 
 def _find(
-    run: OpenRun, slot: int, keys: Keys, which: Int64s | None, key_names: Sequence[str]
+    run: OpenRun,
+    slot: int,
+    keys: Keys,
+    which: Int64s | None,
+    key_names: Sequence[str],
+    sift: bool,
 ) -> _Hits | None:
-    """Those of the keys, all of this slot, that the run has."""
+    """Those of the keys, all of this slot, that the run has; ``sift`` where these may be few."""
     low, high = run.range_of(slot)
     if low == high:
         return None
     hashes = keys.hash if which is None else keys.hash[which]
+    if sift and len(hashes) >= _MANY_KEYS and (maybe := run.sifted(hashes)) is not None:
+        which, hashes = maybe if which is None else which[maybe], hashes[maybe]
+        if not len(hashes):
+            return None
     at = run.places(low, high, hashes)
     same = np.flatnonzero(run.hash.take(at) == hashes)
     if not len(same):
@@ -172,18 +204,16 @@ def _same_keys(
             equal &= there.take(row) == values.take(hit)
         else:
             theirs = run.array(name).take(pa.array(row))
-            equal &= null_safe_equal(theirs, column.take(pa.array(hit)))
+            equal &= null_safe_equal(theirs, as_array(column).take(pa.array(hit)))
     return equal
 
 
-def _gather(hits: Sequence[_Hits], wanted: Sequence[str] | None) -> pa.Table:
+def _gather(hits: Sequence[_Hits], wanted: Sequence[str] | None) -> dict[str, Column]:
     """The rows of all hits, in the order of the keys."""
-    names = hits[0].run.rows.column_names
+    names = hits[0].run.layout.names
     if wanted is not None:
         names = [*wanted, *(name for name in names if name == DEAD)]
     place = hits[0].keys if len(hits) == 1 else np.concatenate([each.keys for each in hits])
     order = None if (place[1:] > place[:-1]).all() else np.argsort(place)
     rows = [(each.run, each.rows) for each in hits]
-    columns = (taken(rows, name, order) for name in names)
-    arrays = [pa.array(each) if isinstance(each, np.ndarray) else each for each in columns]
-    return pa.Table.from_arrays(arrays, list(names))
+    return {name: taken(rows, name, order) for name in names}

@@ -20,7 +20,7 @@ from holdfast.errors import HoldfastError
 from holdfast.spark.groups import Groups, group, keys_of
 from holdfast.spark.lookups import Keys, lookup
 from holdfast.spark.rejected import STOP
-from holdfast.spark.runs import DEAD, HASH, SLOT, Bools, Int64s, mix, numbers
+from holdfast.spark.runs import DEAD, HASH, SLOT, Bools, Int64s, as_array, mix, numbers
 from holdfast.spark.task import Step
 
 FAMILY = "keys"
@@ -70,7 +70,7 @@ class ProcessStep:
         order = np.argsort(groups.codes, kind="stable")
         sorted_rows = rows.take(pa.array(order))
         ends = np.cumsum(np.bincount(groups.codes, minlength=groups.count))
-        key_values = [column.to_pylist() for column in keys.columns]
+        key_values = [as_array(column).to_pylist() for column in keys.columns]
         outputs: list[pa.Table] = []
         start = 0
         for code, end in enumerate(ends):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ from holdfast.disk import Operation
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+# As numpy has it where it is numbers without nulls; Arrow takes longer to have it looked at.
+Column: TypeAlias = pa.Array | npt.NDArray[Any]
 
 SLOT, HASH, VERSION, DEAD = "slot", "hash", "version", "dead"
 # So many rows are put together in memory and written at once: a file takes a call for every column
@@ -72,14 +74,23 @@ def one_piece(table: pa.Table) -> pa.Table:
     return table.combine_chunks()
 
 
-def numbers(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
+def as_array(column: Column) -> pa.Array:
+    """A column as Arrow has it."""
+    return pa.array(column) if isinstance(column, np.ndarray) else column
+
+
+def numbers(column: Column | pa.ChunkedArray) -> npt.NDArray[Any]:
     """A column without nulls as a numpy array, without copying where Arrow allows."""
+    if isinstance(column, np.ndarray):
+        return column
     values: npt.NDArray[Any] = one_array(column).to_numpy(zero_copy_only=False)
     return values
 
 
-def plain(column: pa.Array) -> npt.NDArray[Any] | None:
+def plain(column: Column) -> npt.NDArray[Any] | None:
     """A column of numbers without nulls as a numpy array; None if it is another one."""
+    if isinstance(column, np.ndarray):
+        return column
     if column.type not in _PLAIN or column.null_count:
         return None
     values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
@@ -136,6 +147,11 @@ def stream_bytes(rows: pa.Table) -> bytes:
     """A table as Arrow's own writer has it, for fewer calls."""
     batches = (each.serialize() for each in _batches(rows))
     return b"".join([rows.schema.serialize(), *batches, _END_OF_STREAM])
+
+
+def batch_bytes(schema: pa.Buffer, rows: pa.RecordBatch) -> bytes:
+    """The same for rows in one piece whose schema is written already."""
+    return b"".join([schema, rows.serialize(), _END_OF_STREAM])
 
 
 def write_bytes(path: str, data: bytes) -> int:
@@ -204,10 +220,29 @@ def null_safe_equal(left: pa.Array, right: pa.Array) -> Bools:
     return result
 
 
-def equal_rows(column: pa.Array, left: Int64s, right: Int64s) -> Bools:
+def equal_rows(column: Column, left: Int64s, right: Int64s) -> Bools:
     """Whether the values in these rows are those in the other rows, pair by pair."""
     values = plain(column)
     if values is not None and values.dtype.kind == "i":
         same: Bools = values.take(left) == values.take(right)
         return same
-    return null_safe_equal(column.take(pa.array(left)), column.take(pa.array(right)))
+    array = as_array(column)
+    return null_safe_equal(array.take(pa.array(left)), array.take(pa.array(right)))
+
+
+def take(column: Column, rows: Int64s) -> Column:
+    """Some rows of a column."""
+    if isinstance(column, np.ndarray):
+        return column.take(rows)
+    values = plain(column)
+    return column.take(pa.array(rows)) if values is None else values.take(rows)
+
+
+def joined(columns: Sequence[Column]) -> Column:
+    """Columns of one type, one behind the other."""
+    if len(columns) == 1:
+        return columns[0]
+    values = [plain(each) for each in columns]
+    if all(each is not None for each in values):
+        return np.concatenate([each for each in values if each is not None])
+    return pa.concat_arrays([as_array(each) for each in columns])

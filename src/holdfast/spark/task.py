@@ -39,7 +39,6 @@ from holdfast.spark.runs import (
     SLOT,
     VERSION,
     Bools,
-    is_sorted,
     numbers,
     one_piece,
     run_name,
@@ -102,7 +101,13 @@ class Step:
         ``keys`` None means the family only ever grows: rows do not replace each other.
         ``opened`` says which rows are windows that were not open before.
         """
-        write_together([self], family, rows, [rows.num_rows], keys, first_open_slot, opened)
+        if rows.num_rows == 0 or self.look:
+            return
+        if self.keeps is not None:
+            self.tell_rows(family, rows, opened)
+        versions = pa.array(np.full(rows.num_rows, self.version))
+        run = OpenRun(sort_rows(rows.append_column(VERSION, versions)))
+        write_runs([NewRun(self, family, run, keys, first_open_slot)])
 
     def _add(self, family: str, run: OpenRun, kept: int) -> None:
         """Write the run that is the newest now, after so many that are kept."""
@@ -131,7 +136,8 @@ class Step:
         for family, told in self._told.items():
             write_told(self.directory, self.operator, family, self.partition, told)
 
-    def _tell_rows(self, family: str, rows: pa.Table, opened: Bools | None) -> None:
+    def tell_rows(self, family: str, rows: pa.Table, opened: Bools | None) -> None:
+        """What continuous checkpoints are to know of rows that are written."""
         if self.keeps is None or family in DERIVED:
             return
         told = self._told.setdefault(family, Told())
@@ -143,64 +149,46 @@ class Step:
             told.rows = rows.filter(pa.array(opened))
 
 
-def write_together(
-    steps: Sequence[Step],
-    family: str,
-    rows: pa.Table,
-    counts: Sequence[int],
-    keys: Sequence[str] | None,
-    first_open_slot: int,
-    opened: Bools | None,
-    replace: bool = False,
-) -> None:
-    """Add to a family of several partitions, so many of the rows to each (``Step.write``).
+@dataclass(frozen=True)
+class NewRun:
+    """What a step adds to a family, as a run.
 
-    ``replace``: rows that are not ``opened`` replace one each of those there are.
+    keys             by which rows replace those there are; None: they replace none.
+    first_open_slot  what is older is needed no more.
+    replaced         how many of its rows replace one each of those there are, if that is known.
     """
-    if rows.num_rows == 0 or steps[0].look:
-        return
-    parts: list[tuple[Sequence[OpenRun], bool]] = []
-    given = zip(steps, _new_runs(steps, rows, counts, family, opened), strict=True)
-    edges = np.cumsum([0, *counts])
-    writing = [(at, step, run) for at, (step, run) in enumerate(given) if len(run)]
+
+    step: Step
+    family: str
+    run: OpenRun
+    keys: Sequence[str] | None
+    first_open_slot: int
+    replaced: int | None = None
+
+
+def write_runs(news: Sequence[NewRun]) -> None:
+    """Add to families, swallowing small neighbours; those with the same columns go together."""
+    parts: list[tuple[Sequence[OpenRun], bool, int]] = []
     places = []
-    for at, step, run in writing:
-        runs = step.read(family)
-        kept = len(runs) - how_many_to_merge([len(each) for each in runs], len(run))
-        places.append(kept)
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for at, new in enumerate(news):
+        runs = new.step.read(new.family)
+        kept = len(runs) - how_many_to_merge([len(each) for each in runs], len(new.run))
         swallowed = runs[kept:]
-        if replace and opened is not None and len(runs) == len(swallowed) == 1:
-            known = len(run) - int(opened[edges[at] : edges[at + 1]].sum())
-            # Nothing of it is left: so it is where few keys come with every bucket.
-            swallowed = [] if known == len(runs[0]) else swallowed
-        parts.append(([*swallowed, run], not kept))
-    found = [runs[0] for runs, _ in parts]
-    several = [at for at, (runs, _) in enumerate(parts) if len(runs) > 1]
-    if several:
-        merged = merge_all([parts[at] for at in several], keys, first_open_slot)
+        if len(runs) == len(swallowed) == 1 and new.replaced == len(runs[0]):
+            swallowed = []  # nothing of it is left: so it is where few keys come with every bucket
+        places.append(kept)
+        parts.append(([*swallowed, new.run], not kept, new.first_open_slot))
+        if swallowed:
+            keys = ("",) if new.keys is None else new.keys
+            alike.setdefault((new.family, *keys, *new.run.layout.kinds), []).append(at)
+    found = [runs[0] for runs, *_ in parts]
+    for several in alike.values():
+        merged = merge_all([parts[at] for at in several], news[several[0]].keys)
         for at, run in zip(several, merged, strict=True):
             found[at] = run
-    for (_, step, _), run, kept in zip(writing, found, places, strict=True):
-        step._add(family, run, kept)
-
-
-def _new_runs(
-    steps: Sequence[Step], rows: pa.Table, counts: Sequence[int], family: str, opened: Bools | None
-) -> list[OpenRun]:
-    """The rows of each step as a run."""
-    first = 0
-    for step, count in zip(steps, counts, strict=True):
-        if step.keeps is not None and count:
-            new = None if opened is None else opened[first : first + count]
-            step._tell_rows(family, rows.slice(first, count), new)
-        first += count
-    versions = pa.array(np.full(rows.num_rows, steps[0].version))
-    found = OpenRun(rows.append_column(VERSION, versions)).split(counts)
-    return [each if is_sorted(each.slot, each.hash) else _sorted(each) for each in found]
-
-
-def _sorted(run: OpenRun) -> OpenRun:
-    return OpenRun(sort_rows(run.rows))
+    for new, run, kept in zip(news, found, places, strict=True):
+        new.step._add(new.family, run, kept)
 
 
 Handler = Callable[[Step, pa.Table], pa.Table]
@@ -262,7 +250,7 @@ class StepPlan:
             parts = (((each,), own) for each, own in by_partition(rows, partitions, self))
         for homes, own in parts:
             ordered = own if any_order or own.num_rows < 2 else in_stream_order(own)
-            steps = [_step(told, self, partition, bundle) for partition in homes]
+            steps = [step_of(told, self, partition, bundle) for partition in homes]
             if together is not None:
                 result = together(steps, ordered)
             else:
@@ -329,7 +317,8 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table.select(schema.names).cast(schema)
 
 
-def _step(told: Mapping[str, Any], plan: StepPlan, partition: int, bundle: Bundle | None) -> Step:
+def step_of(told: Mapping[str, Any], plan: StepPlan, partition: int, bundle: Bundle | None) -> Step:
+    """One partition's step of a job that is told so."""
     operator = plan.operator
     runs: dict[str, list[str]] = {}
     for family, paths in told["runs"].get(operator, {}).items():
