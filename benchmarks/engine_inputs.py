@@ -57,7 +57,7 @@ def sweep(quick: bool) -> list[Case]:
 
 def many_queries(quick: bool) -> Case:
     """Ten queries over three sources, and one of them; so many tuples of each source a bucket."""
-    return Case("queries", 1_000, 1_000, 30 if quick else 90)
+    return Case("queries", 1_000, 1_000, 90 if quick else 180)
 
 
 def write_input(case: Case, root: Path) -> None:
