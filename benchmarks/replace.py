@@ -1,7 +1,7 @@
 """Lost for good: replicas that lost everything join again, and nobody waits or keeps for ever.
 
     make bench BENCH=replace               a failure of ten minutes, five losses; 20 minutes
-    make bench BENCH=replace ARGS=--quick  four losses, within four minutes
+    make bench BENCH=replace ARGS=--quick  three losses, within four minutes
     make bench BENCH=replace ARGS='--quick --only lost --losses 4'  one part, and more of it
 
 Real processes, 3,000 tuples a second, 100,000 open windows. One deployment has a fragment for each
@@ -182,7 +182,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     calm_s = 5.0 if quick else 30.0
     sales, rate = Sales(options.windows), options.rate
-    losses = options.losses or (4 if quick else 5)
+    losses = options.losses or (3 if quick else 5)
     failing = of_two_sources(directory / "failing")
     figures: Figures = {"bench": "replace"}
     if "lost" in options.only:
