@@ -8,10 +8,14 @@ from holdfast.simulation.mutations import MUTATIONS
 from holdfast.simulation.run import Scenario, Verdict, run, scenario_of, shaped
 
 
-def around(seed: int) -> Scenario:
-    scenario = shaped(seed, "around")
+def of_shape(seed: int, shape: str) -> Scenario:
+    scenario = shaped(seed, shape)
     assert scenario is not None
     return scenario
+
+
+def around(seed: int) -> Scenario:
+    return of_shape(seed, "around")
 
 
 @pytest.mark.slow
@@ -66,9 +70,7 @@ def test_mistakes_in_dividing_and_merging_are_found_soon(name: str) -> None:
 
 
 def losing(seed: int) -> Scenario:
-    scenario = shaped(seed, "losses")
-    assert scenario is not None
-    return scenario
+    return of_shape(seed, "losses")
 
 
 @pytest.mark.slow
@@ -89,9 +91,7 @@ def test_a_mistake_of_rings_is_found() -> None:
 
 
 def rescaled(seed: int) -> Scenario:
-    scenario = shaped(seed, "rescalings")
-    assert scenario is not None
-    return scenario
+    return of_shape(seed, "rescalings")
 
 
 @pytest.mark.slow
@@ -111,9 +111,7 @@ def test_a_mistake_in_handing_over_is_found_soon() -> None:
 
 
 def rescaled_copies(seed: int) -> Scenario:
-    scenario = shaped(seed, "rescaled_copies")
-    assert scenario is not None
-    return scenario
+    return of_shape(seed, "rescaled_copies")
 
 
 @pytest.mark.slow
@@ -141,9 +139,7 @@ def test_mistakes_of_copies_that_take_over_are_found_at_once(name: str) -> None:
 
 
 def rescaled_windows(seed: int) -> Scenario:
-    scenario = shaped(seed, "rescaled_windows")
-    assert scenario is not None
-    return scenario
+    return of_shape(seed, "rescaled_windows")
 
 
 @pytest.mark.slow
