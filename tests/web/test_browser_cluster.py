@@ -78,14 +78,17 @@ def submitted(cluster: TestCluster, directory: Path) -> dict[str, list[str]]:
 
 
 def states(visitor: Visitor) -> dict[str, str]:
-    nodes: dict[str, dict[str, Any]] = visitor.state("live.nodes")
+    return _replicas(visitor.state("live.nodes"))
+
+
+def _replicas(nodes: dict[str, dict[str, Any]]) -> dict[str, str]:
     return {name: each["state"] for name, each in nodes.items() if each["kind"] == "replica"}
 
 
 def places(visitor: Visitor) -> dict[str, str]:
-    """Where the replicas are."""
-    processes: dict[str, dict[str, Any]] = visitor.state("live.processes")
-    return {name: processes[name]["server"] for name in states(visitor)}
+    """Where the replicas are, of one moment: the page hears of new ones between two looks."""
+    live: dict[str, Any] = visitor.state("live")
+    return {name: live["processes"][name]["server"] for name in _replicas(live["nodes"])}
 
 
 def test_every_control_of_a_cluster_and_a_server_is_lost_while_one_watches(
