@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ keep = true
 shards = 2
 reconcile = "undo"
 replicas = {replicas}
+delivery = "{delivery}"
 [clients.reader]
 output = "out"
 """
@@ -67,12 +69,16 @@ class Host(ProcessHost):
 class World:
     """An entry point, shards that hand on, what merges them, a client, and somebody who sends."""
 
-    def __init__(self, directory: Path, replicas: int) -> None:
+    def __init__(
+        self, directory: Path, replicas: int = 1, delivery: str = "exactly-once"
+    ) -> None:
         (directory / "network.py").write_text("")
         self.path = directory / "deployment.toml"
         # Fifteen nodes in one process have little time for each other.
         heartbeat = 200 if replicas == 1 else 700
-        self.path.write_text(DEPLOYMENT.format(replicas=replicas, heartbeat=heartbeat))
+        self.path.write_text(
+            DEPLOYMENT.format(replicas=replicas, heartbeat=heartbeat, delivery=delivery)
+        )
         output = FragmentStream("out", ENGINE, frozenset(["load"]))
         routes = Routes({"load": ("k",)})
         main = FragmentPlan("main", {"load": WIRE}, (output,), False, ("by hand",), routes)
@@ -148,6 +154,20 @@ class World:
 
     def finish(self) -> None:
         """Everything that was sent is there once, in the order in which it was taken."""
+        found = self._all_read()
+        expected = pa.concat_tables(self.sent).combine_chunks()
+        assert found.select(["k", "v"]).combine_chunks().equals(expected)
+
+    def finish_in_part(self) -> int:
+        """What is there was sent, and is there once, in that order; how much is missing."""
+        found = self._all_read()["v"].to_pylist()
+        place = {v: at for at, v in enumerate(pa.concat_tables(self.sent)["v"].to_pylist())}
+        places = [place[v] for v in found]
+        assert places == sorted(set(places))
+        return len(place) - len(places)
+
+    def _all_read(self) -> pa.Table:
+        """All stable tuples, up to now, when nobody sends any more."""
         self._stopping.set()
         self._sender.join()
         self.producer.close(60.0)
@@ -157,10 +177,9 @@ class World:
             self.read()
         found = self.view.stable
         assert found is not None
-        expected = pa.concat_tables(self.sent).combine_chunks()
-        assert found.select(["k", "v"]).combine_chunks().equals(expected)
         # Those that took part no longer have said so.
         assert all(isinstance(one, Removed) for one in self.failures)
+        return found
 
     def close(self) -> None:
         self._stopping.set()
@@ -171,11 +190,8 @@ class World:
 
 @pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.thorough)])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path, request.param)
-    try:
+    with closing(World(tmp_path, request.param)) as made:
         yield made
-    finally:
-        made.close()
 
 
 def test_more_and_fewer_shards_take_over_and_nobody_notices(world: World) -> None:
@@ -197,3 +213,32 @@ def test_more_and_fewer_shards_take_over_and_nobody_notices(world: World) -> Non
     assert (shown["generation"], shown["slots"]) == (3, [0, SLOTS])
     world.go_on()
     world.finish()
+
+
+def test_a_client_that_was_away_gets_at_least_once_what_it_had_not_confirmed(
+    tmp_path: Path,
+) -> None:
+    """All it knew are gone when it is back, and who has its tuples was started again."""
+    with closing(World(tmp_path, delivery="at-least-once")) as world:
+        world.go_on()
+        world.client.links.cut("main-1")
+        world.client.links.cut("main-2")
+        world.rescale(1)
+        assert "main-1" not in world.nodes
+        had = world.view.stable_until
+        world.restart("main-2")
+        assert world.client.read(0.2) is None
+        world.client.links.heal()
+        world.go_on()
+        assert world.view.stable_until > had
+        world.finish()
+
+
+def test_at_most_once_new_shards_begin_with_what_comes(tmp_path: Path) -> None:
+    with closing(World(tmp_path, delivery="at-most-once")) as world:
+        world.go_on()
+        for shards in (3, 1):
+            assert world.rescale(shards).shards == shards
+            world.go_on()
+        assert world.nodes.keys() == {"entry-load", "main.g3.1-1", "main-3"}
+        assert world.finish_in_part() < sum(table.num_rows for table in world.sent) / 2
