@@ -47,6 +47,15 @@ delivery = "{delivery}"
 [clients.reader]
 output = "out"
 """
+# Its shards share processes with those of the other fragment.
+BESIDE = """
+[fragments.more]
+shards = 2
+colocate = "pool"
+reconcile = "undo"
+[clients.other]
+output = "also"
+"""
 OWN = [pa.field("k", pa.int64()), pa.field("v", pa.float64())]
 ENGINE = pa.schema([STIME, TMAX, SEQ, *OWN])
 WIRE = pa.schema([STIME, TMAX, *OWN])
@@ -70,24 +79,37 @@ class World:
     """An entry point, shards that hand on, what merges them, a client, and somebody who sends."""
 
     def __init__(
-        self, directory: Path, replicas: int = 1, delivery: str = "exactly-once"
+        self,
+        directory: Path,
+        replicas: int = 1,
+        delivery: str = "exactly-once",
+        colocate: bool = False,
     ) -> None:
         (directory / "network.py").write_text("")
         self.path = directory / "deployment.toml"
         # Fifteen nodes in one process have little time for each other.
         heartbeat = 200 if replicas == 1 else 700
-        self.path.write_text(
-            DEPLOYMENT.format(replicas=replicas, heartbeat=heartbeat, delivery=delivery)
-        )
-        output = FragmentStream("out", ENGINE, frozenset(["load"]))
+        text = DEPLOYMENT.format(replicas=replicas, heartbeat=heartbeat, delivery=delivery)
+        streams = {"main": "out"}
+        if colocate:
+            text = text.replace("shards = 2", 'shards = 2\ncolocate = "pool"') + BESIDE
+            streams["more"] = "also"
+        self.path.write_text(text)
         routes = Routes({"load": ("k",)})
-        main = FragmentPlan("main", {"load": WIRE}, (output,), False, ("by hand",), routes)
-        plan = Plan(200_000, {"load": SourcePlan(ENGINE, None, ())}, {"main": main}, ("out",))
+        fragments = {}
+        for name, stream in streams.items():
+            outputs = (FragmentStream(stream, ENGINE, frozenset(["load"])),)
+            fragments[name] = FragmentPlan(
+                name, {"load": WIRE}, outputs, False, ("by hand",), routes
+            )
+        sources = {"load": SourcePlan(ENGINE, None, ())}
+        plan = Plan(200_000, sources, fragments, tuple(streams.values()))
         deployment = load_deployment(self.path)
         write_plan(deployment, plan)
         book = Addresses.choose(deployment).book(deployment.security.read())
         self.failures: list[BaseException] = []
         self.nodes: dict[str, Any] = {}
+        self.hosts: dict[str, Host] = {}
         self._membership = membership_path(deployment.data)
         self._looked_at: float | None = None
         self.look()
@@ -107,19 +129,22 @@ class World:
             return
         self._looked_at = changed_at
         deployment = load_deployment(self.path)
-        for process in deployment.processes:
-            if process not in self.nodes and process != "reader":
-                host = Host(deployment, process)
+        for process, names in deployment.processes.items():
+            if process not in self.hosts and process not in deployment.clients:
+                host = self.hosts[process] = Host(deployment, process)
                 host.fatal = self.failures.append  # type: ignore[method-assign,assignment]
                 is_entry = process == "entry-load"
-                (node,) = [host._entry(process)] if is_entry else host._replicas([process])
-                self.nodes[process] = node
-                node.start()
-        for process in [name for name in self.nodes if name not in deployment.processes]:
-            self.nodes.pop(process).stop()
+                host.nodes = [host._entry(process)] if is_entry else host._replicas([*names])
+                for node in host.nodes:
+                    self.nodes[node.name] = node
+                    node.start()
+        for process in [name for name in self.hosts if name not in deployment.processes]:
+            for node in self.hosts.pop(process).nodes:
+                self.nodes.pop(node.name).stop()
 
     def restart(self, name: str) -> None:
         self.nodes.pop(name).stop()
+        del self.hosts[name]
         self._looked_at = None
         self.look()
 
@@ -184,8 +209,9 @@ class World:
     def close(self) -> None:
         self._stopping.set()
         self.client.close()
-        for node in self.nodes.values():
-            node.stop()
+        for host in self.hosts.values():
+            for node in host.nodes:
+                node.stop()
 
 
 @pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.thorough)])
@@ -242,3 +268,26 @@ def test_at_most_once_new_shards_begin_with_what_comes(tmp_path: Path) -> None:
             world.go_on()
         assert world.nodes.keys() == {"entry-load", "main.g3.1-1", "main-3"}
         assert world.finish_in_part() < sum(table.num_rows for table in world.sent) / 2
+
+
+def test_shards_leave_a_process_that_has_others_work_to_do(tmp_path: Path) -> None:
+    with closing(World(tmp_path, colocate=True)) as world:
+        world.go_on()
+        shared = [world.hosts["pool.1"], world.hosts["pool.2"]]
+        others = [world.nodes["more.1-1"], world.nodes["more.2-1"]]
+        world.rescale(3)
+        world.go_on()
+        assert load_deployment(world.path).processes["pool.1"] == ("more.1-1",)
+        new = {f"main.g2.{number}-1" for number in (1, 2, 3)}
+        assert world.hosts.keys() == {*new, "main-2", "more-1", "pool.1", "pool.2", "entry-load"}
+        # Those that stay were not even started again.
+        assert [one for host in shared for one in host.nodes] == others
+        with Client.of(world.path, "also", name="other") as client:
+            view, until = View(), world.view.stable_until
+            deadline = time.monotonic() + SECONDS
+            while view.stable_until < until:
+                assert time.monotonic() < deadline
+                event = client.read(0.05)
+                if event is not None:
+                    view.apply(event)
+        world.finish()

@@ -276,7 +276,8 @@ class ProcessHost:
             self.nodes = left
         self.journal.write("removed", node=node, problem=str(error))
         # Not in this thread, which is the node's own and would wait for itself.
-        threading.Thread(target=lambda: [one.stop() for one in leaving], daemon=True).start()
+        for one in leaving:
+            threading.Thread(target=one.stop, name=f"{node} stops", daemon=True).start()
 
     def foreign(self, thread: str, error: BaseException) -> None:
         """A thread of a library has ended with an error."""

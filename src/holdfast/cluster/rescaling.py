@@ -203,7 +203,7 @@ def _has_taken_over(said: dict[str, Any], lossy: bool) -> bool:
     lossy  it needs nothing for that.
     """
     held = said.get("copy") == CopyState.SUSPENDED.value
-    return said.get("state") == "stable" or held and (lossy or said.get("boundary", 0) > 0)
+    return said.get("state") == "stable" or (held and (lossy or said.get("boundary", 0) > 0))
 
 
 def _has_old_tuples(

@@ -37,8 +37,8 @@ from holdfast.simulation.joining_shapes import _rejoin, _stranded
 from holdfast.simulation.membership_shapes import (
     _departures,
     _moves,
-    _rescaled_copies,
     _rescaled_at_most_once,
+    _rescaled_copies,
     _rescaled_deliveries,
     _rescaled_windows,
     _rescalings,

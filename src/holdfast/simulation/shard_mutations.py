@@ -153,9 +153,7 @@ def lend_what_the_log_had_of_windows_long_ago(original: Any) -> Any:
 
 @mutation(Copy, "_join", shape="rescaled_deliveries")
 def hand_over_what_nobody_has_confirmed_in_memory_only(original: Any) -> Any:
-    def broken(
-        self: Copy, machine: Joining, event: Event, now: int, effects: list[Effect]
-    ) -> None:
+    def broken(self: Copy, machine: Joining, event: Event, now: int, effects: list[Effect]) -> None:
         mine: list[Effect] = []
         original(self, machine, event, now, mine)
         effects += [
