@@ -233,6 +233,10 @@ def test_more_and_fewer_shards_take_over_and_nobody_notices(world: World) -> Non
         own = {f"main.g{generation}.{number}" for number in range(1, shards + 1)}
         assert names == {"entry", "main", *own}
         world.go_on()
+        shown = world.nodes[f"main.g{generation}.1-1"].status()["shard"]
+        merged_by = [name for name in world.nodes if name.rpartition("-")[0] == "main"]
+        assert shown["above"] == {"load": ["entry-load"]}
+        assert sorted(*shown["below"].values()) == sorted(merged_by)
     # It starts again as it is, whatever the file said first.
     world.restart("main.g3.1-1")
     shown = world.nodes["main.g3.1-1"].status()["shard"]

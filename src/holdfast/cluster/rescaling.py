@@ -91,6 +91,8 @@ def change_number(
     _tell_servers(found, tell)
     generation = found.fragments[fragment].generations[-1][0]
     tell(f"{shards} new shards of {fragment} start beside those that run")
+    if found.fragments[fragment].delivery is Delivery.AT_MOST_ONCE:
+        tell("at most once nothing is handed over: what open windows have is lost")
     _wait_until_taken_over(found, fragment, wait_s, tell)
     return _finish(found, fragment, shards, generation)
 
