@@ -171,7 +171,7 @@ def rescaled_deliveries(seed: int) -> Scenario:
     return of_shape(seed, "rescaled_deliveries")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_nobody_has_confirmed_is_handed_over_to_the_disk_of_a_new_generation() -> None:
     """The client is away from before the rescaling until after those who merge were lost."""
     result = run(rescaled_deliveries(2))
@@ -216,7 +216,9 @@ def test_at_most_once_nothing_comes_from_two_generations(seed: int) -> None:
     ("name", "seed"),
     [
         ("take a new generation for a stream that was never read", 4),
-        ("go on with a new generation by the ids of the old one", 5),
+        pytest.param(
+            "go on with a new generation by the ids of the old one", 5, marks=pytest.mark.thorough
+        ),
     ],
 )
 def test_mistakes_between_generations_at_most_once_are_found(name: str, seed: int) -> None:
