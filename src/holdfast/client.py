@@ -20,7 +20,8 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import NoReturn
@@ -44,7 +45,7 @@ from holdfast.core.effects import (
     Send,
     SetTimer,
 )
-from holdfast.core.events import Event, MessageArrived
+from holdfast.core.events import Event, MembershipTold, MessageArrived
 from holdfast.core.frame import Kind
 from holdfast.core.messages import (
     HeartbeatReply,
@@ -52,8 +53,10 @@ from holdfast.core.messages import (
     NotServed,
     SubscribeRefused,
 )
-from holdfast.core.settings import Input, Timing
+from holdfast.core.records import Membership
+from holdfast.core.settings import SECOND_US, Input, Timing
 from holdfast.core.unordered import make_client
+from holdfast.durable import Damaged
 from holdfast.errors import HoldfastError, Removed
 from holdfast.flight.links import Links
 from holdfast.flight.peers import Peers
@@ -72,6 +75,8 @@ from holdfast.stream_events import View as View
 # A client that does not take its events stops reading beyond these.
 _QUEUE_EVENTS = 10_000
 _QUEUE_BYTES = 256 << 20
+# How often it looks who takes part.
+_LOOK_US = SECOND_US
 
 
 class ClientError(HoldfastError):
@@ -102,6 +107,7 @@ class Client:
         lossy: bool = False,
         since: int = 0,
         named: bool = False,
+        membership: Callable[[], Membership] | None = None,
     ) -> None:
         """
         stream       the output to read.
@@ -119,6 +125,8 @@ class Client:
         since        of such an output, the tuple time, in microseconds, up to which an earlier
                      life has it.
         named        whether the deployment names it, and so keeps tuples for it.
+        membership   who takes part, as far as this machine knows: whoever was cut off while all
+                     its producers were replaced has nobody else to hear it from.
         """
         self.stream = stream
         self.name = name
@@ -148,6 +156,8 @@ class Client:
             role=role,
         )
         self._loop.start()
+        if membership is not None:
+            self._loop.call(lambda: self._look_at(membership))
 
     @classmethod
     def of(
@@ -165,6 +175,7 @@ class Client:
         ``ordered=False``: each stable tuple the moment it is there, where the output has such
         results; other outputs come in order all the same.
         """
+        from holdfast.plans.membership_file import MembershipFile
         from holdfast.plans.topology import reach
 
         found = reach(deployment)
@@ -184,6 +195,7 @@ class Client:
             ordered=ordered or stream not in found.topology.early,
             lossy=stream in found.topology.lossy,
             named=name in found.deployment.clients,
+            membership=MembershipFile(found.deployment.data),
         )
 
     # -- reading ------------------------------------------------------------------------
@@ -313,6 +325,15 @@ class Client:
 
     def _put(self, event: ClientEvent | None) -> None:
         self._events.put((event, self._reached))
+
+    def _look_at(self, membership: Callable[[], Membership]) -> None:
+        """Now and then, in the loop's thread: see who takes part."""
+        # What cannot be read now is read later; most is heard from the producers anyway.
+        with suppress(OSError, Damaged):
+            found = membership()
+            if found.epoch > self._driver.membership.epoch:
+                self._loop.post(MembershipTold(found))
+        self._loop.call_later(_LOOK_US, lambda: self._look_at(membership))
 
     def _post(self, event: Event) -> None:
         if isinstance(event, MessageArrived) and isinstance(event.message, SubscribeRefused):

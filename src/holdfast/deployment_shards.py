@@ -14,7 +14,8 @@
 ring: the second copy of each is where the next shard is, so that a lost one's work goes on there,
 and with ``copies = 2`` a third one is where the shard after that is. Passive and hybrid copies
 share that shard's process, too: three shards are three drivers, and when one is lost its neighbour
-does both. Fragments with the same ``colocate`` share processes, shard by shard.
+does both. Fragments with the same ``colocate`` share processes, shard by shard, until one of them
+is rescaled: its new shards have their own.
 With ``heirs = "spread"`` each shard is in parts, like ``counts.1.1``, whose second
 copies are at different shards (``core/heirs.py``).
 """
@@ -150,10 +151,12 @@ def _between(table: dict[str, Any], spec: FragmentSpec) -> tuple[int, int] | Non
         raise KnobError(
             "shards_between", f"the least and the most shards, from 1 to {SLOTS}; got {given!r}"
         )
-    refused = why_not_rescaled(spec)
-    if refused is not None:
+    if spec.delivery is Delivery.AT_MOST_ONCE:
         raise KnobError(
-            "shards", f'"auto" changes their number while they run, which is not for {refused}'
+            "shards",
+            f'"auto" is not for delivery = {spec.delivery.value!r}: new shards begin with nothing, '
+            f"so every change would lose what open windows have; write a number, and change it "
+            f"with holdfast rescale when that does not matter",
         )
     return least, most
 
@@ -163,15 +166,6 @@ def _pair(given: Any) -> tuple[int, int]:
     if not numbers:
         raise KnobError("shards_between", f"two numbers, like [1, 4]; got {given!r}")
     return given[0], given[1]
-
-
-def why_not_rescaled(shard: FragmentSpec) -> str | None:
-    """Why what is kept of shards like these cannot be handed over while they run."""
-    if shard.delivery is Delivery.AT_MOST_ONCE:
-        return f"delivery = {shard.delivery.value!r}: nothing is kept that could be handed over"
-    if shard.colocate is not None and shard.shard is None:
-        return "colocate: the process of a shard has others' work to do, too"
-    return None
 
 
 def _generations(
@@ -221,8 +215,10 @@ def _in_shards(
         ring = places_of(number, part, shards, len(spec.replicas))
         standby = spec.standby
         names = tuple(f"{name}-{copy}" for copy in range(1, len(ring) + 1))
-        shared = spec.colocate is not None or (standby is not None and shards > 1)
-        driver = spec.name if spec.colocate is None else spec.colocate[0]
+        # A process that runs takes in nobody: shards that come later have their own.
+        colocate = spec.colocate if generation == 1 else None
+        shared = colocate is not None or (standby is not None and shards > 1)
+        driver = spec.name if colocate is None else colocate[0]
         found[name] = replace(
             spec,
             name=name,

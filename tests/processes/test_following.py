@@ -171,6 +171,7 @@ keep = true
 [fragments.main]
 shards = "auto"
 shards_between = [1, 2]
+protection = "{protection}"
 [clients.recorder]
 output = "out"
 sink = "jsonl:data/out.jsonl"
@@ -183,16 +184,17 @@ def _readings(first: int, count: int) -> pa.Table:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("protection", ["none", "hybrid"])
 def test_shards_are_added_under_a_real_load_and_go_when_it_is_over(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protection: str
 ) -> None:
     """One shard is busy for nine tenths of its time, two for half of it."""
     patient = partial(ScalingSettings, grow_after_us=10_000_000, shrink_after_us=15_000_000)
     monkeypatch.setattr(following, "ScalingSettings", patient)
     monkeypatch.setenv("HOLDFAST_TEST_TUPLE_SECONDS", "0.0009")
     (tmp_path / "network.py").write_text(DEAR)
-    (tmp_path / "deployment.toml").write_text(FOLLOWS)
+    (tmp_path / "deployment.toml").write_text(FOLLOWS.format(protection=protection))
     deployment = load_deployment(tmp_path / "deployment.toml")
     told: list[str] = []
 
@@ -202,7 +204,7 @@ def test_shards_are_added_under_a_real_load_and_go_when_it_is_over(
         return [len(names) for _, names in found]
 
     def wait_for(number: int) -> None:
-        deadline = time.monotonic() + 200.0
+        deadline = time.monotonic() + 300.0
         while shards() != [number]:
             assert time.monotonic() < deadline, (shards(), told)
             time.sleep(0.2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,14 @@ from holdfast.cluster.networks import load_network
 from holdfast.cluster.rescaling import rescale
 from holdfast.cluster.status import node_status
 from holdfast.deployment import Deployment, load_deployment
-from holdfast.testing.deployed import Killer, Load, expected_file, supervised, wait_for_lines
+from holdfast.testing.deployed import (
+    Killer,
+    Load,
+    expected_file,
+    expected_files,
+    supervised,
+    wait_for_lines,
+)
 from tests.processes.copies import NETWORK
 
 
@@ -165,3 +173,49 @@ def test_shards_are_rescaled_while_processes_are_killed(
         expected = expected_file(network, deployment, "sums")
         wait_for_lines(supervisor, found, expected.count("\n"), 240.0)
     assert found.read_text() == expected
+
+
+BESIDE = """
+[fragments.more]
+shards = 2
+colocate = "pool"
+[clients.other]
+output = "also"
+sink = "jsonl:data/also.jsonl"
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_shards_at_most_once_leave_processes_that_go_on_with_others_work(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    network = NETWORK.partition("best = ")[0] + 'sums.output("sums")\n'
+    network += 'load.fragment("more").groupBy(window("1 second"), "k").count().output("also")'
+    (tmp_path / "network.py").write_text(network)
+    told = KILLED.replace("shards = 2", 'shards = 2\ncolocate = "pool"\ndelivery = "at-most-once"')
+    (tmp_path / "deployment.toml").write_text(told + BESIDE)
+    deployment = load_deployment(tmp_path / "deployment.toml")
+    sums, also = deployment.data / "sums.jsonl", deployment.data / "also.jsonl"
+    with supervised(deployment) as supervisor:
+        load = Load(deployment, "load", _readings)
+        wait_for_lines(supervisor, sums, 100, 120.0)
+        pids = [supervisor.pid(name) for name in ("pool.1", "pool.2")]
+        assert rescale(deployment.path, "main", 3, wait_s=240.0).shards == 3
+        had = sums.read_text().count("\n")
+        wait_for_lines(supervisor, sums, had + 200, 120.0)
+        load.stop()
+        made = load_network(deployment.network, "local[2]", {})
+        expected = expected_files(made, deployment, ["sums", "also"])
+        wait_for_lines(supervisor, also, expected["also"].count("\n"), 240.0)
+        assert supervisor.deployment.processes["pool.1"] == ("more.1-1",)
+        assert [supervisor.pid(name) for name in ("pool.1", "pool.2")] == pids
+    assert also.read_text() == expected["also"]
+    found = [json.loads(line) for line in sums.read_text().splitlines()]
+    expected_rows = [json.loads(line) for line in expected["sums"].splitlines()]
+    whole = {(one["stime"], one["k"]): one["c"] for one in expected_rows}
+    windows = [(one["stime"], one["k"]) for one in found]
+    # Each window once, in order, with no more tuples than there were.
+    assert len(windows) == len(set(windows))
+    assert [stime for stime, _ in windows] == sorted(stime for stime, _ in windows)
+    assert all(one["c"] <= whole[one["stime"], one["k"]] for one in found)

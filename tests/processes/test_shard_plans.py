@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from holdfast.cluster.changed import going_on
-from holdfast.cluster.members import MembershipError
 from holdfast.cluster.rescaling import rescale
 from holdfast.core.messages import Part
 from holdfast.core.provenance import Trail
@@ -196,7 +195,6 @@ def test_one_shard_that_does_everything_has_no_parts(tmp_path: Path) -> None:
         ('shards = 2\nrouting = "hash"', "routing: it is one of key, random, primary; got 'hash'"),
         ('routing = "key"', "main.routing: it divides tuples among shards; give shards, too"),
         ('shards = 2\ncolocate = ["one"]', "the ring says where replicas run"),
-        ('shards = "auto"\ncolocate = "one"', "which is not for colocate"),
         ('shards = 2\nreplicas = ["10.0.0.1"]', "the ring says where replicas run"),
         ('shards = ["10.0.0.1:80"]', "leave the ports away"),
         ('shards = 2\n[fragments."main.2"]', "a shard would be called 'main.2', too; rename one"),
@@ -456,11 +454,14 @@ def test_a_ring_has_no_fewer_shards_than_its_copies_need(tmp_path: Path) -> None
     )
 
 
-def test_shards_beside_others_in_a_process_keep_their_number(tmp_path: Path) -> None:
+def test_new_shards_have_processes_of_their_own_where_the_old_ones_share(tmp_path: Path) -> None:
     shared = (
         'shards = 2\nprotection = "hybrid"\ncolocate = "drivers"\n'
         '[fragments.other]\nshards = 2\ncolocate = "drivers"'
     )
-    before = addressed(written(tmp_path, shared))
-    with pytest.raises(MembershipError, match=r"in one process with other\.\d-1"):
-        rescale(before.path, "main", 3)
+    before = written(tmp_path, shared)
+    about = {"given": 2, "generations": [[1, 2], [2, 3]]}
+    change_membership(before, lambda known: known, shards={"main": about})
+    processes = load_deployment(before.path).processes
+    assert processes["drivers.1"] == ("main.1-1", "main.2-2", "other.1-1")
+    assert processes["main.g2.1"] == ("main.g2.1-1", "main.g2.3-2")

@@ -165,3 +165,63 @@ def test_mistakes_in_handing_window_states_over_are_found_soon(name: str) -> Non
     (found,) = [one for one in MUTATIONS if one.name == name]
     with found.applied():
         assert any(run(rescaled_windows(seed)).verdict is not Verdict.FINE for seed in (10, 12))
+
+
+def rescaled_deliveries(seed: int) -> Scenario:
+    return of_shape(seed, "rescaled_deliveries")
+
+
+@pytest.mark.thorough
+def test_what_nobody_has_confirmed_is_handed_over_to_the_disk_of_a_new_generation() -> None:
+    """The client is away from before the rescaling until after those who merge were lost."""
+    result = run(rescaled_deliveries(2))
+    assert (result.verdict, result.reason) == (Verdict.FINE, "")
+    assert result.faults["another number of shards"] >= 1
+    assert result.stable > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hand over what nobody has confirmed in memory only",
+        pytest.param(
+            "begin again at the record whatever was handed over", marks=pytest.mark.thorough
+        ),
+    ],
+)
+def test_mistakes_in_handing_over_what_nobody_has_confirmed_are_found(name: str) -> None:
+    (found,) = [one for one in MUTATIONS if one.name == name]
+    with found.applied():
+        result = run(rescaled_deliveries(2))
+    assert result.verdict is Verdict.WRONG
+    assert "cannot serve client0" in result.reason
+
+
+def rescaled_at_most_once(seed: int) -> Scenario:
+    return of_shape(seed, "rescaled_at_most_once")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.thorough)])
+def test_at_most_once_nothing_comes_from_two_generations(seed: int) -> None:
+    result = run(rescaled_at_most_once(seed))
+    assert (result.verdict, result.reason) == (Verdict.FINE, "")
+    assert result.faults["another number of shards"] >= 1
+    assert result.stable > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [
+        ("take a new generation for a stream that was never read", 4),
+        pytest.param(
+            "go on with a new generation by the ids of the old one", 5, marks=pytest.mark.thorough
+        ),
+    ],
+)
+def test_mistakes_between_generations_at_most_once_are_found(name: str, seed: int) -> None:
+    (found,) = [one for one in MUTATIONS if one.name == name]
+    with found.applied():
+        assert run(rescaled_at_most_once(seed)).verdict is Verdict.WRONG

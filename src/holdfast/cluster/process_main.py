@@ -4,7 +4,8 @@
 
 It hosts the nodes the deployment puts into the process NAME: an entry point, a client, or one
 or several replicas on one SparkSession. It ends when it is told to (SIGTERM), when its
-supervisor is gone, or when a driver breaks one of its own rules, with the story of how.
+supervisor is gone, when all its nodes were removed, or when a driver breaks one of its own rules,
+with the story of how.
 """
 
 from __future__ import annotations
@@ -87,6 +88,9 @@ class ProcessHost:
         self._membership = MembershipFile(deployment.data)
         self.stopping = threading.Event()
         self.nodes: list[Hosted] = []
+        # Nodes that take part no longer, while others of this process do.
+        self._removed: set[str] = set()
+        self._leaving = threading.Lock()
         self._warm: list[threading.Event] = []
         self._loading = threading.Lock()
         self._loaded: Network | None = None
@@ -212,7 +216,7 @@ class ProcessHost:
             lambda: self._part(node),
             self._directory(node),
             self._place(node),
-            self.fatal,
+            lambda error: self._ended(node, error),
             on_error=self._deployment.fragments[self._topology.fragment_of(node)].on_error,
         )
         self._warm.append(replica.warm)
@@ -256,6 +260,24 @@ class ProcessHost:
         process = None if gateway is None else gateway.proc
         self._engine_watch = EngineWatch(process, jvm.java.lang.System.nanoTime, self.fatal)
         self._engine_watch.start()
+
+    def _ended(self, node: str, error: BaseException) -> None:
+        """A replica cannot go on. One that was removed lets the others of its process go on."""
+        removed = isinstance(error, Removed)
+        with self._leaving:
+            if removed and node in self._removed:
+                return
+            self._removed |= {node} if removed else set()
+            leaving = [one for one in self.nodes if one.name == node]
+            left = [one for one in self.nodes if one.name not in self._removed]
+            if not removed or not left or self.stopping.is_set():
+                self.fatal(error)
+                return
+            self.nodes = left
+        self.journal.write("removed", node=node, problem=str(error))
+        # Not in this thread, which is the node's own and would wait for itself.
+        for one in leaving:
+            threading.Thread(target=one.stop, name=f"{node} stops", daemon=True).start()
 
     def foreign(self, thread: str, error: BaseException) -> None:
         """A thread of a library has ended with an error."""

@@ -28,9 +28,9 @@ from holdfast.cluster.remote import RemoteServer
 from holdfast.cluster.status import node_status
 from holdfast.core.messages import CopyState
 from holdfast.core.records import Membership
+from holdfast.core.settings import Delivery
 from holdfast.deployment import RESCALED, Deployment, FragmentSpec, load_deployment, read_tables
 from holdfast.deployment_file import DeploymentReader
-from holdfast.deployment_shards import why_not_rescaled
 from holdfast.plans.addresses import Addresses
 from holdfast.plans.membership_file import change_membership, read_membership
 from holdfast.plans.plan import read_plan
@@ -91,6 +91,8 @@ def change_number(
     _tell_servers(found, tell)
     generation = found.fragments[fragment].generations[-1][0]
     tell(f"{shards} new shards of {fragment} start beside those that run")
+    if found.fragments[fragment].delivery is Delivery.AT_MOST_ONCE:
+        tell("at most once nothing is handed over: what open windows have is lost")
     _wait_until_taken_over(found, fragment, wait_s, tell)
     return _finish(found, fragment, shards, generation)
 
@@ -115,33 +117,7 @@ def _checked(deployment: Deployment, fragment: str, shards: int) -> FragmentSpec
         )
     if len(spec.generations) == 1 and newest == shards:
         raise MembershipError(f"{fragment} has {shards} shards already")
-    _check_kind(deployment, fragment, deployment.fragments[spec.merges[0]])
-    _check_processes(deployment, spec)
     return spec
-
-
-def _check_kind(deployment: Deployment, fragment: str, shard: FragmentSpec) -> None:
-    """Raise if what is kept of shards like these cannot be handed over while they run."""
-    refused = why_not_rescaled(shard)
-    if refused is not None:
-        raise MembershipError(
-            f"the shards of {fragment} cannot be changed while they run with {refused}. Stop the "
-            f"deployment, change shards in {deployment.path.name}, and start with a new data "
-            f"directory"
-        )
-
-
-def _check_processes(deployment: Deployment, spec: FragmentSpec) -> None:
-    """Raise if a process of the shards has others' work to do, too: it ends with them."""
-    own = {node for name in spec.merges for node in deployment.fragments[name].processes}
-    for nodes in deployment.processes.values():
-        others = {*nodes} - own
-        if others and own & {*nodes}:
-            raise MembershipError(
-                f"shards of {spec.name} are in one process with {', '.join(sorted(others))} "
-                f"(colocate), and cannot be changed while they run. Stop the deployment, change "
-                f"shards in {deployment.path.name}, and start with a new data directory"
-            )
 
 
 def _begin(deployment: Deployment, spec: FragmentSpec, shards: int) -> None:
@@ -198,17 +174,18 @@ def _wait_until_taken_over(
         for process in deployment.fragments[name].processes
     ]
     epoch = read_membership(deployment.data).epoch
+    lossy = deployment.fragments[fragment].delivery is Delivery.AT_MOST_ONCE
     deadline = time.monotonic() + wait_s
     said: dict[str, str] = {}
     while True:
         found = node_status(deployment, [*shards, *new, *old])
-        lacking = [name for name in (*shards, *new) if not _has_taken_over(found[name])]
+        lacking = [name for name in (*shards, *new) if not _has_taken_over(found[name], lossy)]
         for name in (*shards, *new):
             state = str(found[name].get("state", "starting"))
             if said.get(name) != state:
                 said[name] = state
                 tell(f"{name}: {state}")
-        if not lacking and _has_old_tuples(found, new, old):
+        if not lacking and (lossy or _has_old_tuples(found, new, old)):
             unaware = wait_for_epoch(deployment, epoch, max(1.0, deadline - time.monotonic()))
             if not unaware:
                 return
@@ -222,10 +199,13 @@ def _wait_until_taken_over(
         time.sleep(_LOOK_SECONDS)
 
 
-def _has_taken_over(said: dict[str, Any]) -> bool:
-    """Whether a new node does its work, or holds what it needs to stand in for who does."""
-    held = said.get("copy") == CopyState.SUSPENDED.value and said.get("boundary", 0) > 0
-    return said.get("state") == "stable" or held
+def _has_taken_over(said: dict[str, Any], lossy: bool) -> bool:
+    """Whether a new node does its work, or holds what it needs to stand in for who does.
+
+    lossy  it needs nothing for that.
+    """
+    held = said.get("copy") == CopyState.SUSPENDED.value
+    return said.get("state") == "stable" or (held and (lossy or said.get("boundary", 0) > 0))
 
 
 def _has_old_tuples(
@@ -233,7 +213,9 @@ def _has_old_tuples(
 ) -> bool:
     """Whether every new one has what a client that was away may still ask an old one for."""
     kept = [found[name]["trimmed_below"] for name in old if "trimmed_below" in found[name]]
-    return all(any(has_all(found[name]["trimmed_below"], one) for one in kept) for name in new)
+    # One that has joined may have less than another one has.
+    has = [has_all(found[name]["trimmed_below"], one) for name in new for one in kept]
+    return bool(kept) and all(has)
 
 
 def _waits(found: dict[str, dict[str, Any]], names: list[str]) -> str:

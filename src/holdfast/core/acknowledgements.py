@@ -92,6 +92,11 @@ class Acknowledgements:
         """Of a stream that is abandoned, nothing below this id is kept."""
         return self._trim(first_id) if self.abandoned else []
 
+    @property
+    def consumers(self) -> tuple[str, ...]:
+        """All for whom the stream is kept, or was until they were away for too long."""
+        return tuple(self._first_needed)
+
     def knows(self, consumer: str) -> bool:
         """Whether anything is kept for this reader."""
         return consumer in self._first_needed

@@ -95,6 +95,7 @@ class ClientNode(NoStreams):
             role=Role.REPLICATE,
             lossy=lossy,
             since=int(saved.get("boundary", 0)) if lossy else 0,
+            membership=place.membership,
         )
         self._boundary = 0
         # Up to which tuple time something stands tentatively, and why; 0 for nothing.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from holdfast.blocks import Block
@@ -52,6 +53,15 @@ def inputs_status(inputs: Iterable[InputView]) -> dict[str, Any]:
         }
         for one in inputs
     }
+
+
+def among_others(copy: Copy) -> ReplicaSettings:
+    """The settings of a replica, with those it reads from and who read from it now."""
+    outputs = tuple(
+        replace(one, consumers=copy.served[one.stream].acknowledgements.consumers)
+        for one in copy.settings.outputs
+    )
+    return replace(copy.settings, outputs=outputs)
 
 
 def shard_status(shard: ShardPlan | None, settings: ReplicaSettings, copies: int) -> dict[str, Any]:

@@ -217,8 +217,7 @@ class Topology:
             continuous=spec.continuous,
             delivery=spec.delivery,
             predecessors=self._predecessors(fragment, process),
-            begins_empty=self._generation(fragment, process) == 1
-            and (spec.standby is None or process in spec.standby.copies),
+            begins_empty=self._begins_empty(fragment, process),
             bounds=tuple(
                 (output.stream, bound)
                 for output in plan.outputs
@@ -241,9 +240,19 @@ class Topology:
             return spec.merged_by(process)[0]
         return 1 if spec.shard is None else spec.shard.generation
 
+    def _begins_empty(self, fragment: str, process: str) -> bool:
+        """Whether a replica that has nothing may begin so, where nothing was trimmed."""
+        spec = self._deployment.fragments[fragment]
+        if spec.delivery is Delivery.AT_MOST_ONCE:
+            return True
+        first = self._generation(fragment, process) == 1
+        return first and (spec.standby is None or process in spec.standby.copies)
+
     def _predecessors(self, fragment: str, process: str) -> tuple[tuple[str, ...], ...]:
         """Whose work a replica takes over: the first of a shard, or of what merges, does that."""
         spec = self._deployment.fragments[fragment]
+        if spec.delivery is Delivery.AT_MOST_ONCE:
+            return ()  # it begins with nothing, from now on
         whole = self._deployment.fragments[spec.shard.fragment] if spec.shard else spec
         own = self._generation(fragment, process)
         before = [one for one in whole.generations if one[0] < own]

@@ -60,15 +60,25 @@ def rescaled_deliveries(random: Random) -> NetworkSpec:
 
     Windows are long, so that much is handed over.
     """
+    return _rescaled(random, _LEAST, (_EXACTLY,))
+
+
+def rescaled_at_most_once(random: Random) -> NetworkSpec:
+    """A fragment in shards that delivers at most once, alone or behind another one."""
+    return _rescaled(random, _MOST, (_EXACTLY, _MOST))
+
+
+def _rescaled(random: Random, kind: Delivery, before: tuple[Delivery, ...]) -> NetworkSpec:
     timing = generate_timing(random)
     fragments, stream = [], "s0"
     if random.random() < 0.5:
-        fragments.append(fragment_of(random, "f00", Plan((("f00.0", Union(("s0",))),)), _EXACTLY))
+        first = random.choice(before) if len(before) > 1 else before[0]
+        fragments.append(fragment_of(random, "f00", Plan((("f00.0", Union(("s0",))),)), first))
         stream = "f00.0"
     name, window_us = f"f{len(fragments)}0", timing.bucket_us * random.choice([8, 20])
     operators: list[Operator] = [Union((stream,)), Gather((stream,), window_us)]
     outputs = tuple((f"{name}.{number}", one) for number, one in enumerate(operators))
-    fragments.append(fragment_of(random, name, Plan(outputs), _LEAST))
+    fragments.append(fragment_of(random, name, Plan(outputs), kind))
     job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35]))
     watched = tuple(stream for stream, _ in outputs)
     spec = build(timing, ("s0",), tuple(fragments), watched, job_us)

@@ -9,6 +9,7 @@ from holdfast.core.delivery import ConfirmedKeeper
 from holdfast.core.effects import Effect
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.stream_copy import StreamCopy
+from holdfast.core.upstream import Upstream
 from holdfast.simulation.planting import mutation
 
 
@@ -44,5 +45,26 @@ def keep_for_a_copy_that_sleeps_what_it_never_asks_for(original: Any) -> Any:
         lossy, self.lossy = self.lossy, False
         original(self, now, effects)
         self.lossy = lossy
+
+    return broken
+
+
+@mutation(Upstream, "_open", shape="rescaled_at_most_once")
+def take_a_new_generation_for_a_stream_that_was_never_read(original: Any) -> Any:
+    def broken(self: Upstream, peer: str, now: int, effects: list[Any]) -> Any:
+        if self.main is not None and peer != self.main.peer:
+            self.copy.cut = self.copy.boundary = 0
+        return original(self, peer, now, effects)
+
+    return broken
+
+
+@mutation(Upstream, "_open", shape="rescaled_at_most_once")
+def go_on_with_a_new_generation_by_the_ids_of_the_old_one(original: Any) -> Any:
+    def broken(self: Upstream, peer: str, now: int, effects: list[Any]) -> Any:
+        lossy, self.copy.lossy = self.copy.lossy, self.main is None or peer == self.main.peer
+        feed = original(self, peer, now, effects)
+        self.copy.lossy = lossy
+        return feed
 
     return broken

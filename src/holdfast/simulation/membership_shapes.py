@@ -87,5 +87,39 @@ def _rescaled_windows(random: Random, layout: Layout) -> list[Fault]:
 
 
 def _rescaled_deliveries(random: Random, layout: Layout) -> list[Fault]:
-    """The same with shards that deliver at least once."""
-    return _rescalings(random, layout)
+    """The same with shards that deliver at least once.
+
+    Clients are away meanwhile, and what merges the new shards is lost before they are back: what
+    they have not confirmed is with nobody else then.
+    """
+    faults = _rescalings(random, layout)
+    begins = [one.start for one in faults if one.kind is FaultKind.RESCALED]
+    ends = [link for link in layout.links if link[1].startswith("c")]
+    for time in begins:
+        if random.random() < 0.3:
+            continue
+        merging, client = random.choice(ends)
+        away = time - int(random.uniform(-0.5, 1.5) * SECOND_US)
+        lost = time + int(random.uniform(4, 9) * SECOND_US)
+        back = lost + int(random.uniform(0.5, 2) * SECOND_US)
+        faults.append(Fault(FaultKind.CRASH, lost, back, (merging,)))
+        kind = random.choice([FaultKind.PAUSE, FaultKind.PARTITION])
+        end = back + int(random.uniform(0.1, 2) * SECOND_US)
+        faults.append(Fault(kind, away, end, (client,)))
+    return faults
+
+
+def _rescaled_at_most_once(random: Random, layout: Layout) -> list[Fault]:
+    """The same with shards that deliver at most once; connections break, too."""
+    faults = _rescalings(random, layout)
+    for time in [one.start for one in faults if one.kind is FaultKind.RESCALED]:
+        for _ in range(random.randint(0, 3)):
+            start = time + int(random.uniform(0, 8) * SECOND_US)
+            kind = random.choice([FaultKind.LOSE_CONNECTION, FaultKind.CUT, FaultKind.SLOW_LINK])
+            end = start + int(random.uniform(0.2, 3) * SECOND_US)
+            faults.append(Fault(kind, start, end, random.choice(layout.links)))
+        if random.random() < 0.4:
+            start = time + int(random.uniform(0, 4) * SECOND_US)
+            end = start + int(random.uniform(2, 6) * SECOND_US)
+            faults.append(Fault(FaultKind.SLOW, start, end, (random.choice(layout.servers),)))
+    return faults

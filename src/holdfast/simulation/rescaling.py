@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.consistency import NodeState
 from holdfast.core.events import MembershipTold
-from holdfast.core.settings import SECOND_US, Input, Output, ReplicaSettings
+from holdfast.core.settings import SECOND_US, Delivery, Input, Output, ReplicaSettings
 from holdfast.simulation.checkpointing import CheckpointingProcess
+from holdfast.simulation.client_process import ClientProcess
 from holdfast.simulation.executor import Merge, Plan
 from holdfast.simulation.process import Process
 from holdfast.simulation.protected_process import ProtectedProcess
@@ -105,12 +106,8 @@ class Rescaling:
                 Output(stream, one.reached_by, merging)
                 for stream, one in zip(streams, like.settings.outputs, strict=True)
             )
-            settings = replace(
-                like.settings,
-                outputs=outputs,
-                predecessors=self._taken_from(number, wanted),
-                begins_empty=False,
-            )
+            taken_from = self._taken_from(number, wanted)
+            settings = _begun_by(replace(like.settings, outputs=outputs), taken_from)
             self._start(names, settings, plan, self._shards[at])
             found.append(names)
             world.producers.update(dict.fromkeys(streams, names))
@@ -146,21 +143,15 @@ class Rescaling:
             numbers = range(1, len(shards) + 1)
             merged[stream] = tuple(self._renamed(stream, number) for number in numbers)
             inputs += [
-                Input(name, names, standing)
+                Input(name, names, standing, lossy=_is_lossy(like.settings))
                 for name, names in zip(merged[stream], shards, strict=True)
             ]
         plan = Plan(tuple((stream, Merge(parts)) for stream, parts in merged.items()))
         outputs = tuple(
             replace(one, reached_by=frozenset(merged[one.stream])) for one in like.settings.outputs
         )
-        settings = replace(
-            like.settings,
-            inputs=tuple(inputs),
-            outputs=outputs,
-            predecessors=(self._merging,),
-            begins_empty=False,
-        )
-        self._start(merging, settings, plan, self._merging)
+        settings = replace(like.settings, inputs=tuple(inputs), outputs=outputs)
+        self._start(merging, _begun_by(settings, (self._merging,)), plan, self._merging)
         for stream in merged:
             world.producers[stream] = (*world.producers[stream], *merging)
 
@@ -182,7 +173,7 @@ class Rescaling:
                 pair = replace(like.pair, copies=names)
                 process = ProtectedProcess(world, own, pair, plan, *like.speeds)
                 world.copies[name] = process
-            process.disk_lost = True
+            process.disk_lost = not _is_lossy(own)
             process.suffers_as(world.processes[near[index]])
             world.replicas[name] = world.processes[name] = process
 
@@ -192,10 +183,11 @@ class Rescaling:
         assert self._next is not None
         shards, merging = self._next
         epoch = authority.membership.epoch
+        # A client may be away for days: it is not waited for.
         heard = all(
             authority.known_to(one).epoch >= epoch
             for name, one in world.processes.items()
-            if name not in authority.gone
+            if name not in authority.gone and not isinstance(one, ClientProcess)
         )
         if not heard or not all(self._stands_in(name) for name in merging):
             world.clock.after(SECOND_US, self._look)
@@ -206,6 +198,7 @@ class Rescaling:
         authority.dismiss(leaving)
         world.rescaled += 1
         self._tell(leaving)
+        self._tell_clients()
 
     def _tell(self, leaving: dict[str, Process]) -> None:
         """Those they read from leave with them: each has to find out by itself, as from a file."""
@@ -215,25 +208,55 @@ class Rescaling:
         left = {name: process for name, process in leaving.items() if process.up}
         self._world.clock.after(SECOND_US, self._tell, left or leaving)
 
+    def _tell_clients(self) -> None:
+        """One that was away meanwhile knows nobody who is left: it looks at the file."""
+        world, authority = self._world, self._authority
+        behind = [
+            one
+            for one in world.clients.values()
+            if authority.known_to(one).epoch < authority.membership.epoch
+        ]
+        for one in behind:
+            if one.running and set(one.consumer.detectors) <= set(authority.gone):
+                one.receive(MembershipTold(authority.membership))
+        if behind:
+            world.clock.after(SECOND_US, self._tell_clients)
+
     def _stands_in(self, name: str) -> bool:
         """Whether one that merges new shards has all that somebody may ask the old ones for."""
         new: ReplicaProcess = self._world.replicas[name]
         replica = new.replica
         if replica is None or replica.state is NodeState.RECOVERING or not new.running:
             return False
+        if _is_lossy(new.settings):
+            return True  # nobody may ask for anything
         there = [self._world.replicas[one] for one in self._merging]
-        return any(
-            one.up
-            and all(
-                stream.first_id <= one.driver.served[name].first_id
-                for name, stream in new.driver.served.items()
-            )
-            for one in there
+        kept = [one.driver.served for one in there if one.up]
+        # One that has joined may have less than another one has.
+        return bool(kept) and all(
+            stream.first_id <= one[name].first_id
+            for one in kept
+            for name, stream in new.driver.served.items()
         )
+
+
+def _is_lossy(settings: ReplicaSettings) -> bool:
+    return settings.delivery is Delivery.AT_MOST_ONCE
+
+
+def _begun_by(
+    settings: ReplicaSettings, predecessors: tuple[tuple[str, ...], ...]
+) -> ReplicaSettings:
+    """How a new replica begins: with what it takes over; at most once, with nothing, from now."""
+    if _is_lossy(settings):
+        return replace(settings, predecessors=(), begins_empty=True)
+    return replace(settings, predecessors=predecessors, begins_empty=False)
 
 
 def _holds(process: ReplicaProcess) -> bool:
     """Whether it has something to go on from, whatever becomes of it."""
+    if _is_lossy(process.settings):
+        return process.up
     if isinstance(process, ProtectedProcess) and not process.pair.persist:
         return process.up and process.copy.report().boundary > 0
     return process.disk.record is not None

@@ -27,12 +27,17 @@ from holdfast.simulation.copy_shapes import (
     _overtaken,
     _relay,
 )
-from holdfast.simulation.deliveries import deliveries, rescaled_deliveries
+from holdfast.simulation.deliveries import (
+    deliveries,
+    rescaled_at_most_once,
+    rescaled_deliveries,
+)
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Schedule
 from holdfast.simulation.joining_shapes import _rejoin, _stranded
 from holdfast.simulation.membership_shapes import (
     _departures,
     _moves,
+    _rescaled_at_most_once,
     _rescaled_copies,
     _rescaled_deliveries,
     _rescaled_windows,
@@ -423,6 +428,7 @@ SHAPES: dict[Shape, float] = {
     _rescaled_copies: 0.0,
     _rescaled_windows: 0.0,
     _rescaled_deliveries: 0.0,
+    _rescaled_at_most_once: 0.0,
     _stranded: 0.0,
 }
 # Shapes that bring their network.
@@ -443,6 +449,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _rescaled_copies: special_networks.rescaled_copies,
     _rescaled_windows: special_networks.rescaled_windows,
     _rescaled_deliveries: rescaled_deliveries,
+    _rescaled_at_most_once: rescaled_at_most_once,
     _stranded: special_networks.chain,
 }
 # Shapes that need a pair of copies of a certain kind.

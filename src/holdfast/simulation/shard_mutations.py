@@ -7,14 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast import slots
-from holdfast.core.effects import Effect
+from holdfast.core import copy
+from holdfast.core.copy import Copy
+from holdfast.core.effects import ApplyCheckpoint, Effect
 from holdfast.core.events import Event, MessageArrived
 from holdfast.core.joining import Joining
 from holdfast.core.lending import Lender
 from holdfast.core.messages import JoinRequest, StreamState
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.provider import Provider
-from holdfast.core.records import Checkpoint, Membership, RecoveryRecord
+from holdfast.core.records import Checkpoint, LoggedStream, Membership, RecoveryRecord
 from holdfast.core.shipping import ShippingCopy
 from holdfast.core.succession import Succession
 from holdfast.core.sunion import SUnion
@@ -145,5 +147,28 @@ def lend_what_the_log_had_of_windows_long_ago(original: Any) -> Any:
         record, state = newest
         stale = self.__dict__.setdefault("_stale", state)
         return original(self, (record, stale), served, now)  # type: ignore[no-any-return]
+
+    return broken
+
+
+@mutation(Copy, "_join", shape="rescaled_deliveries")
+def hand_over_what_nobody_has_confirmed_in_memory_only(original: Any) -> Any:
+    def broken(self: Copy, machine: Joining, event: Event, now: int, effects: list[Effect]) -> None:
+        mine: list[Effect] = []
+        original(self, machine, event, now, mine)
+        effects += [
+            replace(one, checkpoint=replace(one.checkpoint, queues=()))
+            if isinstance(one, ApplyCheckpoint)
+            else one
+            for one in mine
+        ]
+
+    return broken
+
+
+@mutation(copy, "at_record", shape="rescaled_deliveries")
+def begin_again_at_the_record_whatever_was_handed_over(original: Any) -> Any:
+    def broken(logged: LoggedStream, record: RecoveryRecord | None) -> LoggedStream:
+        return original(replace(logged, frames=()), record)  # type: ignore[no-any-return]
 
     return broken
