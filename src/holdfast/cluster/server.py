@@ -294,7 +294,8 @@ class Server(NoStreams):
                     f"{name!r} runs here, and what its nodes have kept is theirs while they do; "
                     f"stop it with holdfast down"
                 )
-            return {"answer": answer(KeptNodes(self._data / name / "data"), options)}
+            kept = KeptNodes(self._data / name / "data")
+            return {"answer": answer(kept, options["what"], options["asked"])}
 
     def _see_to(self, desired: Desired) -> dict[str, str]:
         """Run this server's part of what is submitted, and nothing else of it; what went wrong."""
