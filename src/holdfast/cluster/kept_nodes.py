@@ -223,7 +223,7 @@ def _incarnation(path: Path) -> int:
 
 
 def _plain(name: str) -> str:
-    """The name of a node or a stream, which is that of a directory here; others may have sent it."""
+    """The name of a node or a stream, which is that of a directory; others have sent it."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise HoldfastError(f"the name of a node or a stream was expected, got {name!r}")
     return name

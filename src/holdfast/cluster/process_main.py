@@ -17,7 +17,7 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -28,9 +28,9 @@ from holdfast.deployment import Deployment, load_deployment
 from holdfast.errors import Removed
 from holdfast.flight.security import Security
 from holdfast.kept.quiet import Quiet
+from holdfast.nodes.hosted import Hosted, Place
 from holdfast.nodes.http_server import serve_http
 from holdfast.nodes.journal import Journal, adopt_logging
-from holdfast.nodes.node import Place
 from holdfast.nodes.pace import Busy
 from holdfast.nodes.thread_watch import watch_threads
 from holdfast.plans.addresses import Addresses, Book
@@ -53,20 +53,6 @@ WARM_SECONDS = 60.0
 
 # How long stopping may take.
 STOP_SECONDS = 12.0
-
-
-class Hosted(Protocol):
-    """A node, as the process sees it."""
-
-    @property
-    def name(self) -> str: ...
-
-    def health(self) -> list[str]:
-        """What keeps it from making progress."""
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 class ProcessHost:

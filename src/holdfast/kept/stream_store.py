@@ -187,6 +187,9 @@ class StreamStore:
     # -- writing ------------------------------------------------------------------------
 
     def _run(self) -> None:
+        # Nothing is added behind what is damaged; who serves or computes need not wait for this.
+        for log in self.logs.values():
+            log.check()
         while True:
             self._is_busy = False
             order = self._queue.get()
