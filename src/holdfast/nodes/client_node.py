@@ -19,13 +19,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.client import Client, numbered
+from holdfast.client import Client
 from holdfast.connect.sink import Sink
 from holdfast.core.frame import Why
 from holdfast.core.settings import Timing
 from holdfast.durable import read_document, write_document
 from holdfast.flight.roles import Role
-from holdfast.frames import SYSTEM_COLUMNS
+from holdfast.frames import SYSTEM_COLUMNS, numbered
 from holdfast.nodes.hosted import Hosted, Place
 from holdfast.nodes.lasting_writer import LastingWriter
 from holdfast.nodes.replica_status import inputs_status
@@ -149,8 +149,8 @@ class ClientNode(Hosted):
     def _take(self, event: ClientEvent) -> None:
         """Note an event, and hand on to the sink what it takes."""
         match event:
-            case Tuples(True, _, table):
-                self._writer.write(numbered(event, self._own))
+            case Tuples(True, first_id, table):
+                self._writer.write(numbered(first_id, table, self._own))
                 self.metrics.tuples_in.inc(table.num_rows)
                 return
             case Tuples(False, _, table, why):
