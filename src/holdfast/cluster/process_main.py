@@ -92,7 +92,8 @@ class ProcessHost:
         for each in self.nodes:
             each.start()
         host, port = self._addresses.metrics(self._name)
-        served = serve_http(host, port, self._health)
+        health = lambda: {node.name: node.health() for node in self.nodes}  # noqa: E731
+        served = serve_http(host, port, health)
         # Not in this thread, which must hear that it is to end.
         threading.Thread(target=self._say_ready, args=(served,), daemon=True).start()
 
@@ -101,10 +102,6 @@ class ProcessHost:
         for warm in self._warm:
             warm.wait(WARM_SECONDS)
         self.journal.write("ready", metrics_port=port)
-
-    def _health(self) -> dict[str, list[str]]:
-        """What is wrong with each node."""
-        return {node.name: node.health() for node in self.nodes}
 
     def stop(self) -> None:
         self.stopping.set()

@@ -110,7 +110,8 @@ class EntryNode(Node):
             {stream: served},
             LOG_OPTIONS,
             self._post,
-            before_append=self._write_lines,
+            # In the disk's thread, before the log: the ledger.
+            before_append=lambda append: self._ledger.add(self._lines),
             on_problem=self.problems.set,
         )
         logged = self.store.logged(stream, complete=True)
@@ -206,14 +207,12 @@ class EntryNode(Node):
     def _hand_over(self, offer: Offer) -> None:
         """In the thread of a source or a producer; waits for room."""
         with self._room:
-            while self._must_wait and not self._stopping:
+            while not self._stopping and (
+                self._pending_bytes > PENDING_BYTES or self.entry.view().blocked
+            ):
                 self._room.wait(0.5)
             self._pending_bytes += offer.batch.nbytes
         self.loop.call(lambda: self._offer(offer))
-
-    @property
-    def _must_wait(self) -> bool:
-        return self._pending_bytes > PENDING_BYTES or self.entry.view().blocked
 
     def look(self) -> None:
         super().look()
@@ -246,10 +245,6 @@ class EntryNode(Node):
         offers = [offer for offer in self._pending.values() if offer.end_id <= end_id]
         self._appending = [offer.number for offer in offers]
         self._lines = [offer.line for offer in offers]
-
-    def _write_lines(self, append: Append) -> None:
-        """In the disk's thread, before the log: the ledger."""
-        self._ledger.add(self._lines)
 
     def carry_out(self, effect: Effect) -> None:
         match effect:

@@ -166,7 +166,10 @@ class ReplicaNode(Node):
             self.problems.set,
         )
         self.store = self._disk.store
-        self.copy = self._make_driver()
+        found = self._disk.found
+        self.copy: Copy = (
+            Copy(settings, found) if pair is None else ProtectedReplica(settings, pair, found)
+        )
         self._bounded = bool(settings.bounds)
         self.loop = self.make_loop(self.copy)
         windows = self._disk.windows if settings.keeping is Keeping.WINDOWS else None
@@ -193,11 +196,6 @@ class ReplicaNode(Node):
         self._said = ""
 
     # -- what it is made of -----------------------------------------------------------------
-
-    def _make_driver(self) -> Copy:
-        if self._pair is None:
-            return Copy(self._settings, self._disk.found)
-        return ProtectedReplica(self._settings, self._pair, self._disk.found)
 
     def _make_shipper(self, partner: str) -> Shipper:
         return Shipper(
