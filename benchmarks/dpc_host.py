@@ -34,8 +34,9 @@ from holdfast.fragments import fragment_network
 from holdfast.frames import TIME
 from holdfast.network import Network
 from holdfast.nodes.entry_node import EntryNode
+from holdfast.nodes.hosted import Place
 from holdfast.nodes.jobs import JobReport
-from holdfast.nodes.node import Node, Place
+from holdfast.nodes.node import Node
 from holdfast.nodes.replica_node import ReplicaNode
 from holdfast.operators import SourceOperator
 from holdfast.plans.topology import Topology

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.deployment import Deployment, load_deployment
-from holdfast.plans.operator_plans import OperatorPlan
-from holdfast.plans.plan import Plan, read_plan, write_plan
+from holdfast.plans.plan import OperatorPlan, Plan, read_plan, write_plan
 from holdfast.web.looking import Look
 
 _SMALL = """\

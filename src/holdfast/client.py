@@ -26,7 +26,6 @@ from dataclasses import replace
 from types import TracebackType
 from typing import NoReturn
 
-import numpy as np
 import pyarrow as pa
 
 from holdfast.blocks import Block
@@ -63,7 +62,7 @@ from holdfast.flight.peers import Peers
 from holdfast.flight.refused import Refused
 from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
-from holdfast.frames import SEQ, STIME
+from holdfast.frames import SEQ
 from holdfast.loop import Loop
 from holdfast.stream_events import Boundary as Boundary
 from holdfast.stream_events import ClientEvent as ClientEvent
@@ -376,14 +375,6 @@ class Client:
 
     def _may_read(self) -> bool:
         return self._events.qsize() < _QUEUE_EVENTS and self._queued_bytes < _QUEUE_BYTES
-
-
-def numbered(event: Tuples, own: pa.Schema) -> pa.Table:
-    """Stable tuples as sinks get them: tuple id, tuple time, the output's ``own`` columns."""
-    table = event.table
-    ids = np.arange(event.first_id, event.first_id + table.num_rows, dtype=np.int64)
-    columns = [pa.array(ids), table["stime"], *table.select(own.names).columns]
-    return pa.table(columns, schema=pa.schema([SEQ, STIME, *own]))
 
 
 def read_until(client: Client, next_id: int, timeout_s: float) -> View:

@@ -353,6 +353,10 @@ class Deployment:
         beside = self.hosted_by(self.server_of(process))
         return sum(not replicas.isdisjoint(self.processes[each]) for each in beside)
 
+    def fragment_of(self, node: str) -> FragmentSpec | None:
+        """The fragment that a node is a replica of; None if it is none."""
+        return next((one for one in self.fragments.values() if node in one.processes), None)
+
     def server_of(self, process: str) -> str | None:
         """Who runs a process; None for the machine the deployment was started on."""
         return self.endpoints[self.processes[process][0]].server

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -61,3 +62,10 @@ def data_frame(kind: Kind, first_id: int, batch: pa.RecordBatch) -> Frame:
 def boundary_frame(next_id: int, stime: int) -> Frame:
     """A promise that no tuple older than ``stime`` follows."""
     return Frame(Header(Kind.BOUNDARY, next_id, 0, stime, stime))
+
+
+def numbered(first_id: int, table: pa.Table, own: pa.Schema) -> pa.Table:
+    """Stable tuples as sinks get them: tuple id, tuple time, the output's ``own`` columns."""
+    ids = np.arange(first_id, first_id + table.num_rows, dtype=np.int64)
+    columns = [pa.array(ids), table["stime"], *table.select(own.names).columns]
+    return pa.table(columns, schema=pa.schema([SEQ, STIME, *own]))

@@ -88,7 +88,7 @@ def manifest_of(data: Path, node: str) -> dict[str, object]:
 
 def test_it_is_asked_for_and_changed_as_on_this_machine(deployment: Deployment) -> None:
     with serving(deployment) as there:
-        both: list[tuple[KeptNodes | KeptElsewhere, Path]] = [
+        both: list[tuple[KeptNodes, Path]] = [
             (KeptNodes(deployment.data), deployment.data),
             (KeptElsewhere(deployment, "east"), there),
         ]
@@ -119,7 +119,7 @@ def test_a_replica_begins_as_one_of_another_machine(
 ) -> None:
     monkeypatch.setattr(kept_nodes, "PIECE_BYTES", 1000)  # so that there are several
     with serving(deployment) as there:
-        both: list[tuple[KeptNodes | KeptElsewhere, Path]] = [
+        both: list[tuple[KeptNodes, Path]] = [
             (KeptNodes(deployment.data), deployment.data),
             (KeptElsewhere(deployment, "east"), there),
         ]

@@ -15,7 +15,7 @@ from holdfast.core.records import Membership
 from holdfast.core.settings import Bound
 from holdfast.flight.security import Security
 from holdfast.nodes.entry_node import EntryNode
-from holdfast.nodes.node import Place
+from holdfast.nodes.hosted import Place
 from holdfast.operators import SourceOperator
 from holdfast.spark.engine import input_schema
 

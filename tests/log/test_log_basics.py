@@ -247,21 +247,56 @@ def test_a_reader_ends_where_the_log_ended(tmp_path: Path) -> None:
     assert closed.read() == []
 
 
-def test_headers_say_what_is_there_and_damage_is_found(tmp_path: Path) -> None:
+def of_ten_frames(directory: Path) -> list[Frame]:
     frames = [stable(first, 2_000) for first in range(0, 20_000, 2_000)]
-    with StreamLog.open(tmp_path, SCHEMA) as log:
+    with StreamLog.open(directory, SCHEMA) as log:
         for frame in frames:
             log.append([frame, boundary_frame(frame.header.next_id, frame.header.stime_max)])
+    return frames
+
+
+def flip(directory: Path, offset: int) -> None:
+    (segment,) = directory.glob("*.seg")
+    data = bytearray(segment.read_bytes())
+    data[offset] ^= 1
+    segment.write_bytes(data)
+
+
+def test_headers_say_what_is_there(tmp_path: Path) -> None:
+    frames = of_ten_frames(tmp_path)
+    with StreamLog.open(tmp_path) as log:
         found = list(log.headers())
         assert [header for header, _ in found][::2] == [frame.header for frame in frames]
         assert found[0][1] > 3 * 8 * 2_000
         assert found[1][1] == 0
+
+
+# Offsets in a block's header (block.py): magic, length, kind, padding, lsn, first_id, count.
+@pytest.mark.parametrize("field", [0, 8, 12, 16, 24, 32])
+@pytest.mark.parametrize("block", [0, 1, 18, 19])
+def test_damage_to_headers_is_found_without_reading_tuples(
+    tmp_path: Path, block: int, field: int
+) -> None:
+    of_ten_frames(tmp_path)
     (segment,) = tmp_path.glob("*.seg")
-    data = bytearray(segment.read_bytes())
-    data[len(data) // 2] ^= 1
-    segment.write_bytes(data)
+    at = [place for place in range(0, segment.stat().st_size, 64)
+          if segment.read_bytes()[place : place + 4] == b"HFB1"]  # fmt: skip
+    flip(tmp_path, at[block] + field)
     with StreamLog.open(tmp_path) as log, pytest.raises(DamagedLog):
         list(log.headers())
+
+
+def test_damage_to_tuples_is_found_when_they_are_read(tmp_path: Path) -> None:
+    """A restart reads the headers of what an index file vouches for, and no tuples."""
+    of_ten_frames(tmp_path)
+    (segment,) = tmp_path.glob("*.seg")
+    flip(tmp_path, segment.stat().st_size // 2)
+    with StreamLog.open(tmp_path) as log:
+        assert len(list(log.headers())) == 20
+        with pytest.raises(DamagedLog), log.replay(from_id=0) as reader:
+            list(reader)
+        with pytest.raises(DamagedLog):
+            log.check()
 
 
 def test_the_format_of_an_older_version_is_refused_by_name(tmp_path: Path) -> None:

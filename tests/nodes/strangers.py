@@ -13,7 +13,8 @@ from holdfast.core.replica import Replica
 from holdfast.core.settings import ReplicaSettings
 from holdfast.flight.security import Security
 from holdfast.frames import stream_schema
-from holdfast.nodes.node import Node, Place
+from holdfast.nodes.hosted import Place
+from holdfast.nodes.node import Node
 
 SCHEMA = stream_schema(pa.schema([("number", pa.int64())]))
 

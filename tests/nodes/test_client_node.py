@@ -17,7 +17,7 @@ from holdfast.flight.security import Security
 from holdfast.frames import STIME, TIME, TMAX
 from holdfast.nodes import client_node
 from holdfast.nodes.client_node import ClientNode
-from holdfast.nodes.node import Place
+from holdfast.nodes.hosted import Place
 from holdfast.stream_events import Boundary, ClientEvent, Tuples, Undo
 
 SCHEMA = pa.schema([STIME, TMAX, pa.field("number", pa.int64())])

@@ -20,7 +20,7 @@ from holdfast.flight.roles import Role
 from holdfast.flight.security import Security
 from holdfast.flight.wire import WireError, decode_message, decode_metadata, encode_message
 from holdfast.network import Network
-from holdfast.nodes.node import Place
+from holdfast.nodes.hosted import Place
 from holdfast.nodes.replica_node import ReplicaNode
 from holdfast.plans.addresses import Addresses
 from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream

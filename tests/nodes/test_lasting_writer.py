@@ -21,8 +21,8 @@ from holdfast.disk import Fault
 from holdfast.flight.peers import call
 from holdfast.flight.security import Security
 from holdfast.nodes.client_node import ClientNode
+from holdfast.nodes.hosted import Place
 from holdfast.nodes.lasting_writer import LastingWriter
-from holdfast.nodes.node import Place
 from holdfast.producer import Producer
 from tests.connect.test_sinks import SCHEMA, tuples
 from tests.flight.nodes import entry_point, location, numbers

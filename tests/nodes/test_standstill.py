@@ -16,10 +16,10 @@ from holdfast.errors import InputError
 from holdfast.flight.security import Security
 from holdfast.nodes import standstill
 from holdfast.nodes.client_node import ClientNode
+from holdfast.nodes.hosted import Place
 from holdfast.nodes.intake import Intake
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.metrics import NodeMetrics, registry
-from holdfast.nodes.node import Place
 from holdfast.nodes.problems import Problems
 from holdfast.nodes.standstill import END_SECONDS, SAY_SECONDS, Standstill, Watched
 from holdfast.producer import Producer

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.cli import main
 from holdfast.cluster.children import Children
+from holdfast.cluster.status import node_status
 from holdfast.deployment import Deployment
 from holdfast.plans.addresses import Addresses
 from holdfast.producer import Producer
@@ -72,7 +73,7 @@ def test_a_damaged_log_is_named_and_the_rest_goes_on(
 
         def is_up() -> bool:
             children.watch()
-            return children["entry-left"].uptime > 2.0
+            return "error" not in node_status(deployment, ["entry-left"])["entry-left"]
 
         wait(is_named)
         assert send(deployment, "right", 50) == 60

@@ -26,7 +26,7 @@ from holdfast.core.frame import Kind
 from holdfast.flight.security import Security
 from holdfast.log import StreamLog
 from holdfast.nodes.entry_node import EntryNode
-from holdfast.nodes.node import Place
+from holdfast.nodes.hosted import Place
 from holdfast.producer import Producer
 from holdfast.spark.engine import input_schema
 from tests.flight.nodes import fail, location

@@ -34,7 +34,7 @@ from holdfast.flight.security import Security
 from holdfast.fragments import fragment_network, plan_fragments
 from holdfast.frames import TIME
 from holdfast.nodes.entry_node import EntryNode
-from holdfast.nodes.node import Place
+from holdfast.nodes.hosted import Place
 from holdfast.nodes.replica_node import ReplicaNode
 from holdfast.plans.addresses import free_ports
 from holdfast.producer import Producer

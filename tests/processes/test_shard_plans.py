@@ -20,8 +20,8 @@ from holdfast.nodes.replica_status import shard_status
 from holdfast.plans.addresses import Addresses
 from holdfast.plans.fragment_plans import DescribedOperator, FragmentPlan, FragmentStream, Routes
 from holdfast.plans.membership_file import change_membership
-from holdfast.plans.operator_plans import OperatorPlan
 from holdfast.plans.plan import (
+    OperatorPlan,
     Plan,
     SourcePlan,
     deployed,

@@ -25,7 +25,7 @@ from holdfast.flight.security import Security
 from holdfast.frames import TIME
 from holdfast.log import StreamLog
 from holdfast.nodes.entry_node import EntryNode
-from holdfast.nodes.node import Place
+from holdfast.nodes.hosted import Place
 from holdfast.operators import SourceOperator
 from holdfast.plans.plan import Plan, SourcePlan, read_plan
 from holdfast.plans.topology import Topology

@@ -19,7 +19,7 @@ from holdfast.core.entry import EntrySettings
 from holdfast.flight.security import Security
 from holdfast.log import DiskFull
 from holdfast.nodes.entry_node import EntryNode
-from holdfast.nodes.node import Place
+from holdfast.nodes.hosted import Place
 from holdfast.operators import SourceOperator
 from holdfast.producer import Producer, ProducerError
 from holdfast.spark.engine import input_schema

@@ -11,8 +11,7 @@ import pytest
 
 from holdfast.deployment import Deployment, OutputSpec, load_deployment
 from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
-from holdfast.plans.operator_plans import OperatorPlan
-from holdfast.plans.plan import Plan
+from holdfast.plans.plan import OperatorPlan, Plan
 from holdfast.web.looking import Look
 from holdfast.web.model import Places, fixed, live, troubles
 

@@ -138,7 +138,8 @@ class Collecting:
         streams would cost, and how much sooner results would be there."""
         self._note_revived(watched, spec, now)
         period, fresh = self._since_last(watched)
-        needed = self._staying(now) & (period.used or frozenset())
+        staying = {feed for feed, (_, until) in self._stays.items() if until > now}
+        needed = staying & (period.used or frozenset())
         running = replace(period, stays=period.stays | needed)
         collection = Collection(running, spec.least)
         self.cost = before = collection.cost
@@ -182,9 +183,6 @@ class Collecting:
             self._stays[feed] = (times, now + periods * spec.every_us / 1e6)
             self.totals["revived"] += 1
         self._revived = watched.revived
-
-    def _staying(self, now: float) -> frozenset[StreamReplica]:
-        return frozenset(feed for feed, (_, until) in self._stays.items() if until > now)
 
 
 def _since(before: float | None, counted: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from holdfast.cluster.collecting import (
@@ -78,9 +79,7 @@ class Collector:
             },
             "feeds": [
                 {
-                    "stream": feed.stream,
-                    "producer": feed.producer,
-                    "consumer": feed.consumer,
+                    **asdict(feed),
                     "cost": running.feeds[feed].cost,
                     "utility": feeds.get(feed),
                 }

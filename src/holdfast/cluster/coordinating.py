@@ -18,12 +18,14 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from holdfast.cluster.collector import Collector
-from holdfast.cluster.desired import Desired, Submission, checked_name, staged
+from holdfast.cluster.desired import Desired, Sent, Submission, checked_name, staged
 from holdfast.cluster.members import with_replica
 from holdfast.cluster.placed import fits, places_of, running_of, wanted_places, with_places
 from holdfast.cluster.placing import (
@@ -92,12 +94,7 @@ class Coordinating:
     def submit(self, options: dict[str, Any]) -> dict[str, Any]:
         """Place a deployment and have the cluster run it; where its replicas are."""
         name = checked_name(options["name"])
-        sent = Submission(
-            dict(options["tables"]),
-            str(options["network"]),
-            dict(options["files"]),
-            str(options["plan"]),
-        )
+        sent = Submission(**vars(msgspec.convert(options, Sent)))
         with self.lock:
             version, desired = self._member.newest
             before = desired.submissions.get(name)
@@ -198,13 +195,9 @@ class Coordinating:
             "feeds": worth["feeds"],
             "choices": [
                 {
-                    "fragment": each.fragment,
-                    "server": each.server,
+                    **asdict(each),
                     "replica": names[each.fragment, each.server],
                     "utility": worth["replicas"].get(names[each.fragment, each.server]),
-                    "cost": each.cost,
-                    "runner_up": each.runner_up,
-                    "ruled_out": dict(each.ruled_out),
                 }
                 for each in choices
             ],

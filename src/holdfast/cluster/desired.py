@@ -21,6 +21,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import msgspec
+
 from holdfast.cluster.placing import NotPlaced
 from holdfast.deployment import Deployment, load_deployment, membership_path
 from holdfast.durable import make_private, write_whole
@@ -34,16 +36,12 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True)
-class Submission:
-    """A deployment that was submitted, with the places of its replicas.
+class Sent:
+    """All that a server needs to run its part of a deployment.
 
-    tables      of the deployment file, with the cluster's servers and the places filled in.
+    tables      of the deployment file.
     files       base64 of the network's file and others, by their paths.
     membership  what has changed since: replicas added and removed (plans/membership_file.py).
-    placed      the servers of each fragment's replicas, by name.
-    stays       fragments whose places were given, and are not changed.
-    counts      of fragments that are to have another number of replicas than was submitted.
-    moves       replicas that go when others are stable, and which.
     """
 
     tables: dict[str, Any]
@@ -52,46 +50,51 @@ class Submission:
     plan: str
     addresses: str = ""
     membership: str | None = None
+
+    def code(self) -> dict[str, bytes]:
+        """The files, by their paths below the deployment's directory."""
+        found = {checked_path(path): base64.b64decode(text) for path, text in self.files.items()}
+        if checked_path(self.network) not in found:
+            raise HoldfastError(f"the network's file {self.network!r} was not sent")
+        return found
+
+    def tables_here(self, security: dict[str, Any]) -> dict[str, Any]:
+        """The tables of the deployment on a machine with this ``[security]``."""
+        network = checked_path(self.network)
+        return {**self.tables, "network": network, "data": "data", "security": security}
+
+    def rest(self, tables: dict[str, Any]) -> dict[str, bytes]:
+        """What lies beside the files then."""
+        found = {
+            "deployment.json": json.dumps(tables, indent=1),
+            "data/plan.json": self.plan,
+            "data/addresses.json": self.addresses,
+            "data/membership.json": self.membership,
+        }
+        return {path: text.encode() for path, text in found.items() if text}
+
+
+@dataclass(frozen=True)
+class Submission(Sent):
+    """A deployment that was submitted, with the cluster's servers and the places filled in.
+
+    placed      the servers of each fragment's replicas, by name.
+    stays       fragments whose places were given, and are not changed.
+    counts      of fragments that are to have another number of replicas than was submitted.
+    moves       replicas that go when others are stable, and which.
+    """
+
     placed: dict[str, list[str]] = field(default_factory=dict)
     stays: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     moves: dict[str, str] = field(default_factory=dict)
 
-    def options(self, name: str, processes: list[str]) -> dict[str, Any]:
-        """What a server's ``deploy`` takes."""
-        return {
-            "deployment": name,
-            "tables": self.tables,
-            "network": self.network,
-            "files": self.files,
-            "plan": self.plan,
-            "addresses": self.addresses,
-            "membership": self.membership,
-            "processes": processes,
-            "restart": False,
-        }
-
     def write(self, directory: Path, security: dict[str, Any]) -> Path:
         """Write it as a deployment below a directory; the path of its file."""
-        files = {checked_path(path): text for path, text in self.files.items()}
-        network = checked_path(self.network)
-        make_private(directory / "data")
-        for path, text in files.items():
-            make_private((directory / path).parent)
-            write_whole(directory / path, base64.b64decode(text))
-        rest = {
-            "data/plan.json": self.plan,
-            "data/addresses.json": self.addresses,
-            "data/membership.json": self.membership,
-            "deployment.json": json.dumps(
-                {**self.tables, "network": network, "data": "data", "security": security},
-                indent=1,
-            ),
-        }
-        for path, content in rest.items():
-            if content:
-                write_whole(directory / path, content.encode())
-            else:
+        files = self.code() | self.rest(self.tables_here(security))
+        write_files(directory, files)
+        for path in ("data/addresses.json", "data/membership.json"):
+            if path not in files:
                 (directory / path).unlink(missing_ok=True)
         return directory / "deployment.json"
 
@@ -112,25 +115,13 @@ class Desired:
     servers: Mapping[str, dict[str, str]] = field(default_factory=dict)
     submissions: Mapping[str, Submission] = field(default_factory=dict)
 
-    @classmethod
-    def read(cls, value: str) -> Desired:
-        if not value:
-            return cls()
-        found = json.loads(value)
-        return cls(
-            found["servers"],
-            {name: Submission(**each) for name, each in found["submissions"].items()},
-        )
+    @staticmethod
+    def read(value: str) -> Desired:
+        return _KNOWN.decode(value) if value else Desired()
 
     def text(self) -> str:
         """As the register holds it; raises HoldfastError if that is too much."""
-        found = json.dumps(
-            {
-                "servers": dict(self.servers),
-                "submissions": {name: vars(each) for name, each in self.submissions.items()},
-            },
-            sort_keys=True,
-        )
+        found = msgspec.json.encode(self, order="sorted").decode()
         if len(found) > LARGEST_BYTES:
             raise HoldfastError(
                 f"all submissions together are {len(found) >> 20} MiB; a cluster keeps at most "
@@ -163,6 +154,22 @@ class Desired:
     def with_server(self, address: str, name: str, zone: str, life: str) -> Desired:
         known = {"name": name, "zone": zone, "life": life}
         return replace(self, servers={**self.servers, address: known})
+
+
+# Made known by one thread, at import: see flight/wire.py.
+_KNOWN = msgspec.json.Decoder(Desired)
+
+
+def write_files(directory: Path, files: Mapping[str, bytes]) -> bool:
+    """Write files; whether any is new."""
+    changed = False
+    for path, data in files.items():
+        file = directory / path
+        if not file.is_file() or file.read_bytes() != data:
+            make_private(file.parent)
+            write_whole(file, data)
+            changed = True
+    return changed
 
 
 def staged(directory: Path, submission: Submission, security: dict[str, Any]) -> Deployment:

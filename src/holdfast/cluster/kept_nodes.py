@@ -5,14 +5,14 @@ nothing (``begin``); what it keeps can be handed to another, on this machine or 
 parcel (``pack``, ``read``, ``write``, ``unpack``). Whatever is replaced goes to ``data/aside``.
 Done again after a crash, each comes to the same.
 
-``KeptElsewhere`` asks a server for the same (``Server``).
+``KeptElsewhere`` asks a server for the same: all public methods, with values that msgspec knows.
 """
 
 from __future__ import annotations
 
 import shutil
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from holdfast.core.frame import Kind
 from holdfast.core.records import RecoveryRecord
 from holdfast.core.settings import Keeping
 from holdfast.durable import make_private
+from holdfast.errors import HoldfastError
 from holdfast.kept import consumers
 from holdfast.kept.packed_codec import decode_record, encode_record
 from holdfast.kept.state_directory import StateDirectory
@@ -76,7 +77,7 @@ class KeptNodes:
 
     # -- where they stopped -----------------------------------------------------------------
 
-    def place(self, node: str, streams: Iterable[str]) -> StoppedAt | None:
+    def place(self, node: str, streams: Sequence[str]) -> StoppedAt | None:
         """Where a replica that serves these streams stopped; None if it has kept nothing."""
         directory = self._directory(node)
         if not (directory / "state" / "manifest.json").exists():
@@ -86,7 +87,7 @@ class KeptNodes:
         if manifest is None:
             return None
         record = decode_record(manifest["record"])
-        ends = {stream: _end_of(directory / "streams" / stream) for stream in streams}
+        ends = {stream: _end_of(self._log(node, stream)) for stream in streams}
         boundary = max((end.boundary for end in ends.values()), default=record.boundary)
         torn = [name for name, end in ends.items() if end.torn or end.boundary != boundary]
         keeping = Keeping(manifest["kept"])
@@ -94,7 +95,7 @@ class KeptNodes:
 
     def log_end(self, node: str, stream: str) -> int | None:
         """The last boundary in a node's log of a stream; None if it has no such log."""
-        path = self._directory(node) / "streams" / stream
+        path = self._log(node, stream)
         if not path.is_dir():
             return None
         with StreamLog.open(path, read_only=True) as log:
@@ -102,7 +103,7 @@ class KeptNodes:
 
     def first_id(self, node: str, stream: str, boundary: int) -> int:
         """The id from which on a log has, and will have, everything at or after a time."""
-        with StreamLog.open(self._directory(node) / "streams" / stream, read_only=True) as log:
+        with StreamLog.open(self._log(node, stream), read_only=True) as log:
             newer = (
                 header.first_id
                 for header, _ in log.headers()
@@ -186,10 +187,13 @@ class KeptNodes:
     # -- where it all is --------------------------------------------------------------------
 
     def _directory(self, node: str) -> Path:
-        return self._data / "processes" / node
+        return self._data / "processes" / _plain(node)
+
+    def _log(self, node: str, stream: str) -> Path:
+        return self._directory(node) / "streams" / _plain(stream)
 
     def _parcel(self, node: str) -> Path:
-        return self._data / "processes" / f"{node}.parcel"
+        return self._data / "processes" / f"{_plain(node)}.parcel"
 
     def _aside(self, name: str) -> Path:
         """A place in ``data/aside`` that nothing has yet."""
@@ -216,3 +220,10 @@ def _incarnation(path: Path) -> int:
     with closing(StateDirectory(path)) as state:
         assert state.manifest is not None
         return decode_record(state.manifest["record"]).incarnation
+
+
+def _plain(name: str) -> str:
+    """The name of a node or a stream, which is that of a directory; others have sent it."""
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise HoldfastError(f"the name of a node or a stream was expected, got {name!r}")
+    return name

@@ -26,7 +26,6 @@ from holdfast.cluster.neighbours import Card, Machine, Neighbours
 from holdfast.cluster.placing import Servers
 from holdfast.cluster.seat_loop import (
     NotTaken,
-    RecordFile,
     SeatLoop,
     plain_message,
     read_message,
@@ -98,7 +97,7 @@ class Member:
         self.problems: dict[str, str] = {}
         self._loop = SeatLoop(
             address,
-            RecordFile(directory / "record.json"),
+            directory / "record.json",
             options.seeds,
             options.timing,
             lambda to, message: self._neighbours.send(to, message),

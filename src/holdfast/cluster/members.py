@@ -261,9 +261,9 @@ def with_replica(deployment: Deployment, spec: FragmentSpec, place: str) -> Depl
 
 
 def _fragment_of(deployment: Deployment, replica: str) -> FragmentSpec:
-    for fragment in deployment.fragments.values():
-        if replica in fragment.processes:
-            return fragment
+    fragment = deployment.fragment_of(replica)
+    if fragment is not None:
+        return fragment
     known = [name for each in deployment.fragments.values() for name in each.processes]
     left = ", ".join(name for name in known if name not in deployment.gone)
     raise MembershipError(f"there is no replica {replica!r}; there are {left}")

@@ -110,7 +110,7 @@ class Changing:
             offset += len(piece)
         taker.unpack(other)
 
-    def kept(self, node: str) -> KeptNodes | KeptElsewhere:
+    def kept(self, node: str) -> KeptNodes:
         """What a node has kept, where it runs."""
         server = self.deployment.endpoints[node].server
         if server is None:

@@ -22,11 +22,11 @@ from holdfast.late_rows import why_late_rows_are_not_taken
 from holdfast.layout import shown_label
 from holdfast.network import Network
 from holdfast.operators import Operator, StatefulOperator
-from holdfast.plans.operator_plans import OperatorPlan
 from holdfast.plans.plan import (
     NOT_DEPLOYABLE,
     REFUSED,
     SAYS,
+    OperatorPlan,
     Plan,
     SourcePlan,
     deployed,

@@ -18,7 +18,7 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -29,9 +29,9 @@ from holdfast.deployment import Deployment, load_deployment
 from holdfast.errors import Removed
 from holdfast.flight.security import Security
 from holdfast.kept.quiet import Quiet
+from holdfast.nodes.hosted import Hosted, Place
 from holdfast.nodes.http_server import serve_http
 from holdfast.nodes.journal import Journal, adopt_logging
-from holdfast.nodes.node import Place
 from holdfast.nodes.pace import Busy
 from holdfast.nodes.thread_watch import watch_threads
 from holdfast.plans.addresses import Addresses, Book
@@ -54,20 +54,6 @@ WARM_SECONDS = 60.0
 
 # How long stopping may take.
 STOP_SECONDS = 12.0
-
-
-class Hosted(Protocol):
-    """A node, as the process sees it."""
-
-    @property
-    def name(self) -> str: ...
-
-    def health(self) -> list[str]:
-        """What keeps it from making progress."""
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 class ProcessHost:
@@ -110,7 +96,8 @@ class ProcessHost:
         for each in self.nodes:
             each.start()
         host, port = self._addresses.metrics(self._name)
-        served = serve_http(host, port, self._health)
+        health = lambda: {node.name: node.health() for node in self.nodes}  # noqa: E731
+        served = serve_http(host, port, health)
         # Not in this thread, which must hear that it is to end.
         threading.Thread(target=self._say_ready, args=(served,), daemon=True).start()
 
@@ -119,10 +106,6 @@ class ProcessHost:
         for warm in self._warm:
             warm.wait(WARM_SECONDS)
         self.journal.write("ready", metrics_port=port)
-
-    def _health(self) -> dict[str, list[str]]:
-        """What is wrong with each node."""
-        return {node.name: node.health() for node in self.nodes}
 
     def stop(self) -> None:
         self.stopping.set()

@@ -48,11 +48,6 @@ class _Rolling:
         self._deployment = deployment
         self._wait_s = wait_s
         self._tell = tell
-        self._fragment_of = {
-            name: fragment
-            for fragment in deployment.fragments.values()
-            for name in fragment.processes
-        }
 
     def run(self, wanted: list[str]) -> list[str]:
         left = self._chosen(wanted)
@@ -90,14 +85,15 @@ class _Rolling:
     def _place(self, nodes: Iterable[str]) -> int:
         """Sources, replicas, clients."""
         sources = {each.process for each in self._deployment.sources.values()}
-        kinds = {0 if node in sources else 1 if node in self._fragment_of else 2 for node in nodes}
+        fragment_of = self._deployment.fragment_of
+        kinds = {0 if node in sources else 1 if fragment_of(node) else 2 for node in nodes}
         return min(kinds, default=2)
 
     def _say_gaps(self, processes: list[str]) -> None:
         """Who has nobody to stand in for it."""
         for process in processes:
             for node in self._deployment.processes[process]:
-                fragment = self._fragment_of.get(node)
+                fragment = self._deployment.fragment_of(node)
                 if fragment is not None and not self._peers(node):
                     self._tell(
                         f"{node} is the only replica of {fragment.name}: its results wait while "
@@ -105,11 +101,8 @@ class _Rolling:
                     )
 
     def _peers(self, node: str) -> list[str]:
-        fragment = self._fragment_of.get(node)
-        if fragment is None:
-            return []
-        gone = self._deployment.gone | {node}
-        return [name for name in fragment.processes if name not in gone]
+        fragment, gone = self._deployment.fragment_of(node), self._deployment.gone | {node}
+        return [] if fragment is None else [one for one in fragment.processes if one not in gone]
 
     def _others(self, process: str) -> list[str]:
         """The nodes that must be well while a process is away."""

@@ -78,23 +78,14 @@ def read_message(found: dict[str, Any]) -> ClusterMessage:
         raise WireError(f"not a message between the servers of a cluster: {error!r}") from None
 
 
-class RecordFile:
-    """The record on disk."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def read(self, voters: tuple[str, ...]) -> ClusterRecord:
-        """What is there; of a first start, a record with these voters."""
-        if not self._path.exists():
-            return ClusterRecord(voters=voters)
-        try:
-            return msgspec.convert(read_document(self._path), ClusterRecord)
-        except NOT_DECODED as error:
-            raise Damaged(self._path, f"it is no record of a cluster ({error!r})") from None
-
-    def write(self, record: ClusterRecord) -> None:
-        write_document(self._path, msgspec.to_builtins(record))
+def read_record(path: Path, voters: tuple[str, ...]) -> ClusterRecord:
+    """The record on disk; of a first start, one with these voters."""
+    if not path.exists():
+        return ClusterRecord(voters=voters)
+    try:
+        return msgspec.convert(read_document(path), ClusterRecord)
+    except NOT_DECODED as error:
+        raise Damaged(path, f"it is no record of a cluster ({error!r})") from None
 
 
 class SeatLoop:
@@ -103,14 +94,15 @@ class SeatLoop:
     def __init__(
         self,
         address: str,
-        file: RecordFile,
+        path: Path,
         seeds: tuple[str, ...],
         timing: ElectionTiming,
         send: Callable[[str, ClusterMessage], None],
         obey: Callable[[Version, str], None],
         journal: Journal,
     ) -> None:
-        self._file = file
+        """``path``: where the record is kept."""
+        self._path = path
         self._send = send
         self._obey = obey
         self._journal = journal
@@ -122,7 +114,7 @@ class SeatLoop:
         self._disk = ThreadPoolExecutor(1, "holdfast-cluster-disk")
         self._said: tuple[str, int] = ("", 0)
         self.disk_problem = ""
-        self.seat = Seat(address, timing, random.random, file.read(seeds), _now())
+        self.seat = Seat(address, timing, random.random, read_record(path, seeds), _now())
         # Replaced as one: a version with the value of another would undo what came between.
         self.newest = (self.seat.register.version, self.seat.register.value)
         self._thread = threading.Thread(target=self._run, name="holdfast-seat", daemon=True)
@@ -202,7 +194,7 @@ class SeatLoop:
 
     def _keep(self, order: KeepRecord) -> None:
         try:
-            self._file.write(order.record)
+            write_document(self._path, msgspec.to_builtins(order.record))
         except OSError as error:
             if not self.disk_problem:
                 self._journal.write("cluster record", level="error", problem=str(error))

@@ -20,25 +20,26 @@ again when the server itself does; ``holdfast down`` ends it.
 
 from __future__ import annotations
 
-import base64
 import json
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.flight as flight
 
 from holdfast.cluster.children import Children, last_lines, lines_after, log_path
 from holdfast.cluster.desired import (
     SUBMITTED,
     Desired,
+    Sent,
     Submission,
     checked_name,
-    checked_path,
     staged,
+    write_files,
 )
 from holdfast.cluster.disturbances import start_disturbance
 from holdfast.cluster.kept_elsewhere import answer
@@ -206,49 +207,36 @@ class Server(NoStreams):
         return free_ports(dict.fromkeys(options["nodes"], host), list(options["metrics"]))
 
     def _deploy(self, options: dict[str, Any]) -> dict[str, Any]:
-        name = checked_name(options["deployment"])
+        name, sent = checked_name(options["deployment"]), msgspec.convert(options, Sent)
+        restart = bool(options.get("restart", True))
+        return {"changed": self._run_processes(name, sent, list(options["processes"]), restart)}
+
+    def _run_processes(self, name: str, sent: Sent, processes: list[str], restart: bool) -> bool:
+        """Have some processes of a deployment run here; whether any file of it is new."""
         with self._lock:
-            changed = self._write(self._data / name, options)
-            if changed and options.get("restart", True) and name in self._hosted:
+            changed = self._write(name, sent, processes)
+            if changed and restart and name in self._hosted:
                 self._hosted.pop(name).stop()
             if name not in self._hosted:
                 self._start(name)
             else:
                 deployment = load_deployment(self._data / name / "deployment.json")
-                self._hosted[name].adopt(deployment, options["processes"])
+                self._hosted[name].adopt(deployment, processes)
         self.journal.write("deployed", deployment=name, changed=changed)
-        return {"changed": changed}
+        return changed
 
-    def _write(self, directory: Path, options: dict[str, Any]) -> bool:
+    def _write(self, name: str, sent: Sent, processes: list[str]) -> bool:
         """Write the files of a deployment; whether any is new."""
-        network = checked_path(options["network"])
-        files = {
-            checked_path(path): base64.b64decode(text) for path, text in options["files"].items()
-        }
-        if network not in files:
-            raise HoldfastError(f"the network's file {network!r} was not sent")
+        directory, code = self._data / name, sent.code()
         if self._trusted is not None:
-            self._trusted.check_files(files)
-        tables = {
-            **options["tables"],
-            "name": options["deployment"],
-            "network": network,
-            "data": "data",
-            "security": self._security.table(),
-        }
-        changed = _write_files(directory, files)
+            self._trusted.check_files(code)
+        tables = {**sent.tables_here(self._security.table()), "name": name}
+        changed = write_files(directory, code)
         # What cannot be started is not kept: the tables are read before they are written.
         deployment = DeploymentReader(directory / "deployment.json").deployment(tables)
-        self._check(deployment, options["processes"])
-        rest = {
-            "deployment.json": json.dumps(tables, indent=1).encode(),
-            "data/plan.json": str(options["plan"]).encode(),
-            "data/addresses.json": str(options["addresses"]).encode(),
-            "hosted.json": json.dumps(options["processes"]).encode(),
-        }
-        if options.get("membership") is not None:
-            rest["data/membership.json"] = str(options["membership"]).encode()
-        return _write_files(directory, rest) or changed
+        self._check(deployment, processes)
+        hosted = {"hosted.json": json.dumps(processes).encode()}
+        return write_files(directory, sent.rest(tables) | hosted) or changed
 
     def _check(self, deployment: Deployment, processes: Any) -> None:
         """Raise unless a deployment may run here, from what lies in its directory."""
@@ -294,7 +282,8 @@ class Server(NoStreams):
                     f"{name!r} runs here, and what its nodes have kept is theirs while they do; "
                     f"stop it with holdfast down"
                 )
-            return {"answer": answer(KeptNodes(self._data / name / "data"), options)}
+            kept = KeptNodes(self._data / name / "data")
+            return {"answer": answer(kept, options["what"], options["asked"])}
 
     def _see_to(self, desired: Desired) -> dict[str, str]:
         """Run this server's part of what is submitted, and nothing else of it; what went wrong."""
@@ -326,8 +315,8 @@ class Server(NoStreams):
             make_private(self._data / name)
             write_whole(self._data / name / SUBMITTED, b"")
             # With the replicas that were added since.
-            tables = read_tables(deployment.path)
-            self._deploy({**submission.options(name, processes), "tables": tables})
+            sent = replace(submission, tables=read_tables(deployment.path))
+            self._run_processes(name, sent, processes, restart=False)
         elif (self._data / name / SUBMITTED).exists():
             # All that ran here has been replaced; it has ended by itself, or ends now.
             self._stop({"deployment": name})
@@ -370,18 +359,6 @@ class Server(NoStreams):
         if process is not None and process not in children:
             raise HoldfastError(f"no process {process!r} of {name} runs here")
         return children
-
-
-def _write_files(directory: Path, files: Mapping[str, bytes]) -> bool:
-    """Write files; whether any is new."""
-    changed = False
-    for path, data in files.items():
-        file = directory / path
-        if not file.is_file() or file.read_bytes() != data:
-            make_private(file.parent)
-            write_whole(file, data)
-            changed = True
-    return changed
 
 
 def _answering(control: Control) -> Control:

@@ -141,9 +141,7 @@ def why_not(deployment: Deployment, server: str) -> str | None:
     ]
     others: dict[str, list[str]] = {}
     for node in lost:
-        fragment = next(
-            (each for each in deployment.fragments.values() if node in each.processes), None
-        )
+        fragment = deployment.fragment_of(node)
         peers = [] if fragment is None else [*fragment.processes]
         others[node] = [name for name in peers if name not in deployment.gone.union(lost)]
         if not others[node]:

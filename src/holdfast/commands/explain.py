@@ -62,7 +62,8 @@ def explain(
     nodes = [status[name] for name in graph.producers[output]]
     answering = [node for node in nodes if "error" not in node]
     reached = max((_reached(node) for node in answering), default=0)
-    tentative = [node["tentative"][output] for node in answering if _says_why(node, output)]
+    whys = [node.get("tentative", {}) for node in answering]
+    tentative = [why[output] for why in whys if output in why]
     behind = now - reached
     if not answering:
         head = f"{output} has nobody who provides it."
@@ -199,10 +200,6 @@ def _troubles(output: str, graph: Graph, status: Mapping[str, Status]) -> list[s
         for name in _on_the_way_to(output, graph)
         if "error" in status[name]
     ]
-
-
-def _says_why(node: Status, output: str) -> bool:
-    return output in node.get("tentative", {})
 
 
 def _reached(node: Status) -> int:

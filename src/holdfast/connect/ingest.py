@@ -32,7 +32,7 @@ from holdfast.connect.judging import Int64s, judge
 from holdfast.connect.source import Chunk, Reject, Source
 from holdfast.core.source_time import FAR, Late, SourceTime, TimeSettings
 from holdfast.errors import InputError
-from holdfast.frames import SEQ, SYSTEM_COLUMNS, TIME
+from holdfast.frames import SEQ, STIME, SYSTEM_COLUMNS, TIME
 from holdfast.gained import with_gained
 from holdfast.operators import SourceOperator
 from holdfast.times import show_duration
@@ -71,8 +71,8 @@ class Inlet:
         clock: Clock | None = None,
         lane_idle_us: int | None = None,
     ) -> None:
-        """``schema`` has the system columns first, ``seq`` if it is to be given here; ``saved`` is
-        what ``save`` gave.
+        """``schema`` has the system columns first: ``seq`` if it is to be given here, and times
+        unless tuples get that of their arrival later; ``saved`` is what ``save`` gave.
 
         lane_idle_us  how long one of several producers may be quiet while others are not.
         """
@@ -308,10 +308,13 @@ class Inlet:
         self._reject([*chunk.rejects, *rejects])
         if rows.num_rows == 0:
             return
-        if self._operator.stime is None:
+        stime: Int64s | None
+        if self._operator.stime is not None:
+            rows, stime = self._judge(lane, rows, now)
+        elif STIME.name in self._schema.names:
             stime = np.full(rows.num_rows, max(now, self.own_boundary), dtype=np.int64)
         else:
-            rows, stime = self._judge(lane, rows, now)
+            stime = None
         if rows.num_rows:
             self._accept(rows, stime)
 
@@ -352,15 +355,17 @@ class Inlet:
         self._reject([Reject(reason, row) for row in _rows(rows, which)])
         return rows.filter(pa.array(~which)), stime[~which]
 
-    def _accept(self, rows: pa.Table, stime: Int64s) -> None:
+    def _accept(self, rows: pa.Table, stime: Int64s | None) -> None:
         count = rows.num_rows
-        times = pa.array(stime).cast(TIME)
-        columns = [times, times]
+        columns = [] if stime is None else [pa.array(stime).cast(TIME)] * 2
         if SEQ.name in self._schema.names:
             columns.append(pa.array(np.arange(self.tuples, self.tuples + count, dtype=np.int64)))
         columns += rows.select(self._columns.names).columns
         table = pa.table(columns, schema=self._schema)
-        self._waiting.append(_waiting(table, time.monotonic()))
+        now = time.monotonic()
+        # What has no time yet waits for no bucket.
+        waits = Waiting(table, 0, 0, now) if stime is None else _waiting(table, now)
+        self._waiting.append(waits)
         self.tuples += count
 
     def _reject(self, rejects: list[Reject]) -> None:

@@ -388,21 +388,26 @@ class _Reading:
 
     def _run(self) -> None:
         granted, opened = True, time.monotonic()
+        problem: Exception | None = None
         try:
             self._peer.wait_to_reach()
             ticket = flight.Ticket(encode_message(self._request))
             self._reader = self._peer.client.do_get(ticket, self._peer.options(None))
             granted = self._read(self._reader)
         except Exception as error:
-            if not self._cancelled:
-                self._peer.failed(error)
+            problem = error
         if self._cancelled and self._reader is not None:
             self._peer.cancel(self._reader)
-        if self._cancelled or not granted:
-            return
-        if time.monotonic() - opened < _LASTED_SECONDS:
+        lasted = time.monotonic() - opened >= _LASTED_SECONDS
+        is_over = granted and not self._cancelled
+        if is_over and lasted:
+            # The driver waits for this; whoever reads the journal does not.
+            self._peer.lost(self._request.feed)
+        if problem is not None and not self._cancelled:
+            self._peer.failed(problem)
+        if is_over and not lasted:
             time.sleep(self._peer.pause_seconds())
-        self._peer.lost(self._request.feed)
+            self._peer.lost(self._request.feed)
 
     def _read(self, reader: flight.FlightStreamReader) -> bool:
         """Read to the end; False if the subscription was not granted.

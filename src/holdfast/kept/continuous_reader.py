@@ -26,7 +26,7 @@ from holdfast.core.continuous import (
 from holdfast.core.events import WindowBlock
 from holdfast.core.frame import Kind
 from holdfast.errors import StateError
-from holdfast.kept.continuous_recovery import Recovered
+from holdfast.kept.continuous_recovery import Recovered, oldest_replayed
 from holdfast.spark.continuous_files import FamilyNews
 from holdfast.spark.continuous_states import (
     Members,
@@ -51,7 +51,6 @@ class WindowReader:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._operators = {each.name: each.stateful for each in engine.stateful}
-        self._lazy = [each for each in engine.stateful if engine.keeps[each.name] == LAZY]
         # How many windows a state has open, by its version; that of the newest few.
         self._open = {EMPTY.version: 0}
         # Runs that were read, for several looks at one state.
@@ -93,7 +92,7 @@ class WindowReader:
             exact,
             written,
             open_windows,
-            self._reach(state.boundary),
+            oldest_replayed(self._engine, state.boundary),
             tuple(members),
         )
         return batches, reached
@@ -101,9 +100,6 @@ class WindowReader:
     def _set_open(self, state: State, count: int) -> None:
         newest = sorted({**self._open, state.version: count}.items())[-8:]
         self._open = {EMPTY.version: 0, **dict(newest)}
-
-    def _reach(self, boundary: int) -> int:
-        return min([boundary, *(each.stateful.replay_from(boundary) for each in self._lazy)])
 
     def _balance(self, news: Sequence[FamilyNews]) -> int:
         return sum(
@@ -201,7 +197,7 @@ class WindowReader:
         _check_count(recovered, open_windows)
         self._set_open(advance.state, open_windows)
         marks, frames = recovered.marks(times)
-        reach = self._reach(boundary)
+        reach = oldest_replayed(self._engine, boundary)
         reached = StateReached(boundary, len(times), frames, 0, 0, 0, open_windows, reach)
         generations = tuple(recovered.counts(self._engine))
         return advance.state, Restored(generations, tuple(marks), reached)
@@ -231,7 +227,7 @@ def _one_for_each_family(batches: Sequence[WindowBatch]) -> list[WindowBatch]:
 
 def _check_count(recovered: Recovered, windows: int) -> None:
     """The log says how many windows were open; it must have had a state of each."""
-    told = recovered.open_windows
+    told = recovered.extent.open_windows
     if told is not None and told != windows:
         raise StateError(
             f"{told} windows were open at {recovered.boundary}, but the log and the replayed "

@@ -114,11 +114,6 @@ class Recovered:
     generations: Mapping[int, Sequence[Members]]
     extent: Extent
 
-    @property
-    def open_windows(self) -> int | None:
-        """How many windows must be open in the end, if that is known."""
-        return self.extent.open_windows
-
     def counts(self, engine: Engine) -> list[Generation]:
         """The generations as ``core.continuous`` counts them."""
         found = []
@@ -171,10 +166,10 @@ def load(engine: Engine, extent: Extent, boundary: int, replay_from: int) -> Rec
     writer = _Writer(engine, boundary, replay_from)
     for (operator, family), batches in families.items():
         writer.write(operators[operator], operator, family, batches)
-    return writer.result(extent, _replay_from(engine, boundary))
+    return writer.result(extent, oldest_replayed(engine, boundary))
 
 
-def _replay_from(engine: Engine, boundary: int) -> int:
+def oldest_replayed(engine: Engine, boundary: int) -> int:
     """The oldest input a replay up to ``boundary`` needs, whatever the window states."""
     lazy = [each for each in engine.stateful if engine.keeps[each.name] == LAZY]
     return min([boundary, *(each.stateful.replay_from(boundary) for each in lazy)])

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 
 # Less than what anybody waits for a checkpoint.
 PATIENCE_SECONDS = 1.0
@@ -77,12 +76,7 @@ class Unhurried:
         self._spent(began)
         self._let_jobs_end()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.beside_seconds += self._quiet.busy_seconds - self._busy_before
         if self._has_turn:
             self._has_turn = False

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -39,6 +39,7 @@ LONGEST_CHAIN = 64
 _SMALL_BYTES = 1 << 20
 
 Encoded = tuple[pa.RecordBatch, dict[str, Any]]
+_T = TypeVar("_T")
 
 
 @dataclass
@@ -169,6 +170,13 @@ def _together(shippers: Mapping[str, Shipper]) -> Shipped:
     return Shipped(*map(sum, sums))
 
 
+def _to_build_on(known: dict[int, _T], checkpoint: Checkpoint, made: _T) -> dict[int, _T]:
+    """What the next checkpoints may build on: this one, its base, and the two before it."""
+    newest = sorted(known)[-2:]
+    kept = {number: each for number, each in known.items() if number in (*newest, checkpoint.base)}
+    return {**kept, checkpoint.number: made}
+
+
 class SentStates:
     """Packed states: whole, or what has changed since one that the other copy has."""
 
@@ -192,9 +200,7 @@ class SentStates:
         since = None if base is None else self._states.get(base)
         chain = self._workshop.pack(handle, since, whole, manner.breathe)
         self._count(chain, whole)
-        kept = {} if base is None or base not in self._states else {base: self._states[base]}
-        newest = dict(sorted(self._states.items())[-2:])
-        self._states = {**newest, **kept, checkpoint.number: handle}
+        self._states = _to_build_on(self._states, checkpoint, handle)
         return encode_checkpoint(checkpoint, chain, None, manner.breathe), chain_rows(chain)
 
     def _count(self, chain: Chain, whole: bool) -> None:
@@ -232,53 +238,34 @@ class SentWhole:
         return encode_checkpoint(checkpoint, chain, None, manner.breathe), chain_rows(chain)
 
 
-class SentPieces:
+class SentPieces(SentWhole):
     """Pieces of the log that has the window states: everything since the last time, or from the
-    oldest window state that the record needs.
+    oldest window state that the record needs. A new shard, which divides it, gets the very state.
 
     The record says which, not the disk: what the disk needs by now may be less.
     """
 
-    def __init__(self, store: StreamStore, stream: str) -> None:
+    def __init__(self, store: StreamStore, stream: str, workshop: Workshop) -> None:
+        super().__init__(workshop, Keeping.WINDOWS)
         self._store = store
         self._stream = stream
         # Where the log ended, by the numbers of checkpoints.
         self._ends: dict[int, int] = {}
 
     def is_whole(self, checkpoint: Checkpoint) -> bool:
-        return checkpoint.base not in self._ends
+        return not isinstance(checkpoint.state, InLog) or checkpoint.base not in self._ends
 
     def encode(
         self, checkpoint: Checkpoint, whole: bool, manner: Unhurried
     ) -> tuple[Iterable[Encoded], int]:
+        if not isinstance(checkpoint.state, InLog):
+            return super().encode(checkpoint, whole, manner)
         begin = None if checkpoint.base is None else self._ends.get(checkpoint.base)
         piece = self._store.piece(self._stream, checkpoint.record, begin, manner.breathe)
-        kept = dict(sorted(self._ends.items())[-2:])
-        if checkpoint.base in self._ends:
-            kept[checkpoint.base] = self._ends[checkpoint.base]
-        self._ends = {**kept, checkpoint.number: piece.end_lsn}
+        self._ends = _to_build_on(self._ends, checkpoint, piece.end_lsn)
         frames = piece.logged.frames
         windows = sum(each.header.count for each in frames if is_window(each.header.kind))
         return encode_checkpoint(checkpoint, (), piece.logged, manner.breathe), windows
-
-
-class SentFromLog:
-    """To those that join a piece of the log; the very state to a new shard, which divides it."""
-
-    def __init__(self, pieces: SentPieces, whole: SentWhole) -> None:
-        self._pieces = pieces
-        self._whole = whole
-
-    def is_whole(self, checkpoint: Checkpoint) -> bool:
-        return self._of(checkpoint).is_whole(checkpoint)
-
-    def encode(
-        self, checkpoint: Checkpoint, whole: bool, manner: Unhurried
-    ) -> tuple[Iterable[Encoded], int]:
-        return self._of(checkpoint).encode(checkpoint, whole, manner)
-
-    def _of(self, checkpoint: Checkpoint) -> Sent:
-        return self._pieces if isinstance(checkpoint.state, InLog) else self._whole
 
 
 class Shippers:

@@ -37,6 +37,8 @@ from holdfast.spark.state import State
 Divide = Callable[[Sequence[PackedState]], PackedState]
 # What the log is to have of a state at a boundary, where the state is kept there.
 IntoLog = Callable[[PackedState, int], LoggedStream]
+# The state of a checkpoint at a boundary, out of those of several shards (``core.succession``).
+Unite = Callable[[Sequence[object], int], object]
 
 
 class KeptState(ABC):
@@ -52,9 +54,11 @@ class KeptState(ABC):
         keeping: Keeping,
         earlier: Collection[str] = (),
         delivery: Delivery = Delivery.EXACTLY_ONCE,
+        unite: Unite = lambda states, boundary: (),
     ) -> None:
         """``earlier``: the identities of other networks whose state is as good as that of
         ``network``."""
+        self.unite = unite
         self._network = list(network)
         self._earlier = earlier
         self._keeping = keeping
@@ -69,10 +73,6 @@ class KeptState(ABC):
     @abstractmethod
     def found(self) -> object:
         """The state that belongs to the record, as jobs take it."""
-
-    @abstractmethod
-    def unite(self, states: Sequence[object], boundary: int) -> object:
-        """The state of a checkpoint, out of those of several shards (``core.succession``)."""
 
     @abstractmethod
     def begin(self, state: object) -> None:
@@ -131,25 +131,11 @@ class KeptState(ABC):
 class RecordOnly(KeptState):
     """Nothing beside the record: the state is computed again, or in the log."""
 
-    def __init__(
-        self,
-        path: Path | None,
-        network: Sequence[str],
-        keeping: Keeping,
-        earlier: Collection[str] = (),
-        delivery: Delivery = Delivery.EXACTLY_ONCE,
-        into_log: Callable[[Sequence[object], int], LoggedStream] | None = None,
-    ) -> None:
-        """``into_log`` makes window states of what several shards had."""
-        super().__init__(path, network, keeping, earlier, delivery)
-        self._in_log = keeping is Keeping.WINDOWS
-        self._into_log = into_log
-
     def found(self) -> object:
-        return InLog(self.record) if self._in_log and self.record is not None else None
+        return None if self.record is None else self._in_log(self.record)
 
-    def unite(self, states: Sequence[object], boundary: int) -> object:
-        return () if self._into_log is None else self._into_log(states, boundary)
+    def _in_log(self, record: RecoveryRecord) -> InLog | None:
+        return InLog(record) if self._keeping is Keeping.WINDOWS else None
 
     def begin(self, state: object) -> None:
         pass  # nothing here builds on anything
@@ -159,7 +145,7 @@ class RecordOnly(KeptState):
             self._count(record)
 
     def take(self, checkpoint: Checkpoint) -> object:
-        return InLog(checkpoint.record) if self._in_log else None
+        return self._in_log(checkpoint.record)
 
     def save_taken(self, checkpoint: Checkpoint, held: object) -> None:
         self.save(checkpoint.record, held)
@@ -174,12 +160,11 @@ class PackedStates(KeptState):
         network: Sequence[str],
         workshop: Workshop,
         earlier: Collection[str] = (),
-        divide: Divide | None = None,
         delivery: Delivery = Delivery.EXACTLY_ONCE,
+        unite: Unite = lambda states, boundary: (),
     ) -> None:
         """Without ``path`` nothing is on disk, and the other copy's checkpoints are in memory."""
-        super().__init__(path, network, Keeping.STATE, earlier, delivery)
-        self._divide = divide
+        super().__init__(path, network, Keeping.STATE, earlier, delivery, unite)
         self._workshop = workshop
         # The other copy's checkpoints that the next one may build on.
         self._bases: dict[int, Handle] = {}
@@ -195,10 +180,6 @@ class PackedStates(KeptState):
             return None
         self._disk_state = tuple(directory.read_state()) or None
         return self._disk_state
-
-    def unite(self, states: Sequence[object], boundary: int) -> object:
-        assert self._divide is not None, "only shards take over from others"
-        return (self._divide(_whole(self._workshop, states)),)
 
     def begin(self, state: object) -> None:
         self._continues = state is not None and state is self._disk_state
@@ -264,21 +245,19 @@ def keep_state(
     path: Path | None,
     network: Sequence[str],
     workshop: Workshop,
-    earlier: Collection[str] = (),
-    divide: Divide | None = None,
-    delivery: Delivery = Delivery.EXACTLY_ONCE,
-    into_log: IntoLog | None = None,
+    earlier: Collection[str],
+    delivery: Delivery,
+    divide: Divide,
+    into_log: IntoLog,
 ) -> KeptState:
-    """The way for a ``Keeping``; without ``path`` in memory only.
+    """The way for a ``Keeping``; without ``path`` in memory only."""
 
-    ``earlier``: the identities of other networks whose state is as good as that of ``network``.
-    """
+    def unite(states: Sequence[object], boundary: int) -> object:
+        if keeping is Keeping.NOTHING:
+            return ()
+        own = divide(_whole(workshop, states))
+        return (own,) if keeping is Keeping.STATE else into_log(own, boundary)
+
     if keeping is Keeping.STATE:
-        return PackedStates(path, network, workshop, earlier, divide, delivery)
-    if keeping is Keeping.NOTHING or divide is None or into_log is None:
-        return RecordOnly(path, network, keeping, earlier, delivery)
-
-    def logged(states: Sequence[object], boundary: int) -> LoggedStream:
-        return into_log(divide(_whole(workshop, states)), boundary)
-
-    return RecordOnly(path, network, keeping, earlier, delivery, logged)
+        return PackedStates(path, network, workshop, earlier, delivery, unite)
+    return RecordOnly(path, network, keeping, earlier, delivery, unite)

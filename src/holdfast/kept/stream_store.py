@@ -94,6 +94,7 @@ class StreamStore:
             stream: StreamLog.open(directory / stream, schema, options=options)
             for stream, schema in schemas.items()
         }
+        self._unchecked = set(self.logs)
         self._loaders = {stream: Loader(log) for stream, log in self.logs.items()}
         self._post = post
         self._kept = kept
@@ -159,6 +160,10 @@ class StreamStore:
     def logged(self, stream: str, complete: bool) -> LoggedStream:
         """What a log holds; ``complete`` adds the boundary that a crash cut off."""
         log = self.logs[stream]
+        if complete:
+            # Its ledger is about to be written anew, by what the log has for good.
+            log.check()
+            self._unchecked.discard(stream)
         found = [
             self._found(stream, header, nbytes)
             for header, nbytes in log.headers()
@@ -187,6 +192,9 @@ class StreamStore:
     # -- writing ------------------------------------------------------------------------
 
     def _run(self) -> None:
+        # Nothing is added behind what is damaged; who serves or computes need not wait for this.
+        for stream in self._unchecked:
+            self.logs[stream].check()
         while True:
             self._is_busy = False
             order = self._queue.get()

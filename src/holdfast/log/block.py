@@ -44,6 +44,7 @@ HEADER = struct.Struct("<4sIIBBHQQIIqqq")
 ALIGNMENT = HEADER.size  # 64
 _BODY = struct.Struct("<IBBHQQIIqqq")  # the header from byte 8 on
 _LARGEST = (1 << 32) - ALIGNMENT
+_KINDS = frozenset(Kind)
 
 
 class Format(IntEnum):
@@ -139,6 +140,40 @@ def header_at(block: Encoded, lsn: int, synced_lsn: int) -> bytes:
         header.tmax,
     )
     return with_checksum(MAGIC, body, block.payload_crc)
+
+
+class Glimpse(NamedTuple):
+    """What the header of a block says, whose payload was not looked at.
+
+    length   of the whole block, in bytes.
+    payload  of its payload.
+    """
+
+    header: Header
+    length: int
+    payload: int
+
+
+def glimpse(view: memoryview, lsn: int) -> Glimpse | str:
+    """The header at the front of ``view``, of the block at ``lsn``; or why it is none.
+
+    A block without a payload is checked as a whole.
+    """
+    if len(view) < ALIGNMENT:
+        return "the segment ends inside a block"
+    magic, crc, length, kind, _, padding, found, first_id, count, _, *times = HEADER.unpack_from(
+        view
+    )
+    payload = length - ALIGNMENT - padding
+    if magic != MAGIC:
+        return f"expected the block magic {MAGIC!r}, found {magic!r}"
+    if length % ALIGNMENT or payload < 0:
+        return f"a block cannot be {length} bytes long"
+    if length == ALIGNMENT and crc32c(bytes(view[8:ALIGNMENT])) != crc:
+        return "the checksum (CRC32C) does not match"
+    if found != lsn or kind not in _KINDS:
+        return f"expected a block at lsn {lsn}, found one of kind {kind} at {found}"
+    return Glimpse(Header(Kind(kind), first_id, count, *times), length, payload)
 
 
 class Split(NamedTuple):

@@ -24,8 +24,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from holdfast.core.frame import Header
-from holdfast.log.block import LogBlock, split
-from holdfast.log.errors import DamagedLog
+from holdfast.log.block import ALIGNMENT, LogBlock, glimpse, split
+from holdfast.log.errors import DamagedLog, OutOfOrder, Trimmed
+from holdfast.log.order import Tail
 from holdfast.log.scan import next_read_bytes
 from holdfast.log.segment import Segment
 from holdfast.log.store import Store
@@ -33,6 +34,8 @@ from holdfast.log.store import Store
 CHUNK_BYTES = 1 << 20
 AHEAD_BYTES = 4 << 20
 _AHEAD_PIECES = 2
+# Headers are read in pieces of this size; where blocks are larger, one for each of them.
+_HEADERS_BYTES = 16 << 10
 
 
 class _File:
@@ -205,14 +208,47 @@ def blocks_backwards(store: Store, before_lsn: int, chunk_bytes: int) -> Iterato
 def headers(store: Store) -> Iterator[tuple[Header, int]]:
     """The header and the payload's size of every published block, the oldest first.
 
-    Every block is checked, as by all who read: damage is found here, and not when somebody needs
-    what is damaged.
+    Tuples are not read: opening has checked the blocks that no index file vouches for, and
+    whoever reads a block checks all of it. Headers must follow on each other, and end where the
+    segment does.
     """
     with store.lock:
+        segments = [(segment, segment.end, segment.tail) for segment in store.segments]
+    for segment, end, tail in segments:
+        yield from _headers_of(_File(store, segment), end, tail)
+
+
+def _headers_of(file: _File, end: int, tail: Tail) -> Iterator[tuple[Header, int]]:
+    segment = file.segment
+    offset, at = segment.blocks_at, segment.header.start
+    view, begin = memoryview(b""), 0
+    while offset < end:
+        if offset + ALIGNMENT > begin + len(view):
+            begin = offset
+            view = memoryview(file.read(begin, min(_HEADERS_BYTES, end - begin))).cast("B")
+        found = glimpse(view[offset - begin :], at.lsn)
+        if isinstance(found, str):
+            raise DamagedLog(segment.path, offset, found)
+        try:
+            at = at.after(found.header)
+        except OutOfOrder as error:
+            raise DamagedLog(segment.path, offset, str(error)) from None
+        yield found.header, found.payload
+        offset += found.length
+    if (offset, at) != (end, tail):
+        raise DamagedLog(segment.path, offset, f"its blocks end at {at}, and not at {tail}")
+
+
+def check(store: Store) -> None:
+    """Reads every published block; DamagedLog if one is not intact."""
+    with store.lock:
         cursor, stop_lsn = Cursor(store, store.first_lsn), store.tail.lsn
-    while blocks := cursor.next_blocks(stop_lsn):
-        for block in blocks:
-            yield block.header(), len(block.payload)
+    while not store.closed:
+        try:
+            if not cursor.next_blocks(stop_lsn):
+                break
+        except Trimmed:
+            cursor.lsn = store.first_lsn
     cursor.close()
 
 

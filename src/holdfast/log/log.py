@@ -30,7 +30,7 @@ import pyarrow as pa
 from holdfast.core.frame import Header, Kind
 from holdfast.frames import Frame
 from holdfast.log.commit import Appended, Committer
-from holdfast.log.cursor import CHUNK_BYTES, blocks_backwards, headers
+from holdfast.log.cursor import CHUNK_BYTES, blocks_backwards, check, headers
 from holdfast.log.errors import LogBroken, LogClosed, LogError, UnknownPosition
 from holdfast.log.files import Files
 from holdfast.log.opening import cut_to_durable, open_store, recover_store
@@ -173,9 +173,13 @@ class StreamLog:
     def headers(self) -> Iterator[tuple[Header, int]]:
         """The header of every frame, the oldest first, and the size of its tuples in bytes.
 
-        The tuples are not decoded; that they are intact is checked.
+        The tuples are not read: that they are intact is checked by whoever reads them (``check``).
         """
         return headers(self._store)
+
+    def check(self) -> None:
+        """Reads everything that is there now; DamagedLog if it is not intact."""
+        check(self._store)
 
     def _check_lsn(self, lsn: int) -> None:
         if lsn > self._store.tail.lsn:

@@ -19,23 +19,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.client import Client, numbered
+from holdfast.client import Client
 from holdfast.connect.sink import Sink
 from holdfast.core.frame import Why
 from holdfast.core.settings import Timing
-from holdfast.durable import make_private, read_document, write_document
+from holdfast.durable import read_document, write_document
 from holdfast.flight.roles import Role
-from holdfast.flight.server import StreamServer
-from holdfast.frames import SYSTEM_COLUMNS
-from holdfast.nodes.journal import Journal
+from holdfast.frames import SYSTEM_COLUMNS, numbered
+from holdfast.nodes.hosted import Hosted, Place
 from holdfast.nodes.lasting_writer import LastingWriter
-from holdfast.nodes.links import if_allowed, kept_links, links_control, told_distances
-from holdfast.nodes.listening import Listener, NoStreams
-from holdfast.nodes.metrics import NodeMetrics
-from holdfast.nodes.node import Place, disk_control
-from holdfast.nodes.problems import Problems
 from holdfast.nodes.replica_status import inputs_status
-from holdfast.nodes.standstill import Standstill, Watched
+from holdfast.nodes.standstill import Watched
 from holdfast.stream_events import Boundary, ClientEvent, Tuples, Undo
 from holdfast.why_words import plain_why
 
@@ -43,8 +37,10 @@ from holdfast.why_words import plain_why
 AGAIN_SECONDS = 0.2
 
 
-class ClientNode(NoStreams):
+class ClientNode(Hosted):
     """One client with a sink; its server has nothing but control."""
+
+    kind = "client"
 
     def __init__(
         self,
@@ -60,27 +56,23 @@ class ClientNode(NoStreams):
         standing: bool = False,
         lossy: bool = False,
     ) -> None:
-        self.name = name
+        # It may wait for somebody else's database: a new process would not do better.
+        watched = Watched("standing sink", f"the sink {sink}", lambda: self._turns, ends=False)
+        super().__init__(name, place, directory, on_fatal, (watched,))
         self._output = output
-        self.place = place
-        self.journal = Journal(name)
-        self.metrics = NodeMetrics(name, "client")
         self._path = directory / "position.json"
-        make_private(directory)
         saved = _found_or_begun(self._path)
         # Sinks that keep the last tuple id themselves know by it whose it is.
         self._writer_id = str(saved.get("writer", ""))
         sink = sink.known_as(self._writer_id, directory / "sink.json")
         self._flush_seconds = sink.flush_seconds
         self._own = pa.schema([field for field in schema if field.name not in SYSTEM_COLUMNS])
-        self.problems = Problems(self.journal, self.metrics)
         self._writer = LastingWriter(
             lambda position: sink.open(output, self._own, position),
             saved.get("position"),
             lambda text: self.problems.set("sink", text),
         )
         self._takes_tentative = sink.takes_tentative
-        self._on_fatal = on_fatal
         self._stopping = threading.Event()
         self._client = Client(
             output,
@@ -91,7 +83,7 @@ class ClientNode(NoStreams):
             timing=timing,
             auto_commit=False,
             standing=standing,
-            links=kept_links(directory, place.distances) if place.chaos else None,
+            links=self.links,
             role=Role.REPLICATE,
             lossy=lossy,
             since=int(saved.get("boundary", 0)) if lossy else 0,
@@ -101,42 +93,17 @@ class ClientNode(NoStreams):
         # Up to which tuple time something stands tentatively, and why; 0 for nothing.
         self._tentative_until = 0
         self._why: Why | None = None
-        self._started = time.monotonic()
-        self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._run, name=f"{name} sink", daemon=True)
         self._turns = 0
-        # It may wait for somebody else's database: a new process would not do better.
-        watched = Watched("standing sink", f"the sink {sink}", lambda: self._turns, ends=False)
-        self._standstill = Standstill((watched,), self.problems, on_fatal)
 
     def start(self) -> None:
-        place = self.place
-        self._listener = Listener(self._make_server, place.port, place.security, self.journal)
+        self.listen()
         self._thread.start()
-        self._standstill.start()
         self.journal.write("started", next_id=self._client.next_id)
-
-    def _make_server(self, port: int) -> StreamServer:
-        controls = {
-            "status": lambda options: self.status(),
-            "links": if_allowed(self.place.chaos, links_control(self._client.links)),
-            "disk": if_allowed(self.place.chaos, disk_control),
-        }
-        return StreamServer(
-            self,
-            self.place.host,
-            port,
-            self.place.security,
-            controls,
-            self._client.links,
-            self.journal.refused_call,
-        )
 
     def stop(self) -> None:
         self._stopping.set()
-        self._standstill.close()
-        if self._listener is not None:
-            self._listener.close()
+        self.listen_no_more()
         self._thread.join(10.0)
         self._client.close()
         self._writer.close()
@@ -183,8 +150,8 @@ class ClientNode(NoStreams):
     def _take(self, event: ClientEvent) -> None:
         """Note an event, and hand on to the sink what it takes."""
         match event:
-            case Tuples(True, _, table):
-                self._writer.write(numbered(event, self._own))
+            case Tuples(True, first_id, table):
+                self._writer.write(numbered(first_id, table, self._own))
                 self.metrics.tuples_in.inc(table.num_rows)
                 return
             case Tuples(False, _, table, why):
@@ -208,11 +175,8 @@ class ClientNode(NoStreams):
         self.metrics.rests_on(self._output, self._why)
 
     def status(self) -> dict[str, Any]:
-        """What ``holdfast status`` shows."""
         return {
-            "name": self.name,
-            "kind": "client",
-            "uptime_s": round(time.monotonic() - self._started, 1),
+            **super().status(),
             "state": "tentative" if self._tentative_until else "stable",
             "tentative": {} if self._why is None else {self._output: plain_why(self._why)},
             "from": self._client.following,
@@ -221,16 +185,12 @@ class ClientNode(NoStreams):
             "committed": self._client.committed,
             "boundary": self._boundary,
             "waiting": self._client.waiting,
-            "cut": self._client.links.listed(),
-            "distances_ms": told_distances(self._client.links),
-            "problems": self.problems.texts,
         }
 
     def health(self) -> list[str]:
-        """What keeps this node from making progress."""
         alive = self._thread.is_alive() or self._stopping.is_set()
         late = [] if alive else ["nobody writes into the sink any more"]
-        return late + self.problems.blocking
+        return late + super().health()
 
     def _flush(self) -> bool:
         """Whether it could be done; it is tried again."""

@@ -48,6 +48,11 @@ from holdfast.spark.faults import explain_job
 from holdfast.spark.state import EMPTY
 
 Order: TypeAlias = RunEarly | RunAhead | RunPairs
+_FAILED: dict[type[Order], Callable[[int, str], Beside]] = {
+    RunEarly: EarlyFailed,
+    RunAhead: AheadFailed,
+    RunPairs: PairsFailed,
+}
 
 
 class EarlyJobs:
@@ -93,7 +98,7 @@ class EarlyJobs:
             try:
                 self._post(self._carry_out(order))
             except Exception as error:
-                self._post(_failed(order, explain_job(error)))
+                self._post(_FAILED[type(order)](order.job, explain_job(error)))
 
     def _part(self, outputs: tuple[str, ...]) -> Engine:
         """The engine for small jobs of some outputs."""
@@ -158,16 +163,6 @@ class EarlyJobs:
             if isinstance(block.block, Block):
                 self._on_block(block.block)
         return tuple(blocks)
-
-
-def _failed(order: Order, reason: str) -> Beside:
-    match order:
-        case RunEarly():
-            return EarlyFailed(order.job, reason)
-        case RunAhead():
-            return AheadFailed(order.job, reason)
-        case RunPairs():
-            return PairsFailed(order.job, reason)
 
 
 def _new_pairs(

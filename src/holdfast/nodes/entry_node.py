@@ -57,9 +57,9 @@ from holdfast.kept.consumers import read_consumers
 from holdfast.kept.ledger import Ledger, LedgerLine
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import Durability, LogOptions
-from holdfast.nodes.intake import PENDING_BYTES, Intake, Offer
-from holdfast.nodes.node import Node, Place
-from holdfast.nodes.watched import Watched
+from holdfast.nodes.hosted import Place
+from holdfast.nodes.intake import PENDING_BYTES, Intake, Offer, stamped
+from holdfast.nodes.node import Node
 from holdfast.operators import SourceOperator
 
 LOG_OPTIONS = LogOptions(
@@ -110,7 +110,8 @@ class EntryNode(Node):
             {stream: served},
             LOG_OPTIONS,
             self._post,
-            before_append=self._write_lines,
+            # In the disk's thread, before the log: the ledger.
+            before_append=lambda append: self._ledger.add(self._lines),
             on_problem=self.problems.set,
         )
         logged = self.store.logged(stream, complete=True)
@@ -150,7 +151,7 @@ class EntryNode(Node):
         self._taking = threading.Lock()
         # (producer, sequence) -> the offer that is not yet durable
         self._under_way: dict[tuple[str, int], Offer] = {}
-        self.loop = self.make_loop(Watched(self.entry, lambda event: None, self._show_state))
+        self.loop = self.make_loop(self.entry)
         self._reader = threading.Thread(target=self._read, name=f"{stream} source", daemon=True)
 
     def start(self) -> None:
@@ -206,14 +207,12 @@ class EntryNode(Node):
     def _hand_over(self, offer: Offer) -> None:
         """In the thread of a source or a producer; waits for room."""
         with self._room:
-            while self._must_wait and not self._stopping:
+            while not self._stopping and (
+                self._pending_bytes > PENDING_BYTES or self.entry.view().blocked
+            ):
                 self._room.wait(0.5)
             self._pending_bytes += offer.batch.nbytes
         self.loop.call(lambda: self._offer(offer))
-
-    @property
-    def _must_wait(self) -> bool:
-        return self._pending_bytes > PENDING_BYTES or self.entry.view().blocked
 
     def look(self) -> None:
         super().look()
@@ -226,20 +225,15 @@ class EntryNode(Node):
             self._give(offer)
 
     def _give(self, offer: Offer) -> None:
+        line, batch, oldest, newest = offer.line, offer.batch, offer.stime_min, offer.stime_max
         if self._intake.takes_arrival_time:
             # A boundary that is due promises the present: it must not come after the stamp.
             self.loop.fire_due()
-            now = max(self.loop.now(), self.entry.view().boundary)
-            offer = self._pending[offer.number] = offer.stamped(now)
+            oldest = newest = max(self.loop.now(), self.entry.view().boundary)
+            batch = stamped(batch, newest, self.schemas[self.stream])
+        block = Block(batch)
         self.loop.handle(
-            SourceBatch(
-                offer.line.first_id,
-                offer.line.count,
-                offer.stime_min,
-                offer.stime_max,
-                Block(offer.batch),
-                offer.boundary,
-            )
+            SourceBatch(line.first_id, line.count, oldest, newest, block, offer.boundary)
         )
 
     def _note_lines(self, append: Append) -> None:
@@ -251,10 +245,6 @@ class EntryNode(Node):
         offers = [offer for offer in self._pending.values() if offer.end_id <= end_id]
         self._appending = [offer.number for offer in offers]
         self._lines = [offer.line for offer in offers]
-
-    def _write_lines(self, append: Append) -> None:
-        """In the disk's thread, before the log: the ledger."""
-        self._ledger.add(self._lines)
 
     def carry_out(self, effect: Effect) -> None:
         match effect:
@@ -462,7 +452,7 @@ class EntryNode(Node):
         durable.set_result(self.entry.view().next_id)
         return durable
 
-    def _show_state(self) -> None:
+    def after(self) -> None:
         view = self.entry.view()
         self.metrics.in_state(view.state.value)
         self.metrics.boundary.set(max(0, view.boundary) / 1e6)

@@ -10,7 +10,7 @@ import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from holdfast.connect.dead_letters import DeadLetters
 from holdfast.connect.ingest import FOREVER, OWN_LANE, Inlet
 from holdfast.connect.source import Source
 from holdfast.core.producers import ProducerPlace
-from holdfast.frames import TIME
+from holdfast.frames import STIME, TIME, TMAX
 from holdfast.kept.ledger import LedgerLine, Standing
 from holdfast.kept.stream_store import OnProblem
 from holdfast.operators import SourceOperator
@@ -37,6 +37,8 @@ class Offer:
     """Tuples with ids, on their way into the log; or none, if every row was a dead letter.
 
     number  the offer's place among all of this process.
+    batch   without times, if tuples take that of their arrival: they get it as they go to the
+            driver, so that no boundary has passed it.
     """
 
     number: int
@@ -51,13 +53,6 @@ class Offer:
     @property
     def end_id(self) -> int:
         return self.line.first_id + self.line.count
-
-    def stamped(self, now: int) -> Offer:
-        """The same tuples with ``now`` as their time."""
-        times = pa.array(np.full(self.batch.num_rows, now, dtype=np.int64)).cast(TIME)
-        columns = [times, times, *self.batch.columns[2:]]
-        batch = pa.RecordBatch.from_arrays(columns, schema=self.batch.schema)
-        return replace(self, batch=batch, stime_min=now, stime_max=now)
 
 
 class Intake:
@@ -87,9 +82,12 @@ class Intake:
         self._closed = threading.Event()
         # They are kept across restarts, whether the log got their neighbours or not.
         self._dead_letters = DeadLetters.reopened(directory / "dead-letters.jsonl")
+        self.takes_arrival_time = operator.stime is None
+        times = (STIME.name, TMAX.name) if self.takes_arrival_time else ()
+        self._schema = pa.schema([each for each in schema if each.name not in times])
         self.inlet = Inlet(
             operator,
-            schema,
+            self._schema,
             source,
             bucket_us,
             self._dead_letters,
@@ -100,13 +98,11 @@ class Intake:
         )
         for name, place in standing.producers.items():
             self.inlet.open_lane(name, place.newest, place.promised)
-        self._schema = schema
         self._hand_over = hand_over
         self._reached = reached
         self._excused_us = 0
         self._lock = threading.Lock()
         self._numbers = itertools.count()
-        self.takes_arrival_time = self.inlet.takes_arrival_time
 
     @property
     def ahead_us(self) -> int:
@@ -213,3 +209,9 @@ class Intake:
         )
         self._hand_over(offer)
         return offer
+
+
+def stamped(batch: pa.RecordBatch, now: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Tuples without times, with ``now`` as theirs."""
+    times = pa.array(np.full(batch.num_rows, now, dtype=np.int64)).cast(TIME)
+    return pa.RecordBatch.from_arrays([times, times, *batch.columns], schema=schema)

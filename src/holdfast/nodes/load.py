@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
 
 import psutil
 
@@ -35,24 +33,3 @@ class CpuLoad:
                 busy += used + (times.nice if self._nice else 0.0)
                 total += used + times.nice + times.idle + times.iowait
         return busy, total
-
-
-class LoadWatch:
-    """Looks at the load at a fixed interval, in a thread of its own."""
-
-    def __init__(self, interval_s: float, tell: Callable[[float], None]) -> None:
-        self._interval_s = interval_s
-        self._tell = tell
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="holdfast-load", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def close(self) -> None:
-        self._stopping.set()
-
-    def _run(self) -> None:
-        load = CpuLoad()
-        while not self._stopping.wait(self._interval_s):
-            self._tell(load.look())

@@ -1,23 +1,19 @@
 """A node: one driver with its loop, its server and its peers, ready to run in any process.
 
-Entry points and replicas are nodes. Several can share a process; each has its own address.
+Entry points and replicas are nodes.
 """
 
 from __future__ import annotations
 
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
 import pyarrow as pa
 
-from holdfast import disk
 from holdfast.blocks import Block
-from holdfast.clock import Clock
 from holdfast.core.admission import Admission
 from holdfast.core.effects import (
     Append,
@@ -50,26 +46,16 @@ from holdfast.core.messages import (
     Unsubscribe,
 )
 from holdfast.core.progress import Work
-from holdfast.core.records import Membership
-from holdfast.disk import Fault
-from holdfast.durable import Damaged, make_private
+from holdfast.durable import Damaged
 from holdfast.errors import HoldfastError, Removed
-from holdfast.flight.distance import Distance
-from holdfast.flight.links import Links
 from holdfast.flight.peers import Peers
-from holdfast.flight.refused import Refused, refused
-from holdfast.flight.security import Security
-from holdfast.flight.server import Control, PutBatch, StreamServer
+from holdfast.flight.refused import Refused
+from holdfast.flight.server import Control
 from holdfast.kept.consumers import keep_consumers
-from holdfast.kept.quiet import Quiet
 from holdfast.loop import Driver, Loop
-from holdfast.nodes.journal import Journal
-from holdfast.nodes.links import if_allowed, kept_links, links_control, told_distances
-from holdfast.nodes.listening import Listener
-from holdfast.nodes.metrics import NodeMetrics
-from holdfast.nodes.pace import Busy
-from holdfast.nodes.problems import Problems
-from holdfast.nodes.standstill import Standstill, Watched
+from holdfast.nodes.hosted import Hosted, Place
+from holdfast.nodes.links import if_allowed
+from holdfast.nodes.standstill import Watched
 
 if TYPE_CHECKING:
     from holdfast.kept.stream_store import StreamStore
@@ -77,48 +63,13 @@ if TYPE_CHECKING:
 _LOOK_US = 500_000
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a node listens, whom it can reach, and its time.
-
-    book   the Flight location of every process of the deployment.
-    chaos  whether it may be made to fail on purpose: links cut, its clock set.
-    distances  how far it is to other nodes, where that is not the machine's own business.
-    membership  who takes part now, as far as this machine knows.
-    at_work  how much of its time the process runs jobs, of all its nodes.
-    quiet  when none of them runs any.
-    """
-
-    host: str
-    port: int
-    book: Mapping[str, str]
-    security: Security
-    clock: Clock = field(default_factory=Clock)
-    chaos: bool = False
-    distances: Mapping[str, Distance] = field(default_factory=dict)
-    membership: Callable[[], Membership] = Membership
-    at_work: Busy = field(default_factory=lambda: Busy(time.monotonic()))
-    quiet: Quiet = field(default_factory=Quiet)
-
-
 class GaveUp(HoldfastError):
     """The driver has work that this process cannot get done."""
 
 
-def disk_control(options: dict[str, Any]) -> dict[str, Any]:
-    """Have writes of this process fail with ``error`` where ``paths`` match; none heals them."""
-    error = options.get("error")
-    if error is None:
-        disk.plant()
-    else:
-        disk.plant(Fault.named(str(error), str(options.get("paths", "*"))))
-    return {"error": error}
-
-
-class Node(ABC):
+class Node(Hosted):
     """What entry points and replicas have in common."""
 
-    kind = "node"
     loop: Loop
     store: StreamStore
 
@@ -131,20 +82,20 @@ class Node(ABC):
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         """``schemas`` are those of the streams that it serves."""
-        place.security.check_binding(place.host)
-        make_private(directory)
-        self.name = name
-        self.place = place
-        self._directory = directory
-        self.journal = Journal(name)
-        self.metrics = NodeMetrics(name, self.kind)
+        watched = (
+            Watched("loop", "the loop of this node", lambda: (self._looks, self.loop.events)),
+            # Where appends are all of the work, the driver gives up (core/progress.py).
+            Watched(
+                "standing disk",
+                f"what is written below {directory}",
+                lambda: self.store.turn,
+                ends=False,
+            ),
+        )
+        super().__init__(name, place, directory, on_fatal, watched)
         self.schemas = dict(schemas)
-        self._on_fatal = on_fatal
         self._admission = Admission(name)
-        self.links = kept_links(directory, place.distances) if place.chaos else Links()
-        self._started = time.monotonic()
         self._looks = 0
-        self.problems = Problems(self.journal, self.metrics)
         self._state = ""
         self._told_epoch = 0
         # Whether there are bounds on what is kept.
@@ -160,56 +111,41 @@ class Node(ABC):
             on_block=self.took,
             links=self.links,
         )
-        self._listener: Listener | None = None
-        watched = (
-            Watched("loop", "the loop of this node", lambda: (self._looks, self.loop.events)),
-            # Where appends are all of the work, the driver gives up (core/progress.py).
-            Watched("standing disk", f"what is written below {directory}", self._disk_turn, False),
-        )
-        self._standstill = Standstill(watched, self.problems, on_fatal)
-
-    def _disk_turn(self) -> int | None:
-        return self.store.turn
 
     def listen_to(self, partners: tuple[str, ...], copies: tuple[str, ...] = ()) -> None:
         """Who speaks to this node as another replica, or another copy, of its fragment."""
         self._admission = Admission(self.name, partners, copies)
 
-    @property
-    def port(self) -> int:
-        """The port the node listens on."""
-        assert self._listener is not None
-        return self._listener.port
-
-    @property
-    def server(self) -> StreamServer | None:
-        """What listens; another one after its certificates have changed."""
-        return None if self._listener is None else self._listener.server
-
     def make_loop(self, driver: Driver) -> Loop:
+        self._driver = driver
         return Loop(
             self.name,
-            driver,
+            self,
             self.carry_out,
             self._on_fatal,
             lambda error: self._peer_error(error),
             self.place.clock,
         )
 
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        """What the driver says, with a look at what goes in and at what came of it."""
+        self.before(event)
+        effects = self._driver.handle(event, now)
+        self.after()
+        return effects
+
+    def before(self, event: Event) -> None:
+        """The driver is about to be told."""
+
+    def after(self) -> None:
+        """The driver was told; what it ordered is carried out next."""
+
     def start(self) -> None:
-        """Listen and run."""
-        self._listener = Listener(
-            self._make_server, self.place.port, self.place.security, self.journal
-        )
+        self.listen()
         self.store.start()
         self.loop.start()
         self.loop.call(self._look_again)
-        self._standstill.start()
         self.journal.write("started", port=self.port)
-
-    def health(self) -> list[str]:
-        """What keeps this node from making progress; nothing if it does, or has nothing to do."""
-        return self.problems.blocking
 
     def _look_again(self) -> None:
         self._looks += 1
@@ -246,35 +182,17 @@ class Node(ABC):
         """The work of the driver, where it watches it."""
         return Work()
 
-    def _make_server(self, port: int) -> StreamServer:
-        return StreamServer(
-            self,
-            self.place.host,
-            port,
-            self.place.security,
-            self.controls(),
-            self.links,
-            self.journal.refused_call,
-            self.metrics.sent_tuples,
-        )
-
     def stop(self) -> None:
         """Stop serving, finish what is being written, close the logs."""
-        self._standstill.close()
-        if self._listener is not None:
-            self._listener.close()
+        self.listen_no_more()
         self.peers.close()
         self.loop.stop()
         self.store.close()
         self.journal.write("stopped")
 
     def controls(self) -> dict[str, Control]:
-        return {
-            "status": lambda options: self.status(),
-            "links": if_allowed(self.place.chaos, links_control(self.links)),
-            "clock": if_allowed(self.place.chaos, self._set_clock),
-            "disk": if_allowed(self.place.chaos, disk_control),
-        }
+        clock = if_allowed(self.place.chaos, self._set_clock)
+        return {**super().controls(), "clock": clock}
 
     def _set_clock(self, options: dict[str, Any]) -> dict[str, Any]:
         """As if the machine's clock had been set."""
@@ -282,22 +200,16 @@ class Node(ABC):
         return {"off_us": self.place.clock.off_us}
 
     def status(self) -> dict[str, Any]:
-        """What ``holdfast status`` shows."""
         return {
-            "name": self.name,
-            "kind": self.kind,
-            "uptime_s": round(time.monotonic() - self._started, 1),
+            **super().status(),
             "events": self.loop.events,
             "waiting": self.loop.waiting,
             "clock_off_s": round(self.place.clock.off_us / 1e6, 1),
             "feeds": len(self.server.feeds) if self.server is not None else 0,
             "log_bytes": sum(self.store.sizes.values()),
             "tuple_bytes": self.metrics.tuple_bytes(),
-            "cut": self.links.listed(),
-            "distances_ms": told_distances(self.links),
             "refused": dict(self._refusals),
             "stalled": self.work().stalled,
-            "problems": self.problems.texts,
             "refused_calls": 0 if self.server is None else self.server.refusals.total,
         }
 
@@ -314,12 +226,7 @@ class Node(ABC):
         self.loop.post(MessageArrived(sender, message), answer)
         return answer
 
-    def put(
-        self, sender: str, stream: str, options: dict[str, Any], batches: Iterator[PutBatch]
-    ) -> None:
-        raise refused(f"{self.name} takes no tuples; it is no entry point")
-
-    def took(self, block: Block) -> None:  # noqa: B027  most kinds need not know
+    def took(self, block: Block) -> None:
         """A block of an input came, in the thread that reads it."""
 
     # -- what goes out ------------------------------------------------------------------

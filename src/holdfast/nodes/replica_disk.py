@@ -24,7 +24,7 @@ from holdfast.kept.consumers import read_consumers
 from holdfast.kept.continuous_recovery import read_extent
 from holdfast.kept.continuous_state import KeptWindows
 from holdfast.kept.handed_over import logged_windows
-from holdfast.kept.shipper import Sent, SentFromLog, SentPieces, SentStates, SentWhole
+from holdfast.kept.shipper import Sent, SentPieces, SentStates, SentWhole
 from holdfast.kept.state import keep_state
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import LogOptions
@@ -67,8 +67,8 @@ class ReplicaDisk:
             plan.description,
             workshop,
             plan.earlier,
-            self._divide,
             settings.delivery,
+            self._divide,
             self._into_log,
         )
         schemas = {output.stream: output.schema for output in plan.outputs} if persists else {}
@@ -126,8 +126,7 @@ class ReplicaDisk:
     def sent(self, lent: bool) -> Sent:
         """How a state is sent to another replica; ``lent``: to one that joins, or takes over."""
         if self._settings.keeping is Keeping.WINDOWS:
-            pieces = SentPieces(self.store, self._window_stream)
-            return SentFromLog(pieces, SentWhole(self._workshop, Keeping.WINDOWS))
+            return SentPieces(self.store, self._window_stream, self._workshop)
         if lent or self._pair is None:
             return SentWhole(self._workshop, self._settings.keeping)
         return SentStates(self._workshop, self._pair.protection is Protection.HYBRID)

@@ -76,10 +76,11 @@ from holdfast.kept.state_directory import put_aside
 from holdfast.log import Durability, LogOptions
 from holdfast.network import Network
 from holdfast.nodes.early_jobs import EarlyJobs
+from holdfast.nodes.hosted import Place
 from holdfast.nodes.jobs import JobReport, Jobs
 from holdfast.nodes.left_out import LeftOut
-from holdfast.nodes.load import CpuLoad, LoadWatch
-from holdfast.nodes.node import GaveUp, Node, Place
+from holdfast.nodes.load import CpuLoad
+from holdfast.nodes.node import GaveUp, Node
 from holdfast.nodes.pace import Busy, Pace, tell_pace
 from holdfast.nodes.problems import tell_early, tell_work
 from holdfast.nodes.replica_disk import ReplicaDisk
@@ -92,7 +93,6 @@ from holdfast.nodes.replica_status import (
     tentative_bytes,
 )
 from holdfast.nodes.spill import Spill
-from holdfast.nodes.watched import Watched
 from holdfast.plans.fragment_plans import FragmentPlan
 from holdfast.spark.chains import Handle, Workshop
 from holdfast.spark.merging import Merge
@@ -167,9 +167,12 @@ class ReplicaNode(Node):
             self.problems.set,
         )
         self.store = self._disk.store
-        self.copy = self._make_driver()
+        found = self._disk.found
+        self.copy: Copy = (
+            Copy(settings, found) if pair is None else ProtectedReplica(settings, pair, found)
+        )
         self._bounded = bool(settings.bounds)
-        self.loop = self.make_loop(Watched(self.copy, self.before, self.after))
+        self.loop = self.make_loop(self.copy)
         windows = self._disk.windows if settings.keeping is Keeping.WINDOWS else None
         self.jobs = Jobs(
             self.workshop,
@@ -185,22 +188,15 @@ class ReplicaNode(Node):
         )
         self.early = EarlyJobs(self.workshop, settings.outputs, self._post, self._queued.take)
         self._shippers = Shippers(self._make_shipper, others)
-        self._watch = (
-            LoadWatch(LOOK_US / 1e6, lambda load: self.loop.post(LoadMeasured(load)))
-            if pair is not None and pair.benchmarks
-            else None
-        )
+        # Whether it says how fast the standard set goes, for the copy that is to run here.
+        self._benchmarks = pair is not None and pair.benchmarks
+        self._load = CpuLoad()
         self._taken = 0
         self._runs = False
         self._awaits_job = self._awaits_result = False
         self._said = ""
 
     # -- what it is made of -----------------------------------------------------------------
-
-    def _make_driver(self) -> Copy:
-        if self._pair is None:
-            return Copy(self._settings, self._disk.found)
-        return ProtectedReplica(self._settings, self._pair, self._disk.found)
 
     def _make_shipper(self, partner: str) -> Shipper:
         return Shipper(
@@ -259,14 +255,12 @@ class ReplicaNode(Node):
         super().start()
         if self.hybrid:
             self.loop.call(self._warm_later)
-        if self._watch is not None:
+        if self._benchmarks:
             self.jobs.call(self.jobs.warm)  # the benchmark is not what planning takes
             self._time_set()
-            self._watch.start()
+            self.loop.call(self._look_at_load)
 
     def stop(self) -> None:
-        if self._watch is not None:
-            self._watch.close()
         self.spill.close()
         self._queued.close()
         self._tentative.close()
@@ -282,6 +276,10 @@ class ReplicaNode(Node):
         if not self._runs:
             self.jobs.call(self.jobs.warm)
         self.loop.call_later(int(WARM_SECONDS * 1e6), self._warm_later)
+
+    def _look_at_load(self) -> None:
+        self.loop.post(LoadMeasured(self._load.look()))
+        self.loop.call_later(LOOK_US, self._look_at_load)
 
     def _time_set(self) -> None:
         self.jobs.call(lambda: self._post(StandardSetTimed(self.jobs.time_set())))

@@ -26,7 +26,6 @@ from holdfast.deployment import Deployment, DeploymentError
 from holdfast.deployment_checks import plain_name
 from holdfast.durable import make_private, write_whole
 from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
-from holdfast.plans.operator_plans import OperatorPlan
 from holdfast.plans.sharding import shards_of, with_shards
 from holdfast.slots import Routing
 
@@ -51,6 +50,27 @@ class SourcePlan:
     stime: str | None
     keys: tuple[str, ...]
     late_refused: str | None = None
+
+
+@dataclass(frozen=True)
+class OperatorPlan:
+    """One operator of the network: enough to draw it and to tell what changes.
+
+    kind     source, stateless or stateful.
+    inputs   the names of the operators it reads.
+    columns  its output, as in SQL.
+    order    "any" if the same tuples in another order give the same, "depends" if not.
+    window   of an operator with time windows: microseconds of its size, and between two of them.
+    """
+
+    name: str
+    label: str
+    kind: str
+    fragment: str
+    inputs: tuple[str, ...]
+    columns: str
+    order: str = "any"
+    window: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

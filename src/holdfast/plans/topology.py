@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.core.client import ClientSettings
 from holdfast.core.entry import EntrySettings
 from holdfast.core.provenance import TIMED, Trail
 from holdfast.core.settings import (
@@ -290,12 +289,6 @@ class Topology:
         away_us = max(bound.away_us, self._deployment.timing.delay_us)
         return replace(bound, fragments=fragments, away_us=away_us)
 
-    def client(self, name: str, next_id: int = 0) -> ClientSettings:
-        output = self._deployment.clients[name].output
-        standing = output in self.standing
-        read = Input(output, self.producers[output], standing, lossy=output in self.lossy)
-        return ClientSettings(name, read, next_id, self.timing)
-
     def standby(self, process: str) -> StandbySettings | None:
         """How a copy stands by, if it is one of a passive or hybrid fragment."""
         pair = self._deployment.fragments[self.fragment_of(process)].standby
@@ -309,10 +302,10 @@ class Topology:
         return self._part_of(self.fragment_of(process), process)
 
     def _find(self, process: str) -> tuple[str, int]:
-        for name, spec in self._deployment.fragments.items():
-            if process in spec.processes:
-                return name, spec.processes.index(process)
-        raise DeploymentError(f"{self._deployment.path.name}: there is no replica {process!r}")
+        spec = self._deployment.fragment_of(process)
+        if spec is None:
+            raise DeploymentError(f"{self._deployment.path.name}: there is no replica {process!r}")
+        return spec.name, spec.processes.index(process)
 
     def _check(self) -> None:
         deployment, plan = self._deployment, self._plan

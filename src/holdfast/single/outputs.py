@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from holdfast.connect.console_sink import write_console
 from holdfast.connect.sink import Sink, Writer
 from holdfast.errors import StateError
-from holdfast.frames import SEQ, STIME
+from holdfast.frames import SYSTEM_COLUMNS, numbered
 from holdfast.network import Network
 from holdfast.single.inputs import check_names, check_same
 from holdfast.spark.engine import input_schema
@@ -42,6 +41,10 @@ class Outputs:
         check_names("output", network, sinks, network.outputs)
         self._schemas = {
             name: input_schema(stream.operator) for name, stream in network.outputs.items()
+        }
+        self._own = {
+            name: pa.schema([each for each in schema if each.name not in SYSTEM_COLUMNS])
+            for name, schema in self._schemas.items()
         }
         self._sinks = {
             name: (sinks.get(name) or write_console()).known_as(writer, notes and notes(name))
@@ -75,7 +78,8 @@ class Outputs:
         total = 0
         for name, table in tables.items():
             if table.num_rows:
-                self._writers[name].write(self._numbered(name, table))
+                self._writers[name].write(numbered(self.tuples[name], table, self._own[name]))
+                self.tuples[name] += table.num_rows
                 total += table.num_rows
         return total
 
@@ -99,12 +103,3 @@ class Outputs:
     def close(self) -> None:
         for writer in self._writers.values():
             writer.close()
-
-    def _numbered(self, name: str, table: pa.Table) -> pa.Table:
-        """The tuples as a sink gets them: tuple id, tuple time, the output's own columns."""
-        first = self.tuples[name]
-        self.tuples[name] = first + table.num_rows
-        ids = pa.array(np.arange(first, first + table.num_rows, dtype=np.int64))
-        own = table.drop_columns(["stime", "tmax", "seq"])
-        schema = pa.schema([SEQ, STIME, *own.schema])
-        return pa.table([ids, table["stime"], *own.columns], schema=schema)

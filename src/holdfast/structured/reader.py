@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
-from holdfast.client import Client, numbered
+from holdfast.client import Client
 from holdfast.connect.changes import Changes
 from holdfast.deployment import load_deployment
 from holdfast.errors import HoldfastError, InputError
-from holdfast.frames import SEQ, STIME, SYSTEM_COLUMNS
+from holdfast.frames import SEQ, STIME, SYSTEM_COLUMNS, numbered
 from holdfast.plans.plan import read_plan
 from holdfast.stream_events import Boundary, ClientEvent, Tuples, Undo, Unordered
 
@@ -158,7 +158,7 @@ class OutputReader(SimpleDataSourceStreamReader):
         changes = self._changes
         match event:
             case Tuples(True):
-                table = numbered(event, self._own)
+                table = numbered(event.first_id, event.table, self._own)
                 return table if changes is None else changes.stable(table)
             case Tuples(False) if changes is not None:
                 return changes.tentative(event.table.select(["stime", *self._own.names]), event.why)
