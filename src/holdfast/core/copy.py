@@ -87,6 +87,7 @@ class Copy:
 
     # Subscribers may come before it has caught up: it is no more than a replica that is behind.
     OPEN_AT_ONCE = False
+    PATIENT = True  # its readers may confirm results before they are written
 
     def __init__(self, settings: ReplicaSettings, found: Found | None = None) -> None:
         found = of_use(settings, found)
@@ -306,6 +307,7 @@ class Copy:
             self.consumers,
             self.incarnation,
             self.bounds,
+            self.PATIENT,
         )
         self.replica = make_replica(self.settings, record, begin)
         for served in self.served.values():
@@ -321,7 +323,7 @@ class Copy:
         self.retired(replica)
         self.held = replica.newest
         # The log must not end before the queue: it is what a restart makes the queue of.
-        effects += replica.appender.last()
+        effects += replica.keeper.last()
         self.acks = dict(replica.consumer.acks)
         self._numbers = (replica.versions.next_job, replica.appender.next_append)
         if replica.versions.job is not None:

@@ -265,8 +265,12 @@ class Node(ABC):
             self._listener.close()
         self.peers.close()
         self.loop.stop()
+        self.last_orders()
         self.store.close()
         self.journal.write("stopped")
+
+    def last_orders(self) -> None:
+        """What is still to be written when nothing is decided any more."""
 
     def controls(self) -> dict[str, Control]:
         return {

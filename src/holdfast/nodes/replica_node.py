@@ -276,6 +276,12 @@ class ReplicaNode(Node):
         self.early.close()
         self.workshop.close()
 
+    def last_orders(self) -> None:
+        """The log is to have what has gone out: another network may go on from its end."""
+        if self.copy.replica is not None:
+            for order in self.copy.replica.keeper.last():
+                self.store.put(order)
+
     def _warm_later(self) -> None:
         """Spark lets go of Python workers that are idle for a minute."""
         if not self._runs:
