@@ -25,6 +25,7 @@ from holdfast.core.bounds import BoundWatch
 from holdfast.core.copy_view import CopyView, Glance, InputView
 from holdfast.core.delivery import begin_anew, of_use
 from holdfast.core.effects import (
+    Append,
     ApplyCheckpoint,
     BeginRunning,
     CancelJob,
@@ -87,7 +88,6 @@ class Copy:
 
     # Subscribers may come before it has caught up: it is no more than a replica that is behind.
     OPEN_AT_ONCE = False
-    PATIENT = True  # its readers may confirm results before they are written
 
     def __init__(self, settings: ReplicaSettings, found: Found | None = None) -> None:
         found = of_use(settings, found)
@@ -161,9 +161,7 @@ class Copy:
     def tentative_blocks(self) -> Iterator[tuple[str, object]]:
         """What is kept of tentative tuples, for whoever measures it, with the stream."""
         for name, served in self.served.items():
-            for frame in served.tentative:
-                if frame.block is not None:
-                    yield name, frame.block
+            yield from ((name, one.block) for one in served.tentative if one.block is not None)
 
     def work(self) -> Work:
         """The work of the replica, while one runs."""
@@ -184,6 +182,10 @@ class Copy:
         if replica is None:
             return Glance("starting", "", None, partners)
         return Glance(replica.state.value, "", replica.versions.stable_position, partners)
+
+    def last(self) -> list[Append]:
+        """What is still to be written when its process ends."""
+        return [] if self.replica is None else self.replica.keeper.last()
 
     def queues(self) -> tuple[LoggedStream, ...]:
         """The output queues as they are."""
@@ -307,7 +309,7 @@ class Copy:
             self.consumers,
             self.incarnation,
             self.bounds,
-            self.PATIENT,
+            not self.OPEN_AT_ONCE,  # nobody else goes on from its disk
         )
         self.replica = make_replica(self.settings, record, begin)
         for served in self.served.values():
@@ -483,10 +485,7 @@ class Copy:
         return [max(self._replica_timer, now + 1)] if self.replica is not None else []
 
     def _set_timer(self, now: int, effects: list[Effect]) -> None:
-        at = FAR_FUTURE
-        for time in self._deadlines(now):
-            if now < time < at:
-                at = time
+        at = min((time for time in self._deadlines(now) if time > now), default=FAR_FUTURE)
         if at not in (self._timer_at, FAR_FUTURE):
             self._timer_at = at
             effects.append(SetTimer(at))

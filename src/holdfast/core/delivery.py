@@ -127,9 +127,9 @@ class PatientKeeper(Keeper):
     def flush(self, now: int) -> list[Effect]:
         if self._waits is not None and self._waits_since is None:
             self._waits_since = now
-        if self._may_hold(now):
+        if self._all_have_the_log():
             self._look_at_readers(now)
-        else:
+        if not self._may_hold(now):
             self._write_held()
         return super().flush(now)
 
@@ -137,14 +137,14 @@ class PatientKeeper(Keeper):
         self._write_held()
         return super().last()
 
+    def _all_have_the_log(self) -> bool:
+        """Whether readers have confirmed what the log has been given."""
+        return all(self._served[one].first_id >= at for one, at in self._written.items())
+
     def _may_hold(self, now: int) -> bool:
-        """Whether all readers have what the log has, and confirm the rest soon enough."""
+        """Whether readers have what the log has, and confirm the rest soon enough."""
         patient = self._waits_since is None or now - self._waits_since < self._patience_us
-        return (
-            patient
-            and self._held_bytes <= HELD_BYTES
-            and all(self._served[one].first_id >= at for one, at in self._written.items())
-        )
+        return patient and self._held_bytes <= HELD_BYTES and self._all_have_the_log()
 
     def _look_at_readers(self, now: int) -> None:
         """Drop what they have confirmed; write how far that is when a record is due."""

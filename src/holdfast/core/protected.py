@@ -102,7 +102,6 @@ class ProtectedReplica(ShippingCopy):
     """One of the copies of a fragment."""
 
     OPEN_AT_ONCE = True
-    PATIENT = False
 
     def __init__(
         self, settings: ReplicaSettings, pair: StandbySettings, found: Found | None = None

@@ -265,12 +265,14 @@ class Node(ABC):
             self._listener.close()
         self.peers.close()
         self.loop.stop()
-        self.last_orders()
+        for order in self.last_orders():
+            self.store.put(order)
         self.store.close()
         self.journal.write("stopped")
 
-    def last_orders(self) -> None:
+    def last_orders(self) -> list[Append]:
         """What is still to be written when nothing is decided any more."""
+        return []
 
     def controls(self) -> dict[str, Control]:
         return {

@@ -276,11 +276,9 @@ class ReplicaNode(Node):
         self.early.close()
         self.workshop.close()
 
-    def last_orders(self) -> None:
+    def last_orders(self) -> list[Append]:
         """The log is to have what has gone out: another network may go on from its end."""
-        if self.copy.replica is not None:
-            for order in self.copy.replica.keeper.last():
-                self.store.put(order)
+        return self.copy.last()
 
     def _warm_later(self) -> None:
         """Spark lets go of Python workers that are idle for a minute."""
