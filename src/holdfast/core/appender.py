@@ -57,7 +57,16 @@ class Appender:
         An earlier life may have ended, or slept, while the disk was full.
         """
         self.add(queue.stream, queue.frames)
-        self._begins[queue.stream] = queue.first_id
+        self.go_on_at(queue.stream, queue.first_id)
+
+    def go_on_at(self, stream: str, first_id: int) -> None:
+        """A log that ends before this id goes on there: everybody has what lies between."""
+        self._begins[stream] = max(first_id, self._begins.get(stream, 0))
+
+    def takes_record(self, now: int) -> bool:
+        """Whether a record that is described now would be written at once."""
+        due = now - self._recorded_at >= self._record_interval_us
+        return due and self._in_flight is None and now >= self.retry_at
 
     def describe(self, record: RecoveryRecord, state: object) -> None:
         """This is where the stable state stands after all frames taken so far."""
@@ -75,8 +84,9 @@ class Appender:
         for stream, frames in append.frames:
             if stream not in event.taken:
                 self._pending[stream] = [*frames, *self._pending.get(stream, ())]
-        begins = {stream: at for stream, at in append.begins if stream not in event.taken}
-        self._begins = {**self._begins, **begins}
+        for stream, first_id in append.begins:
+            if stream not in event.taken:
+                self.go_on_at(stream, first_id)
         if self._record is None:
             self._record, self._state = append.record, append.state
         self._recorded_at = now - self._record_interval_us
@@ -100,13 +110,14 @@ class Appender:
         self.next_append += 1
         return [self._in_flight]
 
-    def last(self) -> list[Effect]:
+    def last(self) -> list[Append]:
         """What waits, without a record: the replica goes, and what it emitted stays."""
         stream_kinds = (Kind.STABLE, Kind.BOUNDARY)
         frames = tuple(
             (stream, tuple(frame for frame in frames if frame.header.kind in stream_kinds))
             for stream, frames in self._pending.items()
         )
-        self._pending = {}
+        begins = tuple(self._begins.items())
+        self._pending, self._begins = {}, {}
         self.next_append += 1
-        return [Append(self.next_append - 1, frames, None)] if frames else []
+        return [Append(self.next_append - 1, frames, None, begins=begins)] if frames else []

@@ -29,6 +29,7 @@ class Beginning:
     consumers     who its consumers are, and which lives of them count.
     incarnation   which life of its directory it is.
     bounds        how much is kept for those who are away.
+    patient       readers may confirm results before they are written (``core.delivery``).
     """
 
     state: object = None
@@ -40,6 +41,7 @@ class Beginning:
     consumers: Consumers | None = None
     incarnation: int = 0
     bounds: BoundWatch | None = None
+    patient: bool = False
 
 
 def serve(

@@ -25,6 +25,7 @@ from holdfast.core.bounds import BoundWatch
 from holdfast.core.copy_view import CopyView, Glance, InputView
 from holdfast.core.delivery import begin_anew, of_use
 from holdfast.core.effects import (
+    Append,
     ApplyCheckpoint,
     BeginRunning,
     CancelJob,
@@ -160,9 +161,7 @@ class Copy:
     def tentative_blocks(self) -> Iterator[tuple[str, object]]:
         """What is kept of tentative tuples, for whoever measures it, with the stream."""
         for name, served in self.served.items():
-            for frame in served.tentative:
-                if frame.block is not None:
-                    yield name, frame.block
+            yield from ((name, one.block) for one in served.tentative if one.block is not None)
 
     def work(self) -> Work:
         """The work of the replica, while one runs."""
@@ -183,6 +182,10 @@ class Copy:
         if replica is None:
             return Glance("starting", "", None, partners)
         return Glance(replica.state.value, "", replica.versions.stable_position, partners)
+
+    def last(self) -> list[Append]:
+        """What is still to be written when its process ends."""
+        return [] if self.replica is None else self.replica.keeper.last()
 
     def queues(self) -> tuple[LoggedStream, ...]:
         """The output queues as they are."""
@@ -306,6 +309,7 @@ class Copy:
             self.consumers,
             self.incarnation,
             self.bounds,
+            not self.OPEN_AT_ONCE,  # nobody else goes on from its disk
         )
         self.replica = make_replica(self.settings, record, begin)
         for served in self.served.values():
@@ -321,7 +325,7 @@ class Copy:
         self.retired(replica)
         self.held = replica.newest
         # The log must not end before the queue: it is what a restart makes the queue of.
-        effects += replica.appender.last()
+        effects += replica.keeper.last()
         self.acks = dict(replica.consumer.acks)
         self._numbers = (replica.versions.next_job, replica.appender.next_append)
         if replica.versions.job is not None:
@@ -481,10 +485,7 @@ class Copy:
         return [max(self._replica_timer, now + 1)] if self.replica is not None else []
 
     def _set_timer(self, now: int, effects: list[Effect]) -> None:
-        at = FAR_FUTURE
-        for time in self._deadlines(now):
-            if now < time < at:
-                at = time
+        at = min((time for time in self._deadlines(now) if time > now), default=FAR_FUTURE)
         if at not in (self._timer_at, FAR_FUTURE):
             self._timer_at = at
             effects.append(SetTimer(at))

@@ -5,8 +5,16 @@
     at-least-once  record and state             what readers have confirmed   from the record
     at-most-once   nothing                      what came                     from now on
 
-Theory of operation. *Exactly once*, results are in a log, so that whoever reads them finds them
-there, under the same ids, whatever is lost meanwhile.
+Theory of operation. *Exactly once*, results that somebody still needs are in a log, so that whoever
+reads them finds them there, under the same ids, whatever is lost meanwhile. A log is for readers
+who are behind or away. Those who keep up confirm results a moment after they went out, and what
+everybody has confirmed would be trimmed as soon as it is written. So a replica that runs alone, or
+beside others, holds frames back for a while (``PatientKeeper``). If readers confirm them meanwhile
+they are never written: the record alone goes to disk, and with it a mark that says where the log
+goes on. If not, all that is held is written, and everything after it at once, until readers have
+confirmed all that the log has. Until a record is there its input is not acknowledged: after a crash
+everything that was held is computed again, under the same ids. So it is as if frames had been
+written and trimmed at once, but for a record that is a little older.
 
 *At least once* there is no log of results. The log in front stands for it: a record is written only
 when everybody who reads has confirmed all results up to it, and only a record that is on disk lets
@@ -24,20 +32,27 @@ is of the same kind: there is nothing it could compute again from.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 
-from holdfast.core.appender import Appender
+from holdfast.core.appender import DURABLE, Appender
 from holdfast.core.beginning import EMPTY_RECORD, serve
 from holdfast.core.consumer import Consumer
-from holdfast.core.effects import Effect
+from holdfast.core.effects import Append, Effect
+from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import StreamFrame
-from holdfast.core.records import Found, LoggedStream, RecoveryRecord
+from holdfast.core.records import UNKNOWN_ID, Found, LoggedStream, RecoveryRecord
 from holdfast.core.serving import ServedStream
-from holdfast.core.settings import Delivery, ReplicaSettings
+from holdfast.core.settings import Delivery, Keeping, ReplicaSettings
 from holdfast.core.stream_copy import ANYWHERE, StreamCopy
 
 State = tuple[RecoveryRecord, object]
+
+# For so many intervals of the record results wait for readers before they are written,
+PATIENCE_RECORDS = 3
+# and no more than so many bytes of them: they are in memory.
+HELD_BYTES = 64 << 20
 
 
 class Keeper:
@@ -65,6 +80,126 @@ class Keeper:
     def flush(self, now: int) -> list[Effect]:
         """Write what is to be written."""
         return self._appender.flush(now)
+
+    def last(self) -> list[Append]:
+        """The replica goes: write what has gone out."""
+        return self._appender.last()
+
+
+class PatientKeeper(Keeper):
+    """Exactly once: what everybody confirms in time is not written, only how far that is."""
+
+    def __init__(
+        self,
+        appender: Appender,
+        served: Mapping[str, ServedStream],
+        consumer: Consumer,
+        patience_us: int,
+    ) -> None:
+        super().__init__(appender, served, consumer)
+        self._patience_us = patience_us
+        # What is held back, and its bytes; up to which id the log was given everything else.
+        self._held: dict[str, deque[StreamFrame]] = {}
+        self._held_bytes = 0
+        self._written: dict[str, int] = {}
+        # Of which streams something was confirmed that the log does not have.
+        self._dropped: set[str] = set()
+        # The record that waits for readers, since when, and the newest, which is the next to wait.
+        self._waits: State | None = None
+        self._waits_since: int | None = None
+        self._newest: State | None = None
+        # The newest that they have confirmed, until it is written.
+        self._confirmed: State | None = None
+
+    def begin(self, queue: LoggedStream) -> None:
+        super().begin(queue)
+        self._written[queue.stream] = self._served[queue.stream].next_id
+
+    def emitted(self, stream: str, frames: tuple[StreamFrame, ...]) -> None:
+        durable = [frame for frame in frames if frame.header.kind in DURABLE]
+        self._held.setdefault(stream, deque()).extend(durable)
+        self._held_bytes += sum(map(_size, durable))
+
+    def describe(self, record: RecoveryRecord, state: object) -> None:
+        self._newest = (record, state)
+        self._waits = self._waits or self._newest
+
+    def flush(self, now: int) -> list[Effect]:
+        if self._waits is not None and self._waits_since is None:
+            self._waits_since = now
+        if self._all_have_the_log():
+            self._look_at_readers(now)
+        if not self._may_hold(now):
+            self._write_held()
+        return super().flush(now)
+
+    def last(self) -> list[Append]:
+        self._write_held()
+        return super().last()
+
+    def _all_have_the_log(self) -> bool:
+        """Whether readers have confirmed what the log has been given."""
+        return all(self._served[one].first_id >= at for one, at in self._written.items())
+
+    def _may_hold(self, now: int) -> bool:
+        """Whether readers have what the log has, and confirm the rest soon enough."""
+        patient = self._waits_since is None or now - self._waits_since < self._patience_us
+        return patient and self._held_bytes <= HELD_BYTES and self._all_have_the_log()
+
+    def _look_at_readers(self, now: int) -> None:
+        """Drop what they have confirmed; write how far that is when a record is due."""
+        for stream, frames in self._held.items():
+            first_id = self._served[stream].first_id
+            while frames and frames[0].header.next_id <= first_id:
+                self._held_bytes -= _size(frames.popleft())
+                self._dropped.add(stream)
+        while self._waits is not None and self._is_confirmed(self._waits[0]):
+            self._confirmed, newer = self._waits, self._newest is not self._waits
+            self._waits = self._newest if newer else None
+            self._waits_since = now
+        if self._waits is None:
+            self._waits_since = None
+        if self._confirmed is not None and self._appender.takes_record(now):
+            record = self._confirmed[0]
+            for stream, next_id in record.outputs:
+                self._go_on_at(stream, next_id, record.boundary)
+            self._appender.describe(*self._confirmed)
+            self._confirmed = None
+
+    def _go_on_at(self, stream: str, next_id: int, stime: int) -> None:
+        """Have the log end with a mark at this place, without what is confirmed before it."""
+        mark = Header(Kind.BOUNDARY, next_id, 0, stime, stime, stime)
+        self._appender.go_on_at(stream, next_id)
+        self._appender.add(stream, (StreamFrame(mark),))
+
+    def _is_confirmed(self, record: RecoveryRecord) -> bool:
+        return all(
+            next_id != UNKNOWN_ID and self._served[stream].first_id >= next_id
+            for stream, next_id in record.outputs
+        )
+
+    def _write_held(self) -> None:
+        # A record must not be ahead of the log, also where nothing is left to be written.
+        dropped, self._dropped = self._dropped, set()
+        for stream, frames in self._held.items():
+            if frames:
+                dropped.discard(stream)
+                self._appender.go_on_at(stream, frames[0].header.first_id)
+                self._appender.add(stream, tuple(frames))
+                self._written[stream] = frames[-1].header.next_id
+        self._held, self._held_bytes = {}, 0
+        if self._newest is not None:
+            record = self._newest[0]
+            for stream, next_id in record.outputs:
+                if stream in dropped:
+                    self._go_on_at(stream, next_id, record.boundary)
+            self._appender.describe(*self._newest)
+        self._waits = self._newest = self._confirmed = self._waits_since = None
+
+
+def _size(frame: StreamFrame) -> int:
+    """The bytes of a frame, if what has its tuples says so."""
+    return int(getattr(frame.block, "nbytes", 0))
 
 
 class ConfirmedKeeper(Keeper):
@@ -121,21 +256,28 @@ class NoKeeper(Keeper):
         return []
 
 
-_KEEPERS = {
-    Delivery.EXACTLY_ONCE: Keeper,
-    Delivery.AT_LEAST_ONCE: ConfirmedKeeper,
-    Delivery.AT_MOST_ONCE: NoKeeper,
-}
-
-
 def keeper_of(
     settings: ReplicaSettings,
     appender: Appender,
     served: Mapping[str, ServedStream],
     consumer: Consumer,
+    patient: bool = False,
 ) -> Keeper:
-    """What keeps for a replica of these settings; ``served`` is filled later."""
-    return _KEEPERS[settings.delivery](appender, served, consumer)
+    """What keeps for a replica of these settings; ``served`` is filled later.
+
+    ``patient``: readers may confirm results before they are written.
+    """
+    match settings.delivery:
+        case Delivery.AT_LEAST_ONCE:
+            return ConfirmedKeeper(appender, served, consumer)
+        case Delivery.AT_MOST_ONCE:
+            return NoKeeper(appender, served, consumer)
+        case _ if patient and settings.keeping is not Keeping.WINDOWS:
+            # A reader that is a replica confirms what it has recorded, and looks at that as often.
+            patience_us = PATIENCE_RECORDS * settings.timing.record_interval_us
+            return PatientKeeper(appender, served, consumer, patience_us)
+        case _:
+            return Keeper(appender, served, consumer)
 
 
 def begin_copies(settings: ReplicaSettings, record: RecoveryRecord) -> dict[str, StreamCopy]:

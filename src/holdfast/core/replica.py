@@ -100,7 +100,7 @@ class Replica:
         self._reached_by = {one.stream: one.reached_by for one in settings.outputs}
         self.soutputs: dict[str, SOutput] = {}
         served: dict[str, ServedStream] = {}
-        self.keeper = keeper_of(settings, self.appender, served, self.consumer)
+        self.keeper = keeper_of(settings, self.appender, served, self.consumer, begin.patient)
         for one in settings.outputs:
             stream = begin.served.get(one.stream) or serve(settings, one)
             stream.let_in(begin.open)

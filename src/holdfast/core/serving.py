@@ -159,6 +159,10 @@ class ServedStream:
         self._sent.setdefault(consumer, {})[request.feed] = 1
         return [Send(consumer, FeedFrames(request.feed, 0, self._lacking(request)))]
 
+    def feeds(self, consumer: str, feed: int) -> bool:
+        """Whether this is a feed of this stream."""
+        return feed in self._sent.get(consumer, ())
+
     def unsubscribe(self, consumer: str, feed: int) -> None:
         self._sent.get(consumer, {}).pop(feed, None)
 

@@ -187,8 +187,14 @@ class Node(Hosted):
         self.listen_no_more()
         self.peers.close()
         self.loop.stop()
+        for order in self.last_orders():
+            self.store.put(order)
         self.store.close()
         self.journal.write("stopped")
+
+    def last_orders(self) -> list[Append]:
+        """What is still to be written when nothing is decided any more."""
+        return []
 
     def controls(self) -> dict[str, Control]:
         clock = if_allowed(self.place.chaos, self._set_clock)

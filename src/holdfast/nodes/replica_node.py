@@ -271,6 +271,10 @@ class ReplicaNode(Node):
         self.early.close()
         self.workshop.close()
 
+    def last_orders(self) -> list[Append]:
+        """The log is to have what has gone out: another network may go on from its end."""
+        return self.copy.last()
+
     def _warm_later(self) -> None:
         """Spark lets go of Python workers that are idle for a minute."""
         if not self._runs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.consumer import Consumer
-from holdfast.core.delivery import ConfirmedKeeper
+from holdfast.core.delivery import ConfirmedKeeper, PatientKeeper
 from holdfast.core.effects import Effect
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.stream_copy import StreamCopy
@@ -68,3 +68,23 @@ def go_on_with_a_new_generation_by_the_ids_of_the_old_one(original: Any) -> Any:
         return feed
 
     return broken
+
+
+@mutation(PatientKeeper, "_is_confirmed")
+def record_exactly_once_what_nobody_has_confirmed(original: Any) -> Any:
+    return lambda self, record: True
+
+
+@mutation(PatientKeeper, "_write_held")
+def forget_results_that_readers_do_not_confirm_in_time(original: Any) -> Any:
+    def broken(self: PatientKeeper) -> None:
+        for frames in self._held.values():
+            frames.clear()
+        original(self)
+
+    return broken
+
+
+@mutation(PatientKeeper, "last")
+def forget_results_that_are_held_when_a_replica_is_put_down(original: Any) -> Any:
+    return lambda self: self._appender.last()

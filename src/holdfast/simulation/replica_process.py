@@ -21,6 +21,7 @@ from holdfast.core.effects import (
     RunEarly,
     RunJob,
     RunPairs,
+    Send,
     StopRunning,
     TrimLog,
 )
@@ -36,9 +37,10 @@ from holdfast.core.events import (
     WindowsRead,
     WindowsTimed,
 )
+from holdfast.core.messages import FeedFrames
 from holdfast.core.records import Found, InLog
 from holdfast.core.replica import Replica
-from holdfast.core.settings import Keeping, ReplicaSettings
+from holdfast.core.settings import Delivery, Keeping, ReplicaSettings
 from holdfast.simulation import continuous as windows
 from holdfast.simulation.checkers.jobs import JobChecks
 from holdfast.simulation.executor import Plan, run_ahead, run_early, run_job, run_pairs
@@ -129,6 +131,14 @@ class ReplicaProcess(Process):
         if isinstance(order, Append):
             self.world.truth.check_append(self.address, order)
         super()._order_disk(order)
+
+    def _send(self, send: Send) -> None:
+        message = send.message
+        if isinstance(message, FeedFrames) and self.settings.delivery is Delivery.EXACTLY_ONCE:
+            for stream, served in self.driver.served.items():
+                if served.feeds(send.to, message.feed):
+                    self.world.truth.check_published(self.address, stream, message.frames)
+        super()._send(send)
 
     def job_duration(self, job: RunJob) -> int:
         duration = int(self._job_us * (0.5 + self.world.random.random())) + 50 * len(job.slices)

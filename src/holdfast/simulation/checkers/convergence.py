@@ -68,7 +68,10 @@ class Truth:
 
     def check_append(self, address: str, append: Append) -> None:
         """A replica publishes what it appends."""
-        if self.void:
-            return
         for stream, frames in append.frames:
+            self.check_published(address, stream, frames)
+
+    def check_published(self, address: str, stream: str, frames: Sequence[StreamFrame]) -> None:
+        """What readers confirm in time is never appended: what they are sent counts as well."""
+        if not self.void:
             self.learn(stream, frames, address)
