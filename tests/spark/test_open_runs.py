@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.spark import open_runs
 from holdfast.spark.compaction import divided, merge, merge_all
+from holdfast.spark.hash_search import Directory, Sieve
 from holdfast.spark.lookups import Keys, lookup
 from holdfast.spark.open_runs import OpenRun, SmallRuns, keep_open, open_run
 from holdfast.spark.runs import sort_rows, write_run
@@ -94,20 +95,35 @@ def test_a_column_of_a_run_is_looked_at_where_it_is_mapped_not_copied(
 
 
 @pytest.mark.parametrize("spread", [2**63, 2**40, 50])
-def test_first_bits_lead_where_a_binary_search_does(
+def test_hashes_are_found_where_a_binary_search_finds_them(
     spread: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where hashes are not spread evenly, come twice, or are beyond both ends."""
-    monkeypatch.setattr(open_runs, "_MANY_ROWS", 8)
+    """Also where they are not spread evenly, come twice, or are beyond both ends."""
     random = np.random.default_rng(5)
-    for count in (8, 9, 100, 5000):
+    for count in (1, 2, 8, 9, 100, 5000):
         hashes = np.sort(random.integers(-spread, spread, count))
-        run = OpenRun(pa.table({"slot": np.zeros(count, np.int64), "hash": hashes}))
         ends = np.array([-(2**63), 2**63 - 1, hashes[0], hashes[-1]])
         wanted = np.concatenate([hashes, random.integers(-spread, spread, 300), ends])
-        expected = np.minimum(np.searchsorted(hashes, wanted), count - 1)
-        assert (run.places(0, count, wanted) == expected).all()
-        assert run._directories
+        expected = np.searchsorted(hashes, wanted)
+        assert (Directory(hashes).search(hashes, wanted) == expected).all()
+        same = np.flatnonzero(np.isin(wanted, hashes))
+        slots = np.repeat([0, 10, 20], [3, count, 2])
+        columns = {"slot": slots, "hash": np.concatenate([[1, 2, 3], hashes, [1, 2]])}
+        for many_rows in (1, 1 << 20):
+            monkeypatch.setattr(open_runs, "_MANY_ROWS", many_rows)
+            run = OpenRun(pa.table(columns))
+            found, rows = run.equal_hashes(*run.range_of(10), wanted)
+            assert found.tolist() == same.tolist()
+            assert rows.tolist() == (3 + expected[same]).tolist()
+            assert bool(run._directories) == (many_rows == 1)
+
+
+@pytest.mark.parametrize("spread", [2**63, 2**40, 50])
+def test_a_sieve_holds_back_nothing_that_is_there(spread: int) -> None:
+    random = np.random.default_rng(6)
+    for count in (1, 2, 100, 5000):
+        hashes = np.append(random.integers(-spread, spread, count), [-(2**63), 2**63 - 1])
+        assert Sieve(np.sort(hashes)).sifted(hashes).tolist() == [*range(count + 2)]
 
 
 ROWS = st.lists(

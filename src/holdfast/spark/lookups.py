@@ -102,7 +102,7 @@ def lookup_all(
         first += len(here)
     if not hits:
         return found, None
-    columns = _gather(hits, wanted)
+    columns = _gather(hits, found, wanted)
     if DEAD in columns:
         alive = ~numbers(columns[DEAD]).astype(np.bool_)
         found[np.flatnonzero(found)[~alive]] = False
@@ -118,58 +118,67 @@ def _search(
 ) -> list[_Hits]:
     """Where the newest row of each key is; those that are anywhere are noted as ``found``."""
     hits: list[_Hits] = []
-    missing: Int64s | None = None  # all of them
+    parts = list(_by_slot(keys))
+    missing = len(found)
     for at in range(len(runs) - 1, -1, -1):
-        run = runs[at]
-        here = [
-            each
-            for slot, mine in _by_slot(keys, missing)
-            if (each := _find(run, slot, keys, mine, key_names, at > 0)) is not None
-        ]
-        for each in here:
-            found[each.keys] = True
-        if here:
-            hits += here
-            missing = np.flatnonzero(~found)
-            if not len(missing):
-                break
+        for part in parts:
+            known = found if hits else None
+            here = _find(runs[at], part, keys, key_names, known, at > 0)
+            if here is not None:
+                hits.append(here)
+                found[here.keys] = True
+                missing -= len(here.keys)
+        if not missing:
+            break
     return hits
 
 
-def _by_slot(keys: Keys, which: Int64s | None) -> Iterator[tuple[int, Int64s | None]]:
-    """Each slot with those of the keys that have it; None means all keys."""
+@dataclass(frozen=True)
+class _OfSlot:
+    """The hashes of the keys that have this slot, and which these are; None: all of them."""
+
+    slot: int
+    hashes: Int64s
+    which: Int64s | None
+
+
+def _by_slot(keys: Keys) -> Iterator[_OfSlot]:
     if len(keys.slots) == 1:
-        yield keys.slots[0], which
+        yield _OfSlot(keys.slots[0], keys.hash, None)
         return
-    slots = keys.slot if which is None else keys.slot[which]
     for slot in keys.slots:
-        at = np.flatnonzero(slots == slot)
-        yield slot, at if which is None else which[at]
+        which = np.flatnonzero(keys.slot == slot)
+        yield _OfSlot(slot, keys.hash.take(which), which)
 
 
 def _find(
     run: OpenRun,
-    slot: int,
+    part: _OfSlot,
     keys: Keys,
-    which: Int64s | None,
     key_names: Sequence[str],
+    found: Bools | None,
     sift: bool,
 ) -> _Hits | None:
-    """Those of the keys, all of this slot, that the run has; ``sift`` where these may be few."""
-    low, high = run.range_of(slot)
+    """Those of the keys not found yet that the run has; ``sift`` where these may be few.
+
+    ``found``: which have been; None if none.
+    """
+    low, high = run.range_of(part.slot)
     if low == high:
         return None
-    hashes = keys.hash if which is None else keys.hash[which]
+    which, hashes = part.which, part.hashes
     if sift and len(hashes) >= _MANY_KEYS and (maybe := run.sifted(hashes)) is not None:
-        which, hashes = maybe if which is None else which[maybe], hashes[maybe]
-        if not len(hashes):
-            return None
-    at = run.places(low, high, hashes)
-    same = np.flatnonzero(run.hash.take(at) == hashes)
+        which, hashes = maybe if which is None else which.take(maybe), hashes.take(maybe)
+    if found is not None:
+        left = (~(found if which is None else found.take(which))).nonzero()[0]
+        if len(left) < len(hashes):
+            which, hashes = left if which is None else which.take(left), hashes.take(left)
+    if not len(hashes):
+        return None
+    same, rows = run.equal_hashes(low, high, hashes)
     if not len(same):
         return None
-    hit = same if which is None else which[same]
-    return _confirm(run, high, keys, hit, at[same], key_names)
+    return _confirm(run, high, keys, same if which is None else which.take(same), rows, key_names)
 
 
 def _confirm(
@@ -197,23 +206,29 @@ def _confirm(
 def _same_keys(
     run: OpenRun, row: Int64s, keys: Keys, hit: Int64s, key_names: Sequence[str]
 ) -> Bools:
-    equal = np.ones(len(hit), dtype=np.bool_)
+    equal: Bools | None = None
     for name, column, values in zip(key_names, keys.columns, keys.plain, strict=True):
         there = run.plain(name)
         if there is not None and values is not None and there.dtype.kind == "i":
-            equal &= there.take(row) == values.take(hit)
+            here: Bools = there.take(row) == values.take(hit)
         else:
             theirs = run.array(name).take(pa.array(row))
-            equal &= null_safe_equal(theirs, as_array(column).take(pa.array(hit)))
-    return equal
+            here = null_safe_equal(theirs, as_array(column).take(pa.array(hit)))
+        equal = here if equal is None else equal & here
+    return np.ones(len(hit), dtype=np.bool_) if equal is None else equal
 
 
-def _gather(hits: Sequence[_Hits], wanted: Sequence[str] | None) -> dict[str, Column]:
-    """The rows of all hits, in the order of the keys."""
+def _gather(hits: Sequence[_Hits], found: Bools, wanted: Sequence[str] | None) -> dict[str, Column]:
+    """The rows of all hits, in the order of the keys, of which those are ``found``."""
     names = hits[0].run.layout.names
     if wanted is not None:
         names = [*wanted, *(name for name in names if name == DEAD)]
     place = hits[0].keys if len(hits) == 1 else np.concatenate([each.keys for each in hits])
-    order = None if (place[1:] > place[:-1]).all() else np.argsort(place)
+    order: Int64s | None = None
+    if not (place[1:] > place[:-1]).all():
+        # Each key is there once, so where its row is to be is known without a sort.
+        ranks = place if found.all() else (found.cumsum() - 1).take(place)
+        order = np.empty(len(place), np.int64)
+        order[ranks] = np.arange(len(place))
     rows = [(each.run, each.rows) for each in hits]
     return {name: taken(rows, name, order) for name in names}

@@ -3,11 +3,7 @@
 A task comes back to the same runs bucket after bucket. A small one is kept as it was written or
 read: to read its file again takes longer than to search it. A large one stays mapped while its file
 is there, all its pages at once: found one by one, they take longer than looking up what is in them.
-Files never change, and no name is used twice.
-
-Where a hash is in a large run is told by its first bits. A binary search waits for memory at every
-step, each time after the step before; hashes are spread evenly, so their first bits lead to within
-a few rows, and the few steps left are taken for all keys at once, so that they wait together.
+Files never change, and no name is used twice. ``hash_search`` says how a large one is searched.
 """
 
 from __future__ import annotations
@@ -24,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from holdfast.spark.hash_search import Directory, Sieve
 from holdfast.spark.runs import (
     HASH,
     SLOT,
-    Bools,
     Column,
     Int64s,
     as_array,
@@ -44,13 +40,11 @@ _LARGE_BYTES = 1 << 20
 _HUGE_BYTES = 1 << 30
 # How many small runs are kept, and how many bytes of them; some are of windows that have ended.
 _MOST_KEPT, _MOST_KEPT_BYTES = 1_000, 64 << 20
-# Up to so many rows, a run has a sieve, with so many holes for each row.
-_SIEVED_ROWS, _HOLES_A_ROW = 1 << 18, 8
-# From so many rows on, first bits lead to a hash sooner than a binary search.
-_MANY_ROWS = 1 << 14
+# Up to so many rows, a run has a sieve.
+_SIEVED_ROWS = 1 << 20
+# From so many rows on, first bits lead to hashes sooner than a binary search; to few, from more on.
+_MANY_ROWS, _FEW_HASHES, _VERY_MANY_ROWS = 1 << 14, 256, 1 << 17
 _MOST_LAYOUTS = 1_000
-# The rows that share their first bits, on average, and the most that are searched.
-_ROWS_A_PLACE, _MOST_ROWS_A_PLACE = 4, 64
 
 
 class Layout:
@@ -98,7 +92,7 @@ class OpenRun:
         self._arrays: dict[str, pa.Array] = {}
         self._plain: dict[str, npt.NDArray[Any] | None] = {}
         self._ranges: dict[int, tuple[int, int]] = {}
-        self._directories: dict[int, _Directory] = {}
+        self._directories: dict[int, Directory] = {}
         # Of which run it is which rows: Arrow is asked for all of them sooner than for each.
         self._within: tuple[OpenRun, int] | None = None
 
@@ -209,32 +203,26 @@ class OpenRun:
         Most keys are in the oldest run. That newer ones do not have them is told sooner than where
         in these they would be.
         """
-        if self._count > _SIEVED_ROWS:
-            return None
-        bits, holes = self._sieve
-        found: Int64s = holes.take((hashes >> (64 - bits)) + (1 << (bits - 1))).nonzero()[0]
-        return found
+        return None if self._count > _SIEVED_ROWS else self._sieve.sifted(hashes)
 
     @cached_property
-    def _sieve(self) -> tuple[int, Bools]:
-        """Whether any hash begins so, by so many first bits."""
-        bits = (self._count * _HOLES_A_ROW).bit_length()
-        holes = np.zeros(1 << bits, np.bool_)
-        holes[(self.hash >> (64 - bits)) + (1 << (bits - 1))] = True
-        return bits, holes
+    def _sieve(self) -> Sieve:
+        return Sieve(self.hash)
 
-    def places(self, low: int, high: int, hashes: Int64s) -> Int64s:
-        """Where in these rows, which have one slot, each hash is if it is there at all."""
+    def equal_hashes(self, low: int, high: int, wanted: Int64s) -> tuple[Int64s, Int64s]:
+        """Which of these hashes are in these rows, which have one slot; the first row of each."""
         segment = self.hash[low:high]
-        if high - low < _MANY_ROWS:
-            at = segment.searchsorted(hashes)
+        if high - low < (_MANY_ROWS if len(wanted) > _FEW_HASHES else _VERY_MANY_ROWS):
+            at = segment.searchsorted(wanted)
         else:
             if low not in self._directories:
-                self._directories[low] = _Directory(segment)
-            at = self._directories[low].search(segment, hashes)
-        found: Int64s = np.minimum(at, high - low - 1)
-        found += low
-        return found
+                self._directories[low] = Directory(segment)
+            at = self._directories[low].search(segment, wanted)
+        same = (segment.take(at, mode="clip") == wanted).nonzero()[0]
+        rows: Int64s = at.take(same)
+        if low:
+            rows += low
+        return same, rows
 
 
 def taken(
@@ -259,30 +247,6 @@ def taken(
     ]
     column = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
     return column if order is None else column.take(pa.array(order))
-
-
-class _Directory:
-    """Of ascending hashes, where those with the same first bits begin."""
-
-    def __init__(self, hashes: Int64s) -> None:
-        bits = (len(hashes) // _ROWS_A_PLACE).bit_length()
-        self._shift, self._zero = 64 - bits, 1 << (bits - 1)
-        counts = np.bincount((hashes >> self._shift) + self._zero, minlength=1 << bits)
-        most = int(counts.max())
-        self._is_even = most <= _MOST_ROWS_A_PLACE
-        self._steps = [1 << bit for bit in reversed(range(most.bit_length()))]
-        starts = np.cumsum(counts) - counts
-        self._starts = starts.astype(np.int32 if len(hashes) < 2**31 else np.int64)
-
-    def search(self, hashes: Int64s, wanted: Int64s) -> Int64s:
-        """As ``searchsorted``: for each wanted hash the first row whose hash is not smaller."""
-        if not self._is_even:
-            return hashes.searchsorted(wanted)
-        at = self._starts.take((wanted >> self._shift) + self._zero).astype(np.int64)
-        # What begins with later bits is larger, so a step never leads beyond the right place.
-        for step in self._steps:
-            at += (hashes.take(at + (step - 1), mode="clip") < wanted) * step
-        return at
 
 
 class SmallRuns(dict[str, OpenRun]):
