@@ -119,6 +119,8 @@ class Node(ABC):
     """What entry points and replicas have in common."""
 
     kind = "node"
+    # What its driver is told last when it stops.
+    last_event: Event | None = None
     loop: Loop
     store: StreamStore
 
@@ -264,7 +266,7 @@ class Node(ABC):
         if self._listener is not None:
             self._listener.close()
         self.peers.close()
-        self.loop.stop()
+        self.loop.stop(self.last_event)
         self.store.close()
         self.journal.write("stopped")
 

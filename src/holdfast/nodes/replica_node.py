@@ -32,6 +32,7 @@ from holdfast.core.effects import (
     Effect,
     EndProcess,
     KeepConsumers,
+    KeepEnd,
     OfClients,
     OfEntryPoints,
     ReadWindows,
@@ -50,6 +51,7 @@ from holdfast.core.events import (
     Beside,
     BusyMeasured,
     CheckpointFailed,
+    Ending,
     Event,
     JobDone,
     JobFailed,
@@ -112,6 +114,7 @@ class ReplicaNode(Node):
     """One replica of a fragment, alone or one of several copies."""
 
     kind = "replica"
+    last_event = Ending()
 
     def __init__(
         self,
@@ -391,7 +394,7 @@ class ReplicaNode(Node):
             case ApplyCheckpoint():
                 self._taken += 1
                 self.store.put(effect)
-            case Append() | TrimLog():
+            case Append() | TrimLog() | KeepEnd():
                 self.store.put(effect)
             case Send(to, CheckpointShipped(checkpoint)):
                 self._shippers.ship(to, checkpoint)
