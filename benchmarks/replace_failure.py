@@ -3,16 +3,21 @@
 A replica reads two sources. The link to one of them is cut, results are tentative, and it is
 healed when it has lasted. Jobs of one bucket each are timed before the cut, in the last third of
 the failure, and after everything is corrected.
+
+So are those of a *control* at the same moments: the same query over the same sources, in a process
+of its own from which nothing is cut off. A machine is not as quick at all times, and the times of
+one minute over those of another, ten minutes before, say that too; the control's say only that.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.replace_jobs import JobTimes
 from benchmarks.replace_lost import Tell, is_well, until
-from benchmarks.replace_setting import Sales
+from benchmarks.replace_setting import CONTROL, Sales
 from benchmarks.replace_watch import Reader
 from benchmarks.standby_chain import now_us
 from holdfast.cluster.chaos import cut, heal
@@ -22,6 +27,7 @@ from holdfast.producer import Producer
 from holdfast.testing.deployed import Load, supervised
 
 REPLICA = "main-1"
+CONTROL_REPLICA = f"{CONTROL}-1"
 
 
 def fail_long(
@@ -34,11 +40,12 @@ def fail_long(
         opening.send(sales.rows(0, sales.opening))
         opening.close()
         loads = [Load(deployment, name, sales.later, rate // 2, 25) for name in ("sales", "more")]
-        times = JobTimes(deployment, REPLICA)
+        times = [JobTimes(deployment, name) for name in (REPLICA, CONTROL_REPLICA)]
         try:
             return _fail(deployment, reader, times, seconds, calm_seconds, tell)
         finally:
-            times.close()
+            for one in times:
+                one.close()
             for load in loads:
                 load.stop()
             reader.close()
@@ -47,7 +54,7 @@ def fail_long(
 def _fail(
     deployment: Deployment,
     reader: Reader,
-    times: JobTimes,
+    times: list[JobTimes],
     seconds: float,
     calm_seconds: float,
     tell: Tell,
@@ -59,24 +66,35 @@ def _fail(
     until("tentative results", lambda: reader.tentative > 0)
     time.sleep(max(0.0, seconds - (now_us() - cut_at) / 1e6))
     healed_at = now_us()
-    during = times.ms(healed_at - (healed_at - cut_at) // 3, healed_at)
+    during = [one.ms(healed_at - (healed_at - cut_at) // 3, healed_at) for one in times]
     heal(deployment, "entry-more", REPLICA)
     _wait_stable(deployment, reader)
     corrected_s = (now_us() - healed_at) / 1e6
     after = _calm(times, calm_seconds)
     if reader.broken:
         raise RuntimeError("; ".join(reader.broken))
-    tell(f"jobs: {before:.0f} ms before, {during:.0f} late in the failure, {after:.0f} after")
+    took, control = zip(before, during, after, strict=True)
+    for who, ms in (("jobs", took), ("the control's", control)):
+        tell(f"{who}: {ms[0]:.1f} ms before, {ms[1]:.1f} late in the failure, {ms[2]:.1f} after")
+    beside = [one / other for one, other in zip(took, control, strict=True)]
     return {
-        "job_ms_after_long_failure_over_before": round(max(during, after) / before, 3),
+        "job_ms_after_long_failure_over_before": _grown(took),
+        "job_ms_after_long_failure_over_before_beside_control": _grown(beside),
         "failure_s": round((healed_at - cut_at) / 1e6, 1),
         "corrected_s": round(corrected_s, 1),
-        "job_ms": {
-            "before": round(before, 1),
-            "late_in_the_failure": round(during, 1),
-            "after": round(after, 1),
-        },
+        "job_ms": _told(took),
+        "control_job_ms": _told(control),
     }
+
+
+def _grown(figures: Sequence[float]) -> float:
+    before, during, after = figures
+    return round(max(during, after) / before, 3)
+
+
+def _told(figures: Sequence[float]) -> dict[str, float]:
+    names = ("before", "late_in_the_failure", "after")
+    return {name: round(ms, 1) for name, ms in zip(names, figures, strict=True)}
 
 
 def _wait_stable(deployment: Deployment, reader: Reader) -> None:
@@ -86,8 +104,8 @@ def _wait_stable(deployment: Deployment, reader: Reader) -> None:
     until("it is stable", lambda: is_well(node_status(deployment, [REPLICA])[REPLICA]))
 
 
-def _calm(times: JobTimes, seconds: float) -> float:
-    """Let it run; the median of its job times."""
+def _calm(times: list[JobTimes], seconds: float) -> list[float]:
+    """Let them run; the median of the job times of each."""
     began = now_us()
     time.sleep(seconds)
-    return times.ms(began, now_us())
+    return [one.ms(began, now_us()) for one in times]

@@ -45,10 +45,20 @@ from holdfast import Network, count_window
 
 network = Network("failing", bucket="{BUCKET_SECONDS:g} s", partitions=1)
 columns = "number bigint, item bigint, price bigint"
-sales = network.source("sales", columns).union(network.source("more", columns))
-paid = sales.groupBy(count_window({SALES}), "item")
-paid.agg(F.sum("price").alias("paid"), F.max("number").alias("newest")).output("paid")
+sources = [network.source(name, columns) for name in ("sales", "more")]
+
+
+def paid(fragment, output):
+    sales, more = (one.fragment(fragment) for one in sources)
+    windows = sales.union(more).groupBy(count_window({SALES}), "item")
+    windows.agg(F.sum("price").alias("paid"), F.max("number").alias("newest")).output(output)
+
+
+paid("main", "paid")
 """
+# The same query once more, in a process from which nothing is cut off.
+CONTROL = "control"
+WITH_CONTROL = f'{OF_TWO_SOURCES}paid("{CONTROL}", "{CONTROL}")\n'
 HEAD = f"""
 name = "{{name}}"
 network = "network.py"
@@ -98,11 +108,12 @@ def protected(directory: Path) -> Deployment:
 
 
 def of_two_sources(directory: Path) -> Deployment:
-    """One replica that reads two sources, of which one can be cut off."""
+    """One replica that reads two sources, of which one can be cut off, and one like it."""
     text = HEAD.format(name="failing") + (
-        '[sources.sales]\n[sources.more]\n[fragments.main]\n[clients.watch]\noutput = "paid"\n'
+        f"[sources.sales]\n[sources.more]\n[fragments.main]\n[fragments.{CONTROL}]\n"
+        f'[clients.watch]\noutput = "paid"\n'
     )
-    return _written(directory, OF_TWO_SOURCES, text)
+    return _written(directory, WITH_CONTROL, text)
 
 
 def bounded(directory: Path, bound_bytes: int, then: str) -> Deployment:

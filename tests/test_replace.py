@@ -152,10 +152,13 @@ def test_the_page_has_every_figure() -> None:
         },
         **{"kept_bytes_max": 1.04, "kept_minutes_of_data": 5.0, "failure_s": 30.2},
         "job_ms_after_long_failure_over_before": 1.1,
+        "job_ms_after_long_failure_over_before_beside_control": 0.93,
         "job_ms": {"before": 50.0, "late_in_the_failure": 55.0, "after": 52.0},
+        "control_job_ms": {"before": 48.0, "late_in_the_failure": 57.0, "after": 53.5},
         **{"rolling_restart_gap_over_x": 0.7, "rolling_restart_gap_s": 2.8},
         "machine": {"cores": 2, "cpu": "Processor", "memory_gib": 24, "date": "2026-01-01"},
     }
     page = page_of(told, "make bench BENCH=replace")
     for figure in ("1.25", "1,234", "40, 41, 66", "58, 91, 150", "1.04", "1.1 ", "0.7", "2.8 s"):
         assert figure in page
+    assert "0.93 | at most 1.2; the control's 48 ms before, 57 late" in page

@@ -59,6 +59,7 @@ class Loop:
         self._timer_at: int | None = None
         self._later: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
+        self._last: Event | None = None
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"{name} loop", daemon=True)
         # Peers may call before the loop runs; this still comes first.
@@ -67,8 +68,9 @@ class Loop:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self, timeout_s: float = 5.0) -> None:
-        """Finish the event under way and stop."""
+    def stop(self, last: Event | None = None, timeout_s: float = 5.0) -> None:
+        """Finish the event under way and stop; ``last`` is the last that the driver is told."""
+        self._last = last
         self._stopping = True
         self._queue.put(lambda: None)
         if threading.current_thread() is not self._thread:
@@ -133,6 +135,8 @@ class Loop:
         try:
             while not self._stopping:
                 self._turn()
+            if self._last is not None:
+                self.handle(self._last)
         except BaseException as error:
             self._on_fatal(error)
 

@@ -18,6 +18,7 @@ from holdfast.cluster.from_now import begin_from_now
 from holdfast.errors import StateError
 from holdfast.kept.packed_codec import decode_record
 from holdfast.kept.state_directory import StateDirectory
+from holdfast.log import StreamLog
 from holdfast.network import Network
 from holdfast.plans.plan import Plan, read_plan
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
@@ -164,6 +165,43 @@ def goes_on_with_nothing(world: World, deployment: str) -> None:
     wanted = pa.concat_tables([old, new]).combine_chunks()
     assert found.combine_chunks().equals(wanted)
     assert new.num_rows
+
+
+def test_what_was_read_before_a_log_had_it_counts_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results go out before the disk has them; who ends in order puts them into its log."""
+    wait_durable = StreamLog.wait_durable
+
+    def wait_longer(log: StreamLog, next_lsn: int) -> None:
+        if log.directory.name == "found":
+            time.sleep(1.0)
+        wait_durable(log, next_lsn)
+
+    monkeypatch.setattr(StreamLog, "wait_durable", wait_longer)
+    had = world.results()
+    world.run(lambda: world.results() > had)
+    goes_on_with_nothing(world, DEPLOYMENT)
+
+
+def test_one_that_was_killed_is_refused_until_it_has_passed_what_it_may_have_published(
+    world: World,
+) -> None:
+    state = world.hosted.deployment.data / "processes" / "main-2" / "state"
+    world.run(lambda: (state / "manifest.json").exists())
+    # Told nothing when it ends, it leaves what one leaves that is killed.
+    world.hosted.copies["main-2"].last_event = None
+    before, now = world.change(CHANGED)
+    with pytest.raises(StateError, match=r"main-2 did not end in order.*Take the change back"):
+        begin_from_now(world.hosted.deployment, before, now)
+    assert not (world.hosted.deployment.data / "aside").exists()
+    world.hosted = Hosted(world.directory, NETWORK, DEPLOYMENT)
+    world.hosted.start(*NODES)
+    copies = [world.hosted.copies[node].copy for node in NODES]
+    assert copies[0].earlier_lives.passed
+    assert not copies[1].earlier_lives.passed
+    world.run(lambda: copies[1].earlier_lives.passed)
+    goes_on_with_nothing(world, DEPLOYMENT)
 
 
 ADDED = f"""{NETWORK}

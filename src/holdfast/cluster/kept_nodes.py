@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast import disk
 from holdfast.core.frame import Kind
-from holdfast.core.records import RecoveryRecord
+from holdfast.core.records import RecoveryRecord, StreamEnd
 from holdfast.core.settings import Keeping
 from holdfast.durable import make_private
 from holdfast.errors import HoldfastError
@@ -55,6 +55,7 @@ class StoppedAt:
     boundary  up to which its results are in its logs.
     torn      the stream in whose log there is more, of a write that was interrupted; nobody has
               read it, but what comes next would have its ids.
+    ended     where its streams ended for their readers; None if it has not ended in order.
     """
 
     node: str
@@ -63,6 +64,11 @@ class StoppedAt:
     ends: Mapping[str, End]
     boundary: int
     torn: str | None
+    ended: tuple[StreamEnd, ...] | None = None
+
+    def logged(self) -> list[StreamEnd]:
+        """Where its logs end."""
+        return [StreamEnd(name, end.next_id, end.boundary) for name, end in self.ends.items()]
 
 
 # Made known by one thread, at import: see flight/wire.py.
@@ -91,7 +97,8 @@ class KeptNodes:
         boundary = max((end.boundary for end in ends.values()), default=record.boundary)
         torn = [name for name, end in ends.items() if end.torn or end.boundary != boundary]
         keeping = Keeping(manifest["kept"])
-        return StoppedAt(node, record, keeping, ends, boundary, torn[0] if torn else None)
+        ended = msgspec.convert(manifest.get("ended"), tuple[StreamEnd, ...] | None)
+        return StoppedAt(node, record, keeping, ends, boundary, torn[0] if torn else None, ended)
 
     def log_end(self, node: str, stream: str) -> int | None:
         """The last boundary in a node's log of a stream; None if it has no such log."""
@@ -132,7 +139,12 @@ class KeptNodes:
             disk.rename(self._directory(node), self._aside(node))
         with closing(StateDirectory(self._directory(node) / "state")) as state:
             state.write_manifest(
-                {"network": list(network), "kept": keeping.value, "record": encode_record(record)}
+                {
+                    "network": list(network),
+                    "kept": keeping.value,
+                    "record": encode_record(record),
+                    "ended": [],  # nobody has read anything of it
+                }
             )
 
     # -- one as another ---------------------------------------------------------------------

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 from holdfast.cluster.kept_elsewhere import KeptElsewhere
 from holdfast.cluster.kept_nodes import KeptNodes, StoppedAt
+from holdfast.core.ending import beyond
 from holdfast.core.records import RecoveryRecord
 from holdfast.deployment import Deployment
 from holdfast.errors import StateError
@@ -72,7 +73,25 @@ class Changing:
             raise self.refusal(
                 f"{furthest.node} was interrupted while it wrote {furthest.torn!r}", AGAIN
             )
+        self._refuse_readers_ahead(places, furthest)
         return furthest
+
+    def _refuse_readers_ahead(self, places: Iterable[StoppedAt], furthest: StoppedAt) -> None:
+        """StateError if somebody may have read what is in no log: it cannot be computed again."""
+        for place in places:
+            if place.ended is None:
+                raise self.refusal(
+                    f"{place.node} did not end in order, or soon after a life that did not: its "
+                    f"readers may have results that no log has",
+                    AGAIN,
+                )
+            reader = beyond(place.ended, furthest.logged())
+            if reader is not None:
+                raise self.refusal(
+                    f"a reader of {reader.stream!r} has it up to tuple {reader.next_id} and "
+                    f"{shown_time(reader.boundary)}, further than the log of {furthest.node}",
+                    AGAIN,
+                )
 
     def _refuse_streams(self, before: FragmentPlan, now: FragmentPlan) -> None:
         kept = {output.stream: output.schema for output in before.outputs}
@@ -131,4 +150,7 @@ def _names(streams: Iterable[str]) -> str:
     return ", ".join(map(repr, sorted(streams)))
 
 
-AGAIN = "Take the change back, start the deployment, stop it with holdfast down, and change it then"
+AGAIN = (
+    "Take the change back, start the deployment, let it run until it is stable, stop it with "
+    "holdfast down, and change it then"
+)

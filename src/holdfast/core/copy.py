@@ -25,7 +25,6 @@ from holdfast.core.bounds import BoundWatch
 from holdfast.core.copy_view import CopyView, Glance, InputView
 from holdfast.core.delivery import begin_anew, of_use
 from holdfast.core.effects import (
-    Append,
     ApplyCheckpoint,
     BeginRunning,
     CancelJob,
@@ -37,12 +36,14 @@ from holdfast.core.effects import (
     StopRunning,
     TrimLog,
 )
+from holdfast.core.ending import EarlierLives, last_orders
 from holdfast.core.events import (
     CheckpointApplied,
     CheckpointFailed,
     CheckpointNotSent,
     ConsumersKept,
     ConsumersNotKept,
+    Ending,
     Event,
     JobDone,
     KeptMeasured,
@@ -55,7 +56,7 @@ from holdfast.core.events import (
 from holdfast.core.joining import Apply, BeginEmpty, JoinAnew, Joining
 from holdfast.core.lending import Lender, refusal, to_lend
 from holdfast.core.machine import Machine
-from holdfast.core.membership import Consumers, Word, told_to_go
+from holdfast.core.membership import Consumers, Word, replaced, told_to_go
 from holdfast.core.messages import (
     ABOUT_STATE,
     ASKED,
@@ -74,7 +75,7 @@ from holdfast.core.messages import (
 from holdfast.core.progress import Work
 from holdfast.core.provider import Provider
 from holdfast.core.racing import make_replica
-from holdfast.core.records import Checkpoint, Found, LoggedStream, Membership, RecoveryRecord
+from holdfast.core.records import Checkpoint, Found, Membership, RecoveryRecord
 from holdfast.core.replica import Replica
 from holdfast.core.settings import Delivery, Keeping, ReplicaSettings
 from holdfast.core.stream_copy import FAR_FUTURE
@@ -98,6 +99,7 @@ class Copy:
         self.incarnation = 0 if found.record is None else found.record.incarnation
         self.joining: Joining | None = None
         self.consumers = Consumers(found.consumers)
+        self.earlier_lives = EarlierLives(found, settings.timing.delay_us)
         self._word = Word()
         self._obeyed = 0
         logs = {one.stream: at_record(whole_frames(one), found.record) for one in found.queues}
@@ -183,14 +185,6 @@ class Copy:
             return Glance("starting", "", None, partners)
         return Glance(replica.state.value, "", replica.versions.stable_position, partners)
 
-    def last(self) -> list[Append]:
-        """What is still to be written when its process ends."""
-        return [] if self.replica is None else self.replica.keeper.last()
-
-    def queues(self) -> tuple[LoggedStream, ...]:
-        """The output queues as they are."""
-        return tuple(stream.queue() for stream in self.served.values())
-
     def handle(self, event: Event, now: int) -> list[Effect]:
         """Take a fact, return orders. The only way anything here changes."""
         effects: list[Effect] = []
@@ -207,6 +201,8 @@ class Copy:
                     self._take(event, now, effects)
             case MembershipTold():
                 pass
+            case Ending():
+                return last_orders(self.settings, self.served, self.earlier_lives)
             case KeptMeasured():
                 effects += self._provider.look(event, now)
             case _ if not self._is_of_one_who_left(event):
@@ -292,6 +288,7 @@ class Copy:
                 self._replica_timer = effect.at
             else:
                 effects.append(effect)
+        self.earlier_lives.look(self.replica)
         # With continuous checkpoints a job's result may have waited for windows to be read.
         if self._lender.stops and isinstance(event, JobDone | WindowsRead):
             effects += self._lender.reached(self.replica.computed, self.served, now)
@@ -349,7 +346,8 @@ class Copy:
                 self.incarnation = max(now, consumer.newest_life + 1)
                 consumer.live_as(self.incarnation)
             else:
-                effects.append(EndProcess(self._replaced_by(consumer.newest_life)))
+                lives = (self.incarnation, consumer.newest_life)
+                effects.append(EndProcess(replaced(self.settings.address, *lives)))
             return
         lacking = consumer.out_of_reach()
         if lacking is None:
@@ -368,13 +366,6 @@ class Copy:
             reason = f"{stream} is needed from {needed} on and begins at {first_id}"
             effects.append(StartOver(f"{self.settings.address}: {reason}"))
 
-    def _replaced_by(self, newest: int) -> str:
-        return (
-            f"{self.settings.address} of incarnation {self.incarnation} was replaced: another one "
-            f"of this name has joined since and has incarnation {newest}. End this one, or remove "
-            f"its directory to let it join anew"
-        )
-
     def _begin_joining(self, lacks: str, now: int, effects: list[Effect]) -> None:
         self._put_down(effects)
         self.held = None
@@ -385,7 +376,12 @@ class Copy:
 
     def _join_as(self, incarnation: int, lacks: str, now: int) -> None:
         self.incarnation = incarnation
-        self.joining = joining_of(self.settings, incarnation, lacks, now)
+        self.earlier_lives.begin_again()
+        self.joining = joining_of(self._lenders(), incarnation, lacks, now)
+
+    def _lenders(self) -> ReplicaSettings:
+        """Whom to take the state from."""
+        return self.settings
 
     def _join(self, machine: Joining, event: Event, now: int, effects: list[Effect]) -> None:
         fact: joining.JoinEvent = joining.TimePassed()

@@ -14,7 +14,7 @@ from holdfast.core.continuous import CheckWindows, LookAtWindows
 from holdfast.core.frame import Header, Why
 from holdfast.core.messages import Message, StreamFrame
 from holdfast.core.provenance import Choice, Claim, Trail
-from holdfast.core.records import Checkpoint, ConsumersRecord, RecoveryRecord
+from holdfast.core.records import Checkpoint, ConsumersRecord, RecoveryRecord, StreamEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +244,15 @@ class KeepConsumers:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepEnd:
+    """After all that was ordered before: write down that this life has ended in order, and where
+    its streams did (``core.ending``). What is written goes when another life begins, first of all.
+    """
+
+    ends: tuple[StreamEnd, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AcceptTuples:
     """Tell the source that its tuples below ``next_id`` are safe."""
 
@@ -366,6 +375,7 @@ OfReplicas: TypeAlias = (
     | StopRunning
     | TimeStandardSet
     | StartOver
+    | KeepEnd
 )
 OfClients: TypeAlias = DeliverTuples | DeliverUndo | DeliverBoundary
 

@@ -24,6 +24,11 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class Ending:
+    """The process ends in order: nobody is sent anything more, and no other fact follows."""
+
+
+@dataclass(frozen=True, slots=True)
 class MessageArrived:
     """A peer's message."""
 
@@ -331,6 +336,7 @@ class StandardSetTimed:
 
 Event: TypeAlias = (
     Started
+    | Ending
     | MessageArrived
     | PeerUnreachable
     | FeedLost

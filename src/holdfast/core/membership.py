@@ -154,3 +154,12 @@ def told_to_go(name: str, membership: Membership) -> str | None:
         f"kept for it any more, and it must end. To take part again, use a new name: another "
         f"client in the deployment file, or holdfast replica add"
     )
+
+
+def replaced(name: str, incarnation: int, newest: int) -> str:
+    """What a replica is told of whose name another one lives."""
+    return (
+        f"{name} of incarnation {incarnation} was replaced: another one of this name has joined "
+        f"since and has incarnation {newest}. End this one, or remove its directory to let it join "
+        f"anew"
+    )

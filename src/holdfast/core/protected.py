@@ -87,7 +87,6 @@ from holdfast.core.replica import Replica
 from holdfast.core.settings import Delivery, ReplicaSettings, StandbySettings
 from holdfast.core.shipping import ShippingCopy
 from holdfast.core.standby import ReadState, Sleep, StandbySwitch, SwitchEvent, Wake
-from holdfast.core.succession import joining_of
 from holdfast.core.sweeping import Numbers
 
 # How long a state that was asked for may take to come.
@@ -292,6 +291,8 @@ class ProtectedReplica(ShippingCopy):
     def _reported(
         self, other: OtherCopy, report: CopyReport, now: int, effects: list[Effect]
     ) -> None:
+        if self.replica is None and self.held is not None:
+            self.earlier_lives.heard(report, self.held[0].boundary)
         said = standby.PartnerSaid(other.address, report, self.report())
         self._switch(said, now, effects)
         other.checkpointer.handle(sweeping.Taken(report.holds), now)
@@ -357,10 +358,8 @@ class ProtectedReplica(ShippingCopy):
             self.joined(self.joining)
             self._join_as(max(now, self.incarnation + 1), self.joining.lacks, now)
 
-    def _join_as(self, incarnation: int, lacks: str, now: int) -> None:
-        self.incarnation = incarnation
-        lenders = replace(self.settings, partners=tuple(self.others))
-        self.joining = joining_of(lenders, incarnation, lacks, now)
+    def _lenders(self) -> ReplicaSettings:
+        return replace(self.settings, partners=tuple(self.others))
 
     def _arrive(self, machine: Joining, event: Event, now: int, effects: list[Effect]) -> None:
         """Take a place; what the other copies say of themselves tells the term."""

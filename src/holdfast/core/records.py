@@ -168,6 +168,15 @@ class ConsumersRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """Where a stream ended for those who read it: the id that comes next, and the boundary."""
+
+    stream: str
+    next_id: int
+    boundary: int
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """What an earlier life of a replica has left on disk.
 
@@ -175,12 +184,14 @@ class Found:
     state      that state, or what it can be rebuilt from, as the runtime's jobs take it.
     queues     what the logs hold of the output streams.
     consumers  which lives of its consumers count.
+    ended      whether it ended in order (``core.ending``).
     """
 
     record: RecoveryRecord | None = None
     state: object = None
     queues: tuple[LoggedStream, ...] = ()
     consumers: ConsumersRecord | None = None
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ How the machines hang together:
 A durable step is: publish and append the frames of a stable result (1), then the recovery
 record (2), then acknowledge to the producers what the record no longer needs (3). Publishing
 does not wait for the disk: a replica that loses the frames computes the same ones again,
-because their input is acknowledged only in step 3.
+because their input is acknowledged only in step 3. Another network would not: see ``core.ending``.
 
 To restart after a crash: give the last record and what the logs hold.
 """

@@ -74,6 +74,8 @@ class ServedStream:
         self.open = True
         self.suspended = False
         self.next_id = first_id
+        # The greatest id that somebody has asked for: whoever does has all that comes before.
+        self.asked_id = 0
         self.boundary = 0
         self.tentative_boundary = 0
         self.stable: list[StreamFrame] = []
@@ -142,6 +144,7 @@ class ServedStream:
 
     def subscribe(self, consumer: str, request: Subscribe) -> list[Effect]:
         """Send what the subscriber lacks, and everything new from now on."""
+        self.asked_id = max(self.asked_id, request.next_id)
         if request.early:
             self._early_feeds.add((consumer, request.feed))
         if self.suspended:

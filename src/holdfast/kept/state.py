@@ -22,8 +22,10 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from holdfast.core.keeping import replaces
-from holdfast.core.records import Checkpoint, InLog, LoggedStream, RecoveryRecord
+from holdfast.core.records import Checkpoint, InLog, LoggedStream, RecoveryRecord, StreamEnd
 from holdfast.core.settings import Delivery, Keeping
 from holdfast.errors import StateError
 from holdfast.identity import identity_of, refuse_changed
@@ -64,6 +66,8 @@ class KeptState(ABC):
         self._keeping = keeping
         self._delivery = delivery
         self._directory = None if path is None else StateDirectory(path)
+        # Whether the life before has ended in order (``core.ending``).
+        self.ended = False
         try:
             self.record = self._read()
         except BaseException:
@@ -113,7 +117,17 @@ class KeptState(ABC):
                 f"exactly-once goes on from one. Write at-least-once again, or use a new data "
                 f"directory"
             )
+        self.ended = manifest.get("ended") is not None
+        if self.ended:
+            # Nothing is published yet. Whatever befalls this life, that note is not about it.
+            self._directory.write_manifest({**manifest, "ended": None})
         return decode_record(manifest["record"])
+
+    def end(self, ends: Sequence[StreamEnd]) -> None:
+        """Note that this life ends in order, and where its streams do."""
+        if self._directory is not None and self._directory.manifest is not None:
+            noted = msgspec.to_builtins(ends)
+            self._directory.write_manifest({**self._directory.manifest, "ended": noted})
 
     def _count(self, record: RecoveryRecord) -> None:
         """Make the record, and what was written for it, count."""

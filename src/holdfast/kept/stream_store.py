@@ -28,7 +28,7 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from holdfast.blocks import Block, Loader, Memory
-from holdfast.core.effects import Append, ApplyCheckpoint, TrimLog
+from holdfast.core.effects import Append, ApplyCheckpoint, KeepEnd, TrimLog
 from holdfast.core.events import (
     Appended,
     AppendFailed,
@@ -61,7 +61,7 @@ def _log_problem(key: str, problem: str | None) -> None:
 
 
 Streams = Iterable[tuple[str, tuple[StreamFrame, ...]]]
-_Order = Append | ApplyCheckpoint | TrimLog | Callable[[], None] | None
+_Order = Append | ApplyCheckpoint | TrimLog | KeepEnd | Callable[[], None] | None
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class StreamStore:
     def start(self) -> None:
         self._thread.start()
 
-    def put(self, order: Append | ApplyCheckpoint | TrimLog) -> None:
+    def put(self, order: Append | ApplyCheckpoint | TrimLog | KeepEnd) -> None:
         """Carry out an order, in order."""
         self._queue.put(order)
 
@@ -209,6 +209,8 @@ class StreamStore:
                     self._apply(order)
                 case TrimLog():
                     self._trim(order)
+                case KeepEnd():
+                    self._end(order)
                 case work:
                     work()
 
@@ -316,6 +318,14 @@ class StreamStore:
             self._on_problem("trim", f"{log.directory}: cannot be trimmed now: {error}")
         else:
             self._on_problem("trim", None)
+
+    def _end(self, order: KeepEnd) -> None:
+        """Without the note nothing is lost: a changed network is refused until there is one."""
+        try:
+            if self._kept is not None:
+                self._kept.end(order.ends)
+        except OSError as error:
+            self._on_problem("end", f"{self.directory}: it cannot be noted how it ended: {error}")
 
     # -- window states --------------------------------------------------------------------
 

@@ -70,6 +70,8 @@ class GaveUp(HoldfastError):
 class Node(Hosted):
     """What entry points and replicas have in common."""
 
+    # What its driver is told last when it stops.
+    last_event: Event | None = None
     loop: Loop
     store: StreamStore
 
@@ -186,15 +188,9 @@ class Node(Hosted):
         """Stop serving, finish what is being written, close the logs."""
         self.listen_no_more()
         self.peers.close()
-        self.loop.stop()
-        for order in self.last_orders():
-            self.store.put(order)
+        self.loop.stop(self.last_event)
         self.store.close()
         self.journal.write("stopped")
-
-    def last_orders(self) -> list[Append]:
-        """What is still to be written when nothing is decided any more."""
-        return []
 
     def controls(self) -> dict[str, Control]:
         clock = if_allowed(self.place.chaos, self._set_clock)

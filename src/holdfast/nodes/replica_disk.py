@@ -96,7 +96,8 @@ class ReplicaDisk:
             if self._settings.keeping is Keeping.WINDOWS:
                 self._note_windows(record)
         logged = tuple(self.store.logged(stream, complete=False) for stream in self.store.logs)
-        return Found(record, self.state.found(), logged, read_consumers(self._directory))
+        consumers, ended = read_consumers(self._directory), self.state.ended
+        return Found(record, self.state.found(), logged, consumers, ended)
 
     # -- window states ------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from holdfast.core.effects import (
     Effect,
     EndProcess,
     KeepConsumers,
+    KeepEnd,
     OfClients,
     OfEntryPoints,
     ReadWindows,
@@ -50,6 +51,7 @@ from holdfast.core.events import (
     Beside,
     BusyMeasured,
     CheckpointFailed,
+    Ending,
     Event,
     JobDone,
     JobFailed,
@@ -113,6 +115,7 @@ class ReplicaNode(Node):
     """One replica of a fragment, alone or one of several copies."""
 
     kind = "replica"
+    last_event = Ending()
 
     def __init__(
         self,
@@ -271,10 +274,6 @@ class ReplicaNode(Node):
         self.early.close()
         self.workshop.close()
 
-    def last_orders(self) -> list[Append]:
-        """The log is to have what has gone out: another network may go on from its end."""
-        return self.copy.last()
-
     def _warm_later(self) -> None:
         """Spark lets go of Python workers that are idle for a minute."""
         if not self._runs:
@@ -394,7 +393,7 @@ class ReplicaNode(Node):
             case ApplyCheckpoint():
                 self._taken += 1
                 self.store.put(effect)
-            case Append() | TrimLog():
+            case Append() | TrimLog() | KeepEnd():
                 self.store.put(effect)
             case Send(to, CheckpointShipped(checkpoint)):
                 self._shippers.ship(to, checkpoint)

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from random import Random
 
-from holdfast.core.effects import Append, ApplyCheckpoint
+from holdfast.core.effects import Append, ApplyCheckpoint, KeepEnd
 from holdfast.core.events import LoggedStream, RecoveryRecord
 from holdfast.core.frame import Header, Kind, StreamFrame
 from holdfast.core.keeping import WINDOWS, LogGap, in_order, lacking, replaces, standing
-from holdfast.core.records import ConsumersRecord
+from holdfast.core.records import ConsumersRecord, StreamEnd
 
 MARKS = (Kind.BOUNDARY, Kind.SKIP)
 
@@ -61,6 +61,8 @@ class Disk:
         self.state: object = None
         # Which lives of the consumers count.
         self.consumers: ConsumersRecord | None = None
+        # Where its streams ended, if the last life has ended in order.
+        self.ended: tuple[StreamEnd, ...] | None = None
         self._random = random
         self._longest_append_us = longest_append_us
         self._frames: dict[str, list[StreamFrame]] = {}
@@ -117,6 +119,22 @@ class Disk:
     def _keep_record(self, write: Write) -> None:
         if write.record is not None and replaces(write.record, self.record):
             self.record, self.state = write.record, write.state
+
+    def begin_life(self) -> bool:
+        """Another life begins, and what was noted of the last one goes; whether anything was."""
+        ended, self.ended = self.ended is not None, None
+        return ended
+
+    def keep_end(self, order: KeepEnd) -> None:
+        """A full disk has room for what is small, now and then."""
+        if not (self.full and self._random.random() < 0.5):
+            self.ended = order.ends
+
+    def log_end(self, stream: str) -> StreamEnd:
+        """Where a log ends, as one that is to go on from there reads it."""
+        marks = [f.header for f in self._log(stream) if f.header.kind is Kind.BOUNDARY]
+        boundary = marks[-1].stime_min if marks else 0
+        return StreamEnd(stream, self._next_id(stream), boundary)
 
     def crash(self) -> None:
         """Keep a random prefix of what is under way."""

@@ -14,6 +14,7 @@ from holdfast.core.settings import SECOND_US
 
 class FaultKind(Enum):
     CRASH = "crash"
+    STOPPED = "stopped in order"
     PAUSE = "pause"
     SLOW = "slow"
     HANG = "jobs hang"

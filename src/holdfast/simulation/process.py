@@ -19,6 +19,7 @@ from holdfast.core.effects import (
     ApplyCheckpoint,
     EndProcess,
     KeepConsumers,
+    KeepEnd,
     Send,
     SetTimer,
     TrimLog,
@@ -43,6 +44,8 @@ from holdfast.simulation.faults import Moment
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
 
+DiskOrder = Append | ApplyCheckpoint | TrimLog | KeepEnd
+
 
 class Process(ABC):
     """A driver, its disk, and whether it is up, paused, slow or on a busy machine."""
@@ -63,7 +66,7 @@ class Process(ABC):
         self.ahead_us = self.clock.ahead_us
         self.driver: Copy | EntryPoint | Client
         self._waiting: deque[Event] = deque()
-        self._disk_orders: deque[Append | ApplyCheckpoint | TrimLog] = deque()
+        self._disk_orders: deque[DiskOrder] = deque()
         self._timer = 0
         # How the orders of the driver are carried out, by their type.
         self.orders: dict[type, Callable[[Any], None]] = {
@@ -93,6 +96,8 @@ class Process(ABC):
         """Each kind of process makes its own."""
 
     def start(self) -> None:
+        if self._disk_orders:
+            self.crash()  # it was ending, and took too long
         self.world.network.restart(self.address)
         self.make_driver()
         self.ahead_us = self.clock.ahead_us
@@ -103,16 +108,33 @@ class Process(ABC):
 
     def crash(self, machine: bool = False) -> None:
         """Stop dead, alone or with its machine; what is not on disk is gone."""
-        if not self.up:
-            return
+        was_up = self.up
+        if was_up:
+            self._go_down(machine)
+        if was_up or self._disk_orders:
+            self.life += 1
+            self._disk_orders.clear()
+            self.disk.crash()
+        if was_up:
+            self.gone()
+
+    def _go_down(self, machine: bool) -> None:
         self.world.network.crash(self.address, machine)
         self.world.coverage.collect(self.driver.machines())
         self.up = False
-        self.life += 1
         self._waiting.clear()
-        self._disk_orders.clear()
-        self.disk.crash()
         self.disturbed_at = self.world.clock.now
+
+    def _ended(self) -> None:
+        """It has ended in order, and all that it ordered of its disk is done."""
+        self.life += 1
+
+    def gone(self) -> None:  # noqa: B027  not everybody looks
+        """It has been up until now."""
+
+    def stop(self) -> None:
+        """End in order, where that is more than to stop dead."""
+        self.crash()
 
     def _end(self, lasting: bool = False) -> None:
         """It has given up; whoever started it starts it again."""
@@ -183,7 +205,7 @@ class Process(ABC):
 
     # -- the disk: one order after the other ----------------------------------------------
 
-    def _order_disk(self, order: Append | ApplyCheckpoint | TrimLog) -> None:
+    def _order_disk(self, order: DiskOrder) -> None:
         self._disk_orders.append(order)
         if len(self._disk_orders) == 1:
             self._next_on_disk()
@@ -191,14 +213,19 @@ class Process(ABC):
     def _next_on_disk(self) -> None:
         while self._disk_orders:
             order = self._disk_orders[0]
-            if not isinstance(order, TrimLog):
+            if isinstance(order, Append | ApplyCheckpoint):
                 write = Write.of(order, self.state_kept(order))
                 duration = self.disk.begin(write)
                 self.world.clock.after(duration, self._written, self.life, order, write)
                 return
-            self.world.trims(self, order)
-            self.disk.trim(order.stream, order.below_id, order.windows_from)
+            if isinstance(order, KeepEnd):
+                self.disk.keep_end(order)
+            else:
+                self.world.trims(self, order)
+                self.disk.trim(order.stream, order.below_id, order.windows_from)
             self._disk_orders.popleft()
+        if not self.up:
+            self._ended()
 
     def _written(self, life: int, order: Append | ApplyCheckpoint, write: Write) -> None:
         if life != self.life:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.effects import Append, ApplyCheckpoint, RunJob, TimeStandardSet, TrimLog
+from holdfast.core.effects import Append, ApplyCheckpoint, RunJob, TimeStandardSet
 from holdfast.core.events import (
     BusyMeasured,
     CheckpointApplied,
@@ -17,6 +17,7 @@ from holdfast.core.settings import SECOND_US, Protection, ReplicaSettings, Stand
 from holdfast.simulation.checkpointing import CheckpointingProcess
 from holdfast.simulation.executor import Plan
 from holdfast.simulation.faults import Moment
+from holdfast.simulation.process import DiskOrder
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
@@ -72,11 +73,9 @@ class ProtectedProcess(CheckpointingProcess):
         super().lose_disk()
         self.world.standby.forgot(self)
 
-    def crash(self, machine: bool = False) -> None:
-        was_up = self.up
-        super().crash(machine)
-        if was_up:
-            self.world.standby.crashed(self)
+    def gone(self) -> None:
+        super().gone()
+        self.world.standby.crashed(self)
 
     def receive(self, event: Event) -> None:
         if isinstance(event, CheckpointApplied) and self.up and self.copy.replica is not None:
@@ -128,10 +127,10 @@ class ProtectedProcess(CheckpointingProcess):
 
     # -- disk ---------------------------------------------------------------------------
 
-    def _order_disk(self, order: Append | ApplyCheckpoint | TrimLog) -> None:
+    def _order_disk(self, order: DiskOrder) -> None:
         if self.pair.persist:
             super()._order_disk(order)
-        elif not isinstance(order, TrimLog):
+        elif isinstance(order, Append | ApplyCheckpoint):
             self.world.clock.after(200, self.receive_in_life, self.life, self.done(order))
 
     def confirmed(self) -> None:

@@ -11,10 +11,10 @@ from holdfast.core.continuous import Checked, LookAtWindows, Looked, RoundFailed
 from holdfast.core.copy import Copy
 from holdfast.core.effects import (
     Append,
-    ApplyCheckpoint,
     BeginRunning,
     CancelJob,
     DropState,
+    KeepEnd,
     Line,
     ReadWindows,
     RunAhead,
@@ -23,12 +23,12 @@ from holdfast.core.effects import (
     RunPairs,
     Send,
     StopRunning,
-    TrimLog,
 )
 from holdfast.core.events import (
     AheadFailed,
     Beside,
     EarlyFailed,
+    Ending,
     JobDone,
     JobFailed,
     PairsFailed,
@@ -44,7 +44,7 @@ from holdfast.core.settings import Delivery, Keeping, ReplicaSettings
 from holdfast.simulation import continuous as windows
 from holdfast.simulation.checkers.jobs import JobChecks
 from holdfast.simulation.executor import Plan, run_ahead, run_early, run_job, run_pairs
-from holdfast.simulation.process import Process
+from holdfast.simulation.process import DiskOrder, Process
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
@@ -85,6 +85,7 @@ class ReplicaProcess(Process):
             DropState: lambda order: None,
             BeginRunning: lambda order: None,
             StopRunning: lambda order: None,
+            KeepEnd: self._order_disk,
         }
 
     @property
@@ -101,11 +102,23 @@ class ReplicaProcess(Process):
         self.driver.retired = lambda replica: self.world.coverage.collect(replica.machines())
         self.driver.joined = lambda machine: self.world.coverage.collect([machine])
 
-    def crash(self, machine: bool = False) -> None:
-        was_up = self.up
-        super().crash(machine)
-        if was_up:
-            self.world.kept.crashed(self)
+    def stop(self) -> None:
+        if not self.running:
+            self.crash()  # it does not hear that it is to end, and is killed
+            return
+        self.receive(Ending())
+        self._go_down(machine=False)
+        self.gone()
+        self.world.kept.ending(self)
+        if not self._disk_orders:
+            self._ended()
+
+    def gone(self) -> None:
+        self.world.kept.crashed(self)
+
+    def _ended(self) -> None:
+        super()._ended()
+        self.world.kept.ended(self)
 
     def tentative_sizes(self) -> tuple[tuple[str, int], ...]:
         """As if every block had a thousand bytes."""
@@ -125,9 +138,9 @@ class ReplicaProcess(Process):
         record, state = self.disk.record, self.disk.state
         if record is not None and self.settings.keeping is Keeping.WINDOWS:
             state = InLog(record)
-        return Found(record, state, logged, self.disk.consumers)
+        return Found(record, state, logged, self.disk.consumers, self.disk.begin_life())
 
-    def _order_disk(self, order: Append | ApplyCheckpoint | TrimLog) -> None:
+    def _order_disk(self, order: DiskOrder) -> None:
         if isinstance(order, Append):
             self.world.truth.check_append(self.address, order)
         super()._order_disk(order)

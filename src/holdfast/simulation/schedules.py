@@ -32,6 +32,7 @@ from holdfast.simulation.deliveries import (
     rescaled_at_most_once,
     rescaled_deliveries,
 )
+from holdfast.simulation.ending_shapes import _stopped
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Schedule
 from holdfast.simulation.joining_shapes import _rejoin, _stranded
 from holdfast.simulation.membership_shapes import (
@@ -430,6 +431,7 @@ SHAPES: dict[Shape, float] = {
     _rescaled_deliveries: 0.0,
     _rescaled_at_most_once: 0.0,
     _stranded: 0.0,
+    _stopped: 0.0,
 }
 # Shapes that bring their network.
 NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {

@@ -354,6 +354,8 @@ class World:
                 self._await_crash(fault)
             case FaultKind.CRASH:
                 self._crash(fault.servers[0], begins)
+            case FaultKind.STOPPED:
+                self._crash(fault.servers[0], begins, in_order=True)
             case FaultKind.DISK_LOST:
                 self._crash(fault.servers[0], begins, loses_disk=True)
             case FaultKind.CLOCK_STEP:
@@ -402,15 +404,17 @@ class World:
             case _:
                 self._apply_to_links(fault, begins)
 
-    def _crash(self, server: str, begins: bool, loses_disk: bool = False) -> None:
+    def _crash(
+        self, server: str, begins: bool, loses_disk: bool = False, in_order: bool = False
+    ) -> None:
         self._down[server] += 1 if begins else -1
-        machine = begins and self.random.random() < 0.3
+        machine = begins and not in_order and self.random.random() < 0.3
         (self._dark.add if machine else self._dark.discard)(server)
         for process in self._at(server):
             if isinstance(process, ClientProcess):
                 process.pause() if begins else process.resume()
             elif begins:
-                process.crash(machine)
+                process.stop() if in_order else process.crash(machine)
                 if loses_disk:
                     self._lose_disk(process)
             elif not self._down[server]:

@@ -4,6 +4,8 @@
 - With continuous checkpoints the log has a state of every window that was open at the record's
   boundary, in whatever was taken from another copy, too.
 - Where tentative tuples beyond a bound are dropped, no more than that is kept of them for long.
+- Who ends in order has all that it has published in its logs, if its disk is well. Where all
+  replicas of a fragment have noted that and no note is beyond the logs, no reader is (``ending``).
 - With a bound on what a recovery computes again, that stays about as small as it is meant to be
   while nothing is wrong.
 """
@@ -17,6 +19,7 @@ from holdfast.core.continuous import Checkpointer
 from holdfast.core.settings import SECOND_US, Keeping, Then
 from holdfast.simulation import continuous
 from holdfast.simulation.checkers import Violation
+from holdfast.simulation.checkers.ending import Endings
 
 if TYPE_CHECKING:
     from holdfast.simulation.protected_process import ProtectedProcess
@@ -36,6 +39,7 @@ class KeptChecks:
         self._world = world
         self._bounded_at: dict[str, int] = {}
         self._within_at: dict[str, int] = {}
+        self._endings = Endings(world)
 
     def confirmed(self, process: ProtectedProcess) -> None:
         """A copy says that it has taken a checkpoint."""
@@ -59,6 +63,15 @@ class KeptChecks:
                     f"record on disk goes on from {needed.get(stream, 0)}",
                 )
         self._check_windows(process)
+
+    def ending(self, process: ReplicaProcess) -> None:
+        """A process ends in order; its disk may still be writing."""
+        self._endings.ending(process)
+
+    def ended(self, process: ReplicaProcess) -> None:
+        """And its disk has done all that it was told."""
+        if not self._world.standby.void and process.persists:
+            self._endings.ended(process)
 
     def _check_windows(self, process: ReplicaProcess) -> None:
         record = process.disk.record
