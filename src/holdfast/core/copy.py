@@ -295,6 +295,7 @@ class Copy:
 
     def _wake(self, now: int, effects: list[Effect]) -> None:
         record, state = self.held or (begin_anew(self.settings, self.served, now), None)
+        effects += self._provider.obey(self.consumers.membership)  # also for streams begun anew
         effects.append(BeginRunning(record, state))
         # What is held may not be on disk: only what was acknowledged before still counts.
         begin = Beginning(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.consumer import Consumer
+from holdfast.core.copy import Copy
 from holdfast.core.delivery import ConfirmedKeeper
 from holdfast.core.effects import Effect
 from holdfast.core.protected import ProtectedReplica
+from holdfast.core.provider import Provider
 from holdfast.core.stream_copy import StreamCopy
 from holdfast.core.upstream import Upstream
 from holdfast.simulation.planting import mutation
@@ -66,5 +68,15 @@ def go_on_with_a_new_generation_by_the_ids_of_the_old_one(original: Any) -> Any:
         feed = original(self, peer, now, effects)
         self.copy.lossy = lossy
         return feed
+
+    return broken
+
+
+@mutation(Copy, "_wake", shape="rescaled_at_most_once")
+def forget_who_takes_part_where_streams_begin_anew(original: Any) -> Any:
+    def broken(self: Copy, now: int, effects: list[Effect]) -> None:
+        provider, self._provider = self._provider, Provider({}, self._state_at_rest)
+        original(self, now, effects)
+        self._provider = provider
 
     return broken
