@@ -155,6 +155,7 @@ class Client:
             role=role,
         )
         self._loop.start()
+        self._told_epoch = 0
         if membership is not None:
             self._loop.call(lambda: self._look_at(membership))
 
@@ -330,7 +331,8 @@ class Client:
         # What cannot be read now is read later; most is heard from the producers anyway.
         with suppress(OSError, Damaged):
             found = membership()
-            if found.epoch > self._driver.membership.epoch:
+            if found.epoch > self._told_epoch:
+                self._told_epoch = found.epoch
                 self._loop.post(MembershipTold(found))
         self._loop.call_later(_LOOK_US, lambda: self._look_at(membership))
 

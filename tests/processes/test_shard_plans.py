@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.cluster.changed import going_on
 from holdfast.cluster.rescaling import rescale
+from holdfast.core.copy_view import Neighbours
 from holdfast.core.messages import Part
 from holdfast.core.provenance import Trail
 from holdfast.core.settings import Delivery, Protection, Reconcile
@@ -135,7 +136,10 @@ def test_more_copies_are_at_the_shards_that_follow(tmp_path: Path) -> None:
     plan = read_plan(deployment)
     shard = plan.fragments["main.4"].shard
     settings = Topology(deployment, plan).replica("main.4-1")
-    assert shard_status(shard, settings, 2)["shard"]["heirs"] == ["main.1", "main.2"]
+    assert shard_status(shard, Neighbours.of(settings, {}), 2)["shard"]["heirs"] == [
+        "main.1",
+        "main.2",
+    ]
 
 
 def test_parts_of_a_shard_are_inherited_by_different_survivors(tmp_path: Path) -> None:
@@ -162,7 +166,7 @@ def test_parts_of_a_shard_are_inherited_by_different_survivors(tmp_path: Path) -
     assert second is not None
     assert (second.serves("out"), second.heirs(1)) == ("out.1.2", ("main.3",))
     settings = Topology(deployment, plan).replica("main.1.2-1")
-    told = shard_status(second, settings, 1)["shard"]
+    told = shard_status(second, Neighbours.of(settings, {}), 1)["shard"]
     assert (told["part"], told["parts"], told["heirs"]) == (2, 2, ["main.3"])
     assert told["beside"] == ["main.3", "main.2"]
     # Another way to divide it is another plan.

@@ -22,7 +22,7 @@ from typing import Any
 from holdfast.core import joining
 from holdfast.core.beginning import Beginning, at_record, serve, whole_frames
 from holdfast.core.bounds import BoundWatch
-from holdfast.core.copy_view import CopyView, Glance, InputView
+from holdfast.core.copy_view import CopyView, Glance, InputView, Neighbours
 from holdfast.core.delivery import begin_anew, of_use
 from holdfast.core.effects import (
     ApplyCheckpoint,
@@ -158,6 +158,7 @@ class Copy:
             self.incarnation,
             self.bounds.beyond,
             tuple((name, one.dropped) for name, one in self.served.items() if one.dropped),
+            Neighbours.of(self.settings, self.served),
         )
 
     def tentative_blocks(self) -> Iterator[tuple[str, object]]:
@@ -295,6 +296,7 @@ class Copy:
 
     def _wake(self, now: int, effects: list[Effect]) -> None:
         record, state = self.held or (begin_anew(self.settings, self.served, now), None)
+        effects += self._provider.obey(self.consumers.membership)  # also for streams begun anew
         effects.append(BeginRunning(record, state))
         # What is held may not be on disk: only what was acknowledged before still counts.
         begin = Beginning(

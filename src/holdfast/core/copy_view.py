@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from holdfast.core.consistency import NodeState
 from holdfast.core.frame import Why
 from holdfast.core.messages import CopyState
+from holdfast.core.serving import ServedStream
+from holdfast.core.settings import ReplicaSettings
 from holdfast.core.upstream import Upstream
 
 
@@ -41,6 +44,21 @@ class InputView:
 
 
 @dataclass(frozen=True, slots=True)
+class Neighbours:
+    """(stream, names) of those it reads from, above, and of those for whom it keeps, below."""
+
+    above: tuple[tuple[str, tuple[str, ...]], ...]
+    below: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @classmethod
+    def of(cls, settings: ReplicaSettings, served: Mapping[str, ServedStream]) -> Neighbours:
+        return cls(
+            tuple((one.stream, one.producers) for one in settings.inputs),
+            tuple((name, one.acknowledgements.consumers) for name, one in served.items()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CopyView:
     """What others may know of a copy: for status, metrics and tests.
 
@@ -55,6 +73,7 @@ class CopyView:
     incarnation  which life of its directory it is
     beyond    what is kept beyond a bound, and for whom nothing is any more, in words
     dropped   (stream, tentative tuples that went before stable ones took their place), all told
+    neighbours  whom it reads from and who reads from it, as of now
     """
 
     state: NodeState | None
@@ -68,7 +87,8 @@ class CopyView:
     epoch: int
     incarnation: int
     beyond: str
-    dropped: tuple[tuple[str, int], ...] = ()
+    dropped: tuple[tuple[str, int], ...]
+    neighbours: Neighbours
 
 
 @dataclass(frozen=True, slots=True)

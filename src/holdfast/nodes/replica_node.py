@@ -87,7 +87,6 @@ from holdfast.nodes.pace import Busy, Pace, tell_pace
 from holdfast.nodes.problems import tell_early, tell_work
 from holdfast.nodes.replica_disk import ReplicaDisk
 from holdfast.nodes.replica_status import (
-    among_others,
     copy_status,
     lent_status,
     shard_status,
@@ -311,7 +310,7 @@ class ReplicaNode(Node):
             **({} if windows is None else {"checkpoint": windows.status()}),
             **({"why": seen.why} if seen.joining else {}),
             **lent_status(self._shippers.total_lent),
-            **shard_status(self._shard, among_others(self.copy), len(self._others)),
+            **shard_status(self._shard, view.neighbours, len(self._others)),
             **copy_status(self.copy, self._pair, self._shippers.total, self._runs, self._taken),
         }
 

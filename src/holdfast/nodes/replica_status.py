@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from holdfast.blocks import Block
 from holdfast.core.copy import Copy
-from holdfast.core.copy_view import CopyView, InputView
+from holdfast.core.copy_view import CopyView, InputView, Neighbours
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.ranks import shares
-from holdfast.core.settings import ReplicaSettings, StandbySettings
+from holdfast.core.settings import StandbySettings
 from holdfast.kept.shipper import Shipped
 from holdfast.plans.fragment_plans import ShardPlan
 from holdfast.slots import shard_name
@@ -55,16 +54,7 @@ def inputs_status(inputs: Iterable[InputView]) -> dict[str, Any]:
     }
 
 
-def among_others(copy: Copy) -> ReplicaSettings:
-    """The settings of a replica, with those it reads from and who read from it now."""
-    outputs = tuple(
-        replace(one, consumers=copy.served[one.stream].acknowledgements.consumers)
-        for one in copy.settings.outputs
-    )
-    return replace(copy.settings, outputs=outputs)
-
-
-def shard_status(shard: ShardPlan | None, settings: ReplicaSettings, copies: int) -> dict[str, Any]:
+def shard_status(shard: ShardPlan | None, known: Neighbours, copies: int) -> dict[str, Any]:
     """What a shard takes, and whom it knows: above, beside and below it.
 
     copies  how many others hold its state and wait to do its work.
@@ -80,13 +70,13 @@ def shard_status(shard: ShardPlan | None, settings: ReplicaSettings, copies: int
             "generation": shard.generation,
             "slots": list(shard.slots),
             "routing": {stream: list(columns) for stream, columns in shard.columns.items()},
-            "above": {one.stream: list(one.producers) for one in settings.inputs},
+            "above": {stream: list(names) for stream, names in known.above},
             "beside": [
                 shard_name(shard.fragment, shard.generation, each + 1) for each in (before, after)
             ],
             **({"heirs": list(shard.heirs(copies))} if copies else {}),
             **({} if shard.parts == 1 else {"part": shard.part, "parts": shard.parts}),
-            "below": {one.stream: list(one.consumers) for one in settings.outputs},
+            "below": {stream: list(names) for stream, names in known.below},
         }
     }
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.consumer import Consumer
+from holdfast.core.copy import Copy
 from holdfast.core.delivery import ConfirmedKeeper, PatientKeeper
 from holdfast.core.effects import Effect
 from holdfast.core.protected import ProtectedReplica
+from holdfast.core.provider import Provider
 from holdfast.core.stream_copy import StreamCopy
 from holdfast.core.upstream import Upstream
 from holdfast.simulation.planting import mutation
@@ -88,3 +90,13 @@ def forget_results_that_readers_do_not_confirm_in_time(original: Any) -> Any:
 @mutation(PatientKeeper, "last")
 def forget_results_that_are_held_when_a_replica_is_put_down(original: Any) -> Any:
     return lambda self: self._appender.last()
+
+
+@mutation(Copy, "_wake", shape="rescaled_at_most_once")
+def forget_who_takes_part_where_streams_begin_anew(original: Any) -> Any:
+    def broken(self: Copy, now: int, effects: list[Effect]) -> None:
+        provider, self._provider = self._provider, Provider({}, self._state_at_rest)
+        original(self, now, effects)
+        self._provider = provider
+
+    return broken
