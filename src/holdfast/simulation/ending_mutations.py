@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.core import copy
 from holdfast.core.effects import Append
 from holdfast.core.ending import EarlierLives
-from holdfast.core.serving import ServedStream
+from holdfast.simulation import replica_process
 from holdfast.simulation.disk import Disk
 from holdfast.simulation.planting import mutation
 
@@ -40,17 +40,15 @@ def forget_that_the_life_before_was_killed(original: Any) -> Any:
 
 @mutation(Disk, "begin_life", shape="stopped")
 def leave_the_note_of_an_earlier_life(original: Any) -> Any:
-    def broken(self: Disk) -> bool:
-        return self.ended is not None
+    def broken(self: Disk) -> Any:
+        return self.ended
 
     return broken
 
 
-@mutation(ServedStream, "subscribe", shape="stopped")
-def forget_who_has_more_than_is_here(original: Any) -> Any:
-    def broken(self: ServedStream, consumer: str, request: Any) -> Any:
-        effects = original(self, consumer, request)
-        self.asked_id = 0
-        return effects
+@mutation(replica_process, "was_whole", shape="stopped")
+def take_an_end_for_whole_that_the_disk_has_not_got(original: Any) -> Any:
+    def broken(noted: Any, logged: Any) -> bool:
+        return noted is not None
 
     return broken
