@@ -114,7 +114,7 @@ class ReplicaNode(Node):
     """One replica of a fragment, alone or one of several copies."""
 
     kind = "replica"
-    last_event = Ending()
+    last_event: Event | None = Ending()
 
     def __init__(
         self,
