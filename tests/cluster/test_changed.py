@@ -13,7 +13,7 @@ from holdfast.cluster.change import Change
 from holdfast.cluster.changed import going_on
 from holdfast.cluster.starting import check_logs
 from holdfast.core.frame import Kind
-from holdfast.core.records import UNKNOWN_ID, RecoveryRecord
+from holdfast.core.records import UNKNOWN_ID, RecoveryRecord, StreamEnd
 from holdfast.core.settings import Keeping
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.errors import StateError
@@ -62,10 +62,20 @@ def with_more(plan: Plan, stream: str) -> Plan:
     return replace(plan, fragments={"main": main, "more": more})
 
 
+ENDED = StreamEnd("out", 5, 1_400_000)
+
+
 class Kept:
     """A deployment of which main-1 is at 1.0 s, its results at 1.4 s, and the source at 1.5 s."""
 
-    def __init__(self, directory: Path, keeping: Keeping = Keeping.NOTHING, more: str = "") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        keeping: Keeping = Keeping.NOTHING,
+        more: str = "",
+        ended: StreamEnd | None = ENDED,
+    ) -> None:
+        """``ended``: what main-1 has noted; None if it was killed."""
         (directory / "network.py").write_text("")
         text = 'network = "network.py"\n[sources.load]\n[fragments.main]\nreplicas = 2\n' + more
         (directory / "deployment.toml").write_text(text)
@@ -75,6 +85,8 @@ class Kept:
         self.record = RecoveryRecord(1_000_000, 600_000, (("load", 3),), (("out", 2),), 1_000_000)
         kept = RecordOnly(nodes / "main-1" / "state", WORDS, keeping)
         kept.save(self.record, None)
+        if ended is not None:
+            kept.end([ended])
         kept.close()
         self.log(nodes / "main-1" / "streams" / "out", 5, 1_400_000, seq=True)
         self.log(nodes / "entry-load" / "streams" / "load", 9, 1_500_000, seq=False)
@@ -165,6 +177,25 @@ def test_the_state_stays_where_only_stateless_parts_have_changed(
         "main-1-state-1"
     ]
     assert found.fragments["main"].earlier == ()
+
+
+@pytest.mark.parametrize(
+    ("ended", "why"),
+    [
+        (None, "main-1 did not end in order"),
+        (StreamEnd("out", 6, 1_400_000), "a reader of 'out' has it up to tuple 6"),
+        (StreamEnd("out", 5, 1_600_000), "and 1970-01-01 00:00:01.600"),
+    ],
+    ids=["killed", "more tuples", "further in time"],
+)
+@pytest.mark.parametrize("change", [Change.KEEP_STATE, Change.FROM_NOW])
+def test_what_readers_may_have_beyond_the_logs_is_refused(
+    tmp_path: Path, change: Change, ended: StreamEnd | None, why: str
+) -> None:
+    kept, plan = Kept(tmp_path, ended=ended), changed("k > 5", "k > 6")
+    with pytest.raises(StateError, match=f"{change.value}.*{why}.*start the deployment"):
+        kept.go_on(plan, plan, change)
+    assert not (kept.deployment.data / "aside").exists()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.effects import Append, KeepEnd
-from holdfast.core.ending import EarlierLives, beyond, last_orders
+from holdfast.core.ending import EarlierLives, beyond, last_orders, was_whole
 from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import CopyReport, CopyState, StreamFrame, Subscribe
 from holdfast.core.records import Found, LoggedStream, RecoveryRecord, StreamEnd
@@ -94,3 +94,11 @@ def test_a_note_is_beyond_a_log_by_id_or_by_time() -> None:
     assert beyond([StreamEnd("out", 5, 10), StreamEnd("more", 0, 3)], log) is None
     for ahead in (StreamEnd("out", 6, 10), StreamEnd("more", 2, 11), StreamEnd("new", 0, 0)):
         assert beyond([ahead], log) == ahead
+
+
+def test_an_end_that_the_log_has_not_got_is_not_whole() -> None:
+    log = [StreamEnd("out", 5, 10)]
+    assert was_whole([StreamEnd("out", 5, 10)], log)
+    assert was_whole([], log)
+    assert not was_whole(None, log)
+    assert not was_whole([StreamEnd("out", 6, 10)], log)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from holdfast.spark.state import EMPTY
 from holdfast.spark.version import Version
 from holdfast.spark.warming import warm_up, warm_up_apart
 from holdfast.testing import tuples
-from tests.spark.residents import SECOND, Places, bucket, ordered, own_residents, sums
+from tests.spark.residents import SECOND, SECONDS, Places, bucket, ordered, own_residents, sums
 
 
 @pytest.fixture
@@ -191,9 +192,9 @@ def test_those_that_are_missing_begin_at_once(
             begun.append(self)
             super().__init__(*arguments)
 
-        def wait(self) -> None:
+        def wait(self, *instead: Any) -> bool:
             waits_from.append(len(begun))
-            super().wait()
+            return super().wait(*instead)
 
     monkeypatch.setattr(resident, "Resident", Noted)
     there.own._most = 3
@@ -208,11 +209,11 @@ def test_if_one_does_not_begin_the_others_are_let_go(
     begun: list[Resident] = []
 
     class Late(Resident):
-        def wait(self) -> None:
+        def wait(self, *instead: Any) -> bool:
             begun.append(self)
             if len(begun) == 2:
                 raise ResidentLost("not begun")
-            super().wait()
+            return super().wait(*instead)
 
     monkeypatch.setattr(resident, "Resident", Late)
     there.own._most = 3
@@ -223,6 +224,45 @@ def test_if_one_does_not_begin_the_others_are_let_go(
     monkeypatch.setattr(resident, "Resident", Resident)
     with there.own.taken(2) as found:
         assert [ordered(each, lambda: None) for each in found] == [True] * 2
+
+
+def test_one_that_becomes_free_is_taken_though_another_has_begun(
+    there: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To start a worker may take seconds, and what others are at is over before."""
+    may_come, waits = threading.Event(), threading.Event()
+
+    class Slow(Resident):
+        def _accept(self, listener: Any, instead: Any) -> Any:
+            while not may_come.wait(0.01):
+                waits.set()
+                if instead():
+                    return None
+            return super()._accept(listener, instead)
+
+    busy = there.own.taken(1)
+    (one,) = busy.__enter__()
+    monkeypatch.setattr(resident, "Resident", Slow)
+    found: list[Resident] = []
+
+    def take() -> None:
+        with there.own.taken(1) as taken:
+            found.extend(taken)
+
+    waiting = threading.Thread(target=take)
+    waiting.start()
+    assert waits.wait(SECONDS)
+    assert (there.own._count, found) == (2, [])
+    busy.__exit__(None, None, None)
+    waiting.join(SECONDS)
+    assert found == [one]
+    may_come.set()
+    deadline = time.monotonic() + SECONDS
+    while len(there.own._free) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert ordered(there.own._free[0], lambda: None), "it is there for the next"
+    assert there.own._free[1] is one
 
 
 def test_a_task_that_has_seen_many_jobs_makes_room_for_another(

@@ -82,6 +82,11 @@ def _end_of(served: ServedStream) -> StreamEnd:
     return StreamEnd(served.stream, max(served.next_id, served.asked_id), served.boundary)
 
 
+def was_whole(noted: Iterable[StreamEnd] | None, logged: Iterable[StreamEnd]) -> bool:
+    """Whether a life has ended in order, and its logs have all that its readers had."""
+    return noted is not None and beyond(noted, logged) is None
+
+
 def beyond(noted: Iterable[StreamEnd], logged: Iterable[StreamEnd]) -> StreamEnd | None:
     """Where readers were, by the notes of all replicas, if that is beyond the logs of one."""
     logs = {one.stream: one for one in logged}

@@ -184,7 +184,7 @@ class Found:
     state      that state, or what it can be rebuilt from, as the runtime's jobs take it.
     queues     what the logs hold of the output streams.
     consumers  which lives of its consumers count.
-    ended      whether it ended in order (``core.ending``).
+    ended      whether it ended in order, with all that was read in its logs (``core.ending``).
     """
 
     record: RecoveryRecord | None = None

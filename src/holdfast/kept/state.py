@@ -66,8 +66,8 @@ class KeptState(ABC):
         self._keeping = keeping
         self._delivery = delivery
         self._directory = None if path is None else StateDirectory(path)
-        # Whether the life before has ended in order (``core.ending``).
-        self.ended = False
+        # Where the streams of the life before ended, if it did in order (``core.ending``).
+        self.ended: tuple[StreamEnd, ...] | None = None
         try:
             self.record = self._read()
         except BaseException:
@@ -117,8 +117,8 @@ class KeptState(ABC):
                 f"exactly-once goes on from one. Write at-least-once again, or use a new data "
                 f"directory"
             )
-        self.ended = manifest.get("ended") is not None
-        if self.ended:
+        self.ended = msgspec.convert(manifest.get("ended"), tuple[StreamEnd, ...] | None)
+        if self.ended is not None:
             # Nothing is published yet. Whatever befalls this life, that note is not about it.
             self._directory.write_manifest({**manifest, "ended": None})
         return decode_record(manifest["record"])

@@ -41,7 +41,7 @@ from holdfast.core.events import (
 from holdfast.core.frame import Header, Kind
 from holdfast.core.keeping import in_order, lacking, standing
 from holdfast.core.messages import StreamFrame
-from holdfast.core.records import Pieces
+from holdfast.core.records import Pieces, StreamEnd
 from holdfast.errors import StateError
 from holdfast.frames import Frame, data_frame
 from holdfast.kept.state import KeptState
@@ -156,6 +156,13 @@ class StreamStore:
         return MappingProxyType({stream: log.size_bytes for stream, log in self.logs.items()})
 
     # -- opening ------------------------------------------------------------------------
+
+    def ends(self) -> list[StreamEnd]:
+        """Where the logs end."""
+        return [
+            StreamEnd(stream, log.next_id, log.last_boundary or 0)
+            for stream, log in self.logs.items()
+        ]
 
     def logged(self, stream: str, complete: bool) -> LoggedStream:
         """What a log holds; ``complete`` adds the boundary that a crash cut off."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from holdfast.core.ending import was_whole
 from holdfast.core.events import Event
 from holdfast.core.records import Found, LoggedStream, RecoveryRecord
 from holdfast.core.settings import (
@@ -96,7 +97,8 @@ class ReplicaDisk:
             if self._settings.keeping is Keeping.WINDOWS:
                 self._note_windows(record)
         logged = tuple(self.store.logged(stream, complete=False) for stream in self.store.logs)
-        consumers, ended = read_consumers(self._directory), self.state.ended
+        consumers = read_consumers(self._directory)
+        ended = was_whole(self.state.ended, self.store.ends())
         return Found(record, self.state.found(), logged, consumers, ended)
 
     # -- window states ------------------------------------------------------------------

@@ -120,9 +120,9 @@ class Disk:
         if write.record is not None and replaces(write.record, self.record):
             self.record, self.state = write.record, write.state
 
-    def begin_life(self) -> bool:
-        """Another life begins, and what was noted of the last one goes; whether anything was."""
-        ended, self.ended = self.ended is not None, None
+    def begin_life(self) -> tuple[StreamEnd, ...] | None:
+        """Another life begins, and what was noted of the last one goes."""
+        ended, self.ended = self.ended, None
         return ended
 
     def keep_end(self, order: KeepEnd) -> None:

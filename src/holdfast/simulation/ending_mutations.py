@@ -6,8 +6,6 @@ from typing import Any
 
 from holdfast.core import copy
 from holdfast.core.effects import Append
-from holdfast.core.ending import EarlierLives
-from holdfast.core.serving import ServedStream
 from holdfast.simulation.disk import Disk
 from holdfast.simulation.planting import mutation
 
@@ -20,37 +18,22 @@ def end_without_what_waits_for_the_disk(original: Any) -> Any:
     return broken
 
 
-@mutation(EarlierLives, "_reached", shape="stopped")
-def end_as_soon_as_one_is_stable_after_a_kill(original: Any) -> Any:
-    # It may be behind what the life before it, which was killed, has published.
-    def broken(self: EarlierLives, others: int, boundary: int) -> None:
-        self.passed = True
-
-    return broken
-
-
-@mutation(EarlierLives, "__init__", shape="stopped")
-def forget_that_the_life_before_was_killed(original: Any) -> Any:
-    def broken(self: EarlierLives, found: Any, margin_us: int) -> None:
-        original(self, found, margin_us)
-        self.passed = True
+@mutation(copy, "last_orders", shape="stopped")
+def end_after_a_kill_as_if_nothing_had_been_read(original: Any) -> Any:
+    # What an earlier life has published, and what readers say that they have: either would do.
+    def broken(settings: Any, served: Any, earlier_lives: Any) -> list[Any]:
+        for stream in served.values():
+            stream.asked_id = 0
+        earlier_lives.passed = True
+        orders: list[Any] = original(settings, served, earlier_lives)
+        return orders
 
     return broken
 
 
 @mutation(Disk, "begin_life", shape="stopped")
 def leave_the_note_of_an_earlier_life(original: Any) -> Any:
-    def broken(self: Disk) -> bool:
-        return self.ended is not None
-
-    return broken
-
-
-@mutation(ServedStream, "subscribe", shape="stopped")
-def forget_who_has_more_than_is_here(original: Any) -> Any:
-    def broken(self: ServedStream, consumer: str, request: Any) -> Any:
-        effects = original(self, consumer, request)
-        self.asked_id = 0
-        return effects
+    def broken(self: Disk) -> Any:
+        return self.ended
 
     return broken

@@ -11,8 +11,8 @@ from holdfast.simulation.faults import Fault, FaultKind, Layout
 def _stopped(random: Random, layout: Layout) -> list[Fault]:
     """All replicas of a fragment are stopped one after the other, and started again.
 
-    Often one of them was killed before, or so was a replica that they read from, which leaves
-    another one, further behind; or a disk is full.
+    Often one of them is killed instead, or was before, or so was a replica that they read from,
+    which leaves another one, further behind; or a disk is full.
     """
     time = 5 * SECOND_US
     faults = []
@@ -33,7 +33,8 @@ def _stopped(random: Random, layout: Layout) -> list[Fault]:
             until = full + int(random.uniform(0.5, 5) * SECOND_US)
             faults.append(Fault(FaultKind.DISK_FULL, full, until, (random.choice(group),)))
         for hit in group:
-            faults.append(Fault(FaultKind.STOPPED, stop, end, (hit,)))
+            kind = FaultKind.CRASH if random.random() < 0.2 else FaultKind.STOPPED
+            faults.append(Fault(kind, stop, end, (hit,)))
             stop += int(random.choice([0.01, 0.3, 1.0]) * random.random() * SECOND_US)
         time = end + int(random.uniform(3, 15) * SECOND_US)
     return faults

@@ -112,7 +112,7 @@ class Schedule:
     @property
     def slow_disks(self) -> bool:
         """Whether writing takes long, so that more waits for the disk."""
-        return self.shape == "cut_short"
+        return self.shape in ("cut_short", "stopped")
 
     @property
     def failing_jobs(self) -> bool:

@@ -24,6 +24,7 @@ from holdfast.core.effects import (
     Send,
     StopRunning,
 )
+from holdfast.core.ending import was_whole
 from holdfast.core.events import (
     AheadFailed,
     Beside,
@@ -138,7 +139,9 @@ class ReplicaProcess(Process):
         record, state = self.disk.record, self.disk.state
         if record is not None and self.settings.keeping is Keeping.WINDOWS:
             state = InLog(record)
-        return Found(record, state, logged, self.disk.consumers, self.disk.begin_life())
+        ends = [self.disk.log_end(output.stream) for output in self.settings.outputs]
+        ended = was_whole(self.disk.begin_life(), ends)
+        return Found(record, state, logged, self.disk.consumers, ended)
 
     def _order_disk(self, order: DiskOrder) -> None:
         if isinstance(order, Append):

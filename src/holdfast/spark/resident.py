@@ -14,6 +14,10 @@ An error ends the resident: Spark's job fails with it, and what Spark says of it
 driver raises, as it would of a job for the bucket. The next bucket begins another one. So does a
 worker that is killed.
 
+To begin one takes as long as to start a Python worker, seconds where the cores are busy; to wait
+for one that is at work, what a bucket takes. Who finds all of them busy has another begin, and
+takes whichever is free first: several that wake in one process need not wait for their own.
+
 Residents take none of the places of other jobs: a session has more places than cores
 (``places``), and as many stay as there are more. Where all of them are busy, or there are none, as
 in a session that somebody else has made and on a cluster, a bucket is a job.
@@ -43,7 +47,7 @@ from holdfast.spark.resident_task import CANNOT_LOAD, DONE, Order, ResidentTask
 
 # How many jobs a resident has seen before another takes its place: it keeps what they need.
 _MOST_JOBS = 100
-_LOOK_SECONDS = 0.05
+_LOOK_SECONDS = 0.02
 # How long a task may take to begin, and one that is over to be told of.
 _BEGIN_SECONDS, _END_SECONDS = 60.0, 30.0
 _CLOSE_SECONDS = 1.0
@@ -77,15 +81,23 @@ class Resident:
             target=self._stay, args=(context,), name="holdfast-resident", daemon=True
         ).start()
 
-    def wait(self) -> None:
-        """Until its task is there."""
-        with self._socket as listener:
-            try:
-                self._socket = self._accept(listener)
-            finally:
-                self._path.unlink(missing_ok=True)
+    def wait(self, instead: Callable[[], bool] = lambda: False) -> bool:
+        """Until its task is there, or ``instead`` holds: then it is to be waited for later."""
+        listener = self._socket
+        try:
+            came = self._accept(listener, instead)
+        except BaseException:
+            listener.close()
+            self._path.unlink(missing_ok=True)
+            raise
+        if came is None:
+            return False
+        listener.close()
+        self._path.unlink(missing_ok=True)
+        self._socket = came
         self._socket.settimeout(None)
         self._over.add_done_callback(lambda over: self.close())
+        return True
 
     def _stay(self, context: SparkContext) -> None:
         """Spark's job, as long as its task stays."""
@@ -98,10 +110,12 @@ class Resident:
         else:
             self._over.set_result(None)
 
-    def _accept(self, listener: socket.socket) -> socket.socket:
+    def _accept(self, listener: socket.socket, instead: Callable[[], bool]) -> socket.socket | None:
         for _ in range(int(_BEGIN_SECONDS / _LOOK_SECONDS)):
             with contextlib.suppress(TimeoutError):
                 return listener.accept()[0]
+            if instead():
+                return None
             if self._over.done():
                 raise self._why()
         raise ResidentLost(
@@ -215,16 +229,48 @@ class Residents:
             each.close()
         context = self._context()
         begun: list[Resident] = []
+        there = list(found)
         try:
             # All at once: each has a worker to start, and there are cores for it.
             while context is not None and len(begun) < missing:
                 begun.append(Resident(context, self._directory))
-            for each in begun:
-                each.wait()
+            for at, each in enumerate(begun):
+                if not each.wait(lambda: self._fill(there, count)):
+                    self._wait_later(begun[at:])
+                    break
+                there.append(each)
         except BaseException:
             self._leave([*found, *begun], missing - len(begun))
             raise
-        return found + begun
+        return there
+
+    def _fill(self, there: list[Resident], count: int) -> bool:
+        """Whether others have become free meanwhile, so many as are lacking; they are taken."""
+        if getattr(self._apart, "begun", None) is not None:
+            return False  # it begins its own so that they have begun
+        lacking = count - len(there)
+        with self._lock:
+            found = [each for each in self._free if each.is_usable][-lacking:]
+            if len(found) < lacking:
+                return False
+            self._free = [each for each in self._free if each not in found]
+        there.extend(found)
+        return True
+
+    def _wait_later(self, begun: Sequence[Resident]) -> None:
+        """Those that have begun for somebody who needs them no longer are there for the next."""
+
+        def wait() -> None:
+            for each in begun:
+                try:
+                    each.wait()
+                except Exception:
+                    self._leave([each])  # whoever needs one begins it, and is told
+                    continue
+                with self._lock:
+                    self._free.insert(0, each)
+
+        threading.Thread(target=wait, name="holdfast-resident-begins", daemon=True).start()
 
     def _to_begin(self, count: int) -> int:
         """How many of those that this thread takes are to be its own, and are not there yet."""

@@ -41,6 +41,12 @@ class Endings:
         published = self._published.pop(process.address, [])
         if published and not process.disk.full:
             self._check_written(process, published)
+        self.down(process)
+
+    def down(self, process: ReplicaProcess) -> None:
+        """A replica is down; perhaps it was the last of its fragment that was up."""
+        if process.settings.delivery is not Delivery.EXACTLY_ONCE:
+            return
         streams = {one.stream for one in process.settings.outputs}
         group = [
             one

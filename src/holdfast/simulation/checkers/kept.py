@@ -49,6 +49,7 @@ class KeptChecks:
         """A process is gone; its disk is what it was."""
         if self._world.standby.void or process.disk_lost or not process.persists:
             return
+        self._endings.down(process)
         driver = process.driver
         acks = driver.acks if driver.replica is None else driver.replica.consumer.acks
         record = process.disk.record
