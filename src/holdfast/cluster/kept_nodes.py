@@ -27,7 +27,7 @@ from holdfast.durable import make_private
 from holdfast.errors import HoldfastError
 from holdfast.kept import consumers
 from holdfast.kept.packed_codec import decode_record, encode_record
-from holdfast.kept.state_directory import StateDirectory
+from holdfast.kept.state_directory import Manifest, StateDirectory
 from holdfast.log import StreamLog
 from holdfast.log.payload import is_window
 
@@ -85,11 +85,7 @@ class KeptNodes:
 
     def place(self, node: str, streams: Sequence[str]) -> StoppedAt | None:
         """Where a replica that serves these streams stopped; None if it has kept nothing."""
-        directory = self._directory(node)
-        if not (directory / "state" / "manifest.json").exists():
-            return None
-        with closing(StateDirectory(directory / "state")) as state:
-            manifest = state.manifest
+        manifest = _manifest(self._directory(node) / "state")
         if manifest is None:
             return None
         record = decode_record(manifest["record"])
@@ -178,7 +174,8 @@ class KeptNodes:
         Whom it provides for, which of their lives count and which life it is itself stay its own.
         """
         directory, aside = self._directory(node), self._aside(node)
-        incarnation = _incarnation(directory / "state")
+        before = _manifest(directory / "state")
+        incarnation = 0 if before is None else decode_record(before["record"]).incarnation
         made = directory.parent / f"{node}.part"
         shutil.rmtree(made, ignore_errors=True)
         make_private(made)
@@ -225,13 +222,12 @@ def _end_of(directory: Path) -> End:
         return End(log.last_boundary or 0, log.next_id, torn, bounded)
 
 
-def _incarnation(path: Path) -> int:
-    """Which life of a replica's directory has written its record; 0 if there is none."""
+def _manifest(path: Path) -> Manifest | None:
+    """What is kept in a replica's state directory; None if there is none."""
     if not (path / "manifest.json").exists():
-        return 0
+        return None
     with closing(StateDirectory(path)) as state:
-        assert state.manifest is not None
-        return decode_record(state.manifest["record"]).incarnation
+        return state.manifest
 
 
 def _plain(name: str) -> str:

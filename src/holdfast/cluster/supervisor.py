@@ -259,14 +259,14 @@ class Supervisor:
 
     def signal(self, name: str, number: signal.Signals) -> int | None:
         """Signal a process and its JVM; its pid, None if it does not run now."""
-        server = self.deployment.server_of(name)
-        host = self._children if server is None else self._servers[server]
-        return host.signal(name, number)
+        return self._host_of(name).signal(name, number)
 
     def _state(self, name: str) -> dict[str, Any]:
-        server = self.deployment.server_of(name)
-        host = self._children if server is None else self._servers[server]
-        return host.states()[name]
+        return self._host_of(name).states()[name]
+
+    def _host_of(self, process: str) -> Children | RemoteServer:
+        server = self.deployment.server_of(process)
+        return self._children if server is None else self._servers[server]
 
     # -- stopping -----------------------------------------------------------------------
 

@@ -279,11 +279,8 @@ class EntryNode(Node):
             self.metrics.tuples_out.inc(offer.line.count)
             offer.durable.set_result(next_id)
         self._appending = []
-        self._free(freed)
-
-    def _free(self, size: int) -> None:
         with self._room:
-            self._pending_bytes -= size
+            self._pending_bytes -= freed
             self._room.notify_all()
 
     def _offer_again(self) -> None:
