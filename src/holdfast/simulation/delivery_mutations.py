@@ -48,12 +48,12 @@ def keep_for_a_copy_that_sleeps_what_it_never_asks_for(original: Any) -> Any:
     return broken
 
 
-@mutation(PatientKeeper, "_is_confirmed")
+@mutation(PatientKeeper, "_is_confirmed", shape="deliveries")
 def record_exactly_once_what_nobody_has_confirmed(original: Any) -> Any:
     return lambda self, record: True
 
 
-@mutation(PatientKeeper, "_write_held")
+@mutation(PatientKeeper, "_write_held", shape="deliveries")
 def forget_results_that_readers_do_not_confirm_in_time(original: Any) -> Any:
     def broken(self: PatientKeeper) -> None:
         for frames in self._held.values():
@@ -61,8 +61,3 @@ def forget_results_that_readers_do_not_confirm_in_time(original: Any) -> Any:
         original(self)
 
     return broken
-
-
-@mutation(PatientKeeper, "last")
-def forget_results_that_are_held_when_a_replica_is_put_down(original: Any) -> Any:
-    return lambda self: self._appender.last()
