@@ -72,12 +72,12 @@ def go_on_with_a_new_generation_by_the_ids_of_the_old_one(original: Any) -> Any:
     return broken
 
 
-@mutation(PatientKeeper, "_is_confirmed")
+@mutation(PatientKeeper, "_is_confirmed", shape="deliveries")
 def record_exactly_once_what_nobody_has_confirmed(original: Any) -> Any:
     return lambda self, record: True
 
 
-@mutation(PatientKeeper, "_write_held")
+@mutation(PatientKeeper, "_write_held", shape="deliveries")
 def forget_results_that_readers_do_not_confirm_in_time(original: Any) -> Any:
     def broken(self: PatientKeeper) -> None:
         for frames in self._held.values():
@@ -85,11 +85,6 @@ def forget_results_that_readers_do_not_confirm_in_time(original: Any) -> Any:
         original(self)
 
     return broken
-
-
-@mutation(PatientKeeper, "last")
-def forget_results_that_are_held_when_a_replica_is_put_down(original: Any) -> Any:
-    return lambda self: self._appender.last()
 
 
 @mutation(Copy, "_wake", shape="rescaled_at_most_once")
