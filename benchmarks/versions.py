@@ -166,7 +166,8 @@ def run_beside(root: Path, environment: dict[str, str], file: str, *more: str) -
     command = [root / "scripts" / "run", root / ".venv" / "bin" / "python"]
     done = subprocess.run(
         [*command, ROOT / "benchmarks" / file, *more],
-        cwd=root, env={**environment, "PYTHONPATH": str(root)}, stdout=subprocess.PIPE, text=True,
+        cwd=root, env={**environment, "PYTHONPATH": f"{root / 'src'}:{root}"},
+        stdout=subprocess.PIPE, text=True,
         stderr=subprocess.DEVNULL, timeout=_TIMEOUT_S, check=False,
     )  # fmt: skip
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
