@@ -219,6 +219,9 @@ def test_at_most_once_nothing_comes_from_two_generations(seed: int) -> None:
         pytest.param(
             "go on with a new generation by the ids of the old one", 5, marks=pytest.mark.thorough
         ),
+        pytest.param(
+            "forget who takes part where streams begin anew", 12, marks=pytest.mark.thorough
+        ),
     ],
 )
 def test_mistakes_between_generations_at_most_once_are_found(name: str, seed: int) -> None:
