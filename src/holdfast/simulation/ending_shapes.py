@@ -22,8 +22,9 @@ def _stopped(random: Random, layout: Layout) -> list[Fault]:
         stop = time + int(random.uniform(0.5, 6) * SECOND_US)
         end = stop + int(random.uniform(2, 6) * SECOND_US)
         for hit in random.sample(group, random.randint(0, len(group))):
-            crash = time + int(random.random() * 2 * SECOND_US)
-            back = crash + int(random.choice([0.1, 1]) * random.uniform(0.5, 1.5) * SECOND_US)
+            # Soon before: it has not come again to where it was when it is stopped.
+            crash = stop - int(random.choice([0.2, 0.4, 2]) * random.uniform(0.5, 1) * SECOND_US)
+            back = crash + int(random.choice([0.05, 0.5]) * random.uniform(0.5, 1.5) * SECOND_US)
             faults.append(Fault(FaultKind.CRASH, crash, back, (hit,)))
         if random.random() < 0.3:
             hit = random.choice(layout.producers[group[0]] or (group[0],))
