@@ -70,13 +70,11 @@ def test_each_kind_of_process_knows_the_orders_that_its_kind_of_node_gets() -> N
 
 
 def made_in(paths: Iterable[Path]) -> set[str]:
-    """What is made somewhere in these files: the names of all that is called."""
-    return {
-        node.func.id
-        for path in paths
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
+    """What is made somewhere in these files: all that is called by its name or out of a table."""
+    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
+    called: list[ast.expr] = [node.func for node in nodes if isinstance(node, ast.Call)]
+    tables = [value for node in nodes if isinstance(node, ast.Dict) for value in node.values]
+    return {one.id for one in (*called, *tables) if isinstance(one, ast.Name)}
 
 
 FACTS = {one.__name__ for one in get_args(Event)}
