@@ -32,7 +32,7 @@ test-fast: venv ## the protocols, the simulator, the logs, sources and outputs; 
 
 .PHONY: test-all
 test-all: classes browser ## every test, the thorough ones too, with more examples, then the planted mistakes (BENCH=mutations)
-	@HOLDFAST_EXAMPLES=25 $(run) $(bin)/python -m pytest -q -n2 --dist loadfile --no-loadscope-reorder --timeout 900 $(ARGS)
+	@HOLDFAST_EXAMPLES=25 $(run) $(bin)/python -m pytest -q -n3 --dist loadfile --no-loadscope-reorder --timeout 900 $(ARGS)
 	@scripts/bench mutations
 
 # The page is tested in a real browser where there is one; `make test-all` sees to it.
