@@ -258,7 +258,8 @@ def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
 def test_every_policy_keeps_its_word(world: World) -> None:
     readings = world.readings
     world.until_stable()
-    assert {each.tentative for each in readings.values()} == {0}
+    # Nine of them begin at once on two cores: a first bucket may be late, which is said, too.
+    before = {name: each.tentative for name, each in readings.items()}
     world.cut()
     cut_at = time.time_ns() // 1000
     going_on = [name for name in POLICIES if not name.startswith("suspend")]
@@ -286,7 +287,7 @@ def test_every_policy_keeps_its_word(world: World) -> None:
     # Suspending never says anything tentative.
     assert readings["suspend-suspend"].tentative == 0
     for name in going_on:
-        assert readings[name].view.undone == readings[name].tentative > 0
+        assert readings[name].view.undone == readings[name].tentative > before[name]
         assert "right" in readings[name].lacked
         assert ("TENTATIVE", "CORRECTION") in world.visits(name)
     # Who suspends new tuples while it reconciles never mixes them with corrections.
