@@ -49,6 +49,12 @@ def test_all_that_went_out_is_written_and_then_noted() -> None:
     assert end == KeepEnd((StreamEnd("out", 5, 10),))
 
 
+def test_the_record_that_waited_for_readers_is_written_with_it() -> None:
+    append, _ = last_orders(settings(), {"out": stream()}, lives(ended=True), (RECORD, "state"))
+    assert isinstance(append, Append)
+    assert (append.record, append.state, append.begins) == (RECORD, "state", (("out", 0),))
+
+
 def test_a_reader_that_has_more_is_in_the_note() -> None:
     served = stream()
     served.subscribe("reader", Subscribe("out", 1, 8, 0))

@@ -193,6 +193,8 @@ def test_whoever_goes_leaves_what_has_gone_out_in_its_log() -> None:
     world.keeper.flush(1)  # under way
     world.emit("o", stable(1, 110), boundary(2, 200))
     world.describe(200)
+    assert world.keeper.unwritten is not None
+    assert world.keeper.unwritten[0].boundary == 200
     (append,) = world.keeper.last()
     assert dict(append.begins) == {"o": 1}
     assert written(append) == ["STABLE", "BOUNDARY"]

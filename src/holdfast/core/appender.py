@@ -68,6 +68,11 @@ class Appender:
         due = now - self._recorded_at >= self._record_interval_us
         return due and self._in_flight is None and now >= self.retry_at
 
+    @property
+    def waiting(self) -> tuple[RecoveryRecord, object] | None:
+        """The newest record, and its state, if it is not on its way to the disk yet."""
+        return None if self._record is None else (self._record, self._state)
+
     def describe(self, record: RecoveryRecord, state: object) -> None:
         """This is where the stable state stands after all frames taken so far."""
         self._record, self._state = record, state

@@ -203,7 +203,8 @@ class Copy:
             case MembershipTold():
                 pass
             case Ending():
-                return last_orders(self.settings, self.served, self.earlier_lives)
+                unwritten = None if self.replica is None else self.replica.keeper.unwritten
+                return last_orders(self.settings, self.served, self.earlier_lives, unwritten)
             case KeptMeasured():
                 effects += self._provider.look(event, now)
             case _ if not self._is_of_one_who_left(event):

@@ -85,6 +85,11 @@ class Keeper:
         """The replica goes: write what has gone out."""
         return self._appender.last()
 
+    @property
+    def unwritten(self) -> State | None:
+        """The newest record, where it may have waited for so long that an end is to write it."""
+        return None
+
 
 class PatientKeeper(Keeper):
     """Exactly once: what everybody confirms in time is not written, only how far that is."""
@@ -136,6 +141,10 @@ class PatientKeeper(Keeper):
     def last(self) -> list[Append]:
         self._write_held()
         return super().last()
+
+    @property
+    def unwritten(self) -> State | None:
+        return self._newest or self._appender.waiting
 
     def _all_have_the_log(self) -> bool:
         """Whether readers have confirmed what the log has been given."""

@@ -6,10 +6,10 @@ That holds as long as it computes the same. A network that was changed while not
 where the logs end, and a reader that has more would take the new tuples for those that it has: some
 would be lost, and some count twice. So there it must be known that no reader has more.
 
-A process that ends in order sends nothing more, writes what its streams have and its logs lack, and
-notes where its streams ended (``KeepEnd``), which the log of another replica may be short of. Of a
-process that was killed there is no such note: it goes when a life begins, before anything is
-published.
+A process that ends in order sends nothing more, writes what its streams have and its logs lack,
+with the record that has waited for readers (``core.delivery``), and notes where its streams
+ended (``KeepEnd``), which the log of another replica may be short of. Of a process that was killed
+there is no such note: it goes when a life begins, before anything is published.
 
 A reader may have more than this life has published: from another replica, which it says when it
 asks for what comes next; or from an earlier life that was killed. Nothing is noted until this one
@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from holdfast.core.consistency import NodeState
+from holdfast.core.delivery import State
 from holdfast.core.effects import Append, Effect, KeepEnd
 from holdfast.core.messages import CopyReport
 from holdfast.core.records import Found, StreamEnd
@@ -64,15 +65,22 @@ class EarlierLives:
 
 
 def last_orders(
-    settings: ReplicaSettings, served: Mapping[str, ServedStream], earlier_lives: EarlierLives
+    settings: ReplicaSettings,
+    served: Mapping[str, ServedStream],
+    earlier_lives: EarlierLives,
+    unwritten: State | None = None,
 ) -> list[Effect]:
-    """What is left to do for a replica that ends in order."""
+    """What is left to do for a replica that ends in order.
+
+    ``unwritten``: its newest record, if that has waited for readers; the next life goes on from it.
+    """
     if settings.delivery is not Delivery.EXACTLY_ONCE:
         return [KeepEnd(())]  # no log has its results, and ids are those of what computes them
     queues = [one.queue() for one in served.values()]
     frames = tuple((queue.stream, queue.frames) for queue in queues)
     begins = tuple((queue.stream, queue.first_id) for queue in queues)
-    orders: list[Effect] = [Append(LAST_APPEND, frames, begins=begins)]
+    record, state = unwritten or (None, None)
+    orders: list[Effect] = [Append(LAST_APPEND, frames, record, state, begins)]
     if earlier_lives.passed:
         orders.append(KeepEnd(tuple(map(_end_of, served.values()))))
     return orders
