@@ -54,7 +54,8 @@ class Endings:
             if streams & {output.stream for output in one.settings.outputs}
             and address not in self._world.authority.gone
         ]
-        if all(not one.up and one.persists and one.disk.ended is not None for one in group):
+        ended = [not one.up and one.persists and one.disk.ended is not None for one in group]
+        if group and all(ended):
             self._check_readers(group)
 
     def _check_written(self, process: ReplicaProcess, published: list[StreamEnd]) -> None:
