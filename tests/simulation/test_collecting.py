@@ -34,7 +34,7 @@ def world_of(*faults: Fault) -> World:
         name: f"x{name}" for one in (first, second) for name in one.addresses
     }
     end = max(one.end for one in faults)
-    # With other seeds a connection breaks by chance, and feeds are revived before anything is late.
+    # With seeds 1 and 2 a feed breaks at 17 s, and others are revived before anything is late.
     return World(spec, Schedule(faults, end + spec.calm_us), Random(3), servers)
 
 

@@ -158,7 +158,7 @@ def test_what_an_earlier_life_acknowledged_counts_for_nothing_though_it_comes_la
         Fault(FaultKind.SLOW_LINK, 8 * SECOND_US, 10_250_000, (servers[name], servers["f10a"]))
         for name in ("f00a", "f00b")
     ]
-    # With most seeds what is overtaken says nothing that the life after it has not said.
+    # Of seeds 1 to 8, the mistake shows with 4 and 8.
     one = scenario("active", lost("f10a", 10, 10.3), *slow, seed=4)
     world = World(one.spec, one.schedule, Random(one.seed), one.server_of)
     world.run()
