@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -14,7 +16,7 @@ from holdfast.spark import open_runs
 from holdfast.spark.compaction import divided, merge, merge_all
 from holdfast.spark.hash_search import Directory, Sieve
 from holdfast.spark.lookups import Keys, lookup
-from holdfast.spark.open_runs import OpenRun, SmallRuns, keep_open, open_run
+from holdfast.spark.open_runs import OpenRun, SmallRuns, from_words, keep_open, open_run
 from holdfast.spark.runs import sort_rows, write_run
 
 # Few of each, so that many are equal.
@@ -126,6 +128,34 @@ def test_a_sieve_holds_back_nothing_that_is_there(spread: int) -> None:
         assert Sieve(np.sort(hashes)).sifted(hashes).tolist() == [*range(count + 2)]
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.int64, np.uint64, np.float64, np.float32, np.bool_])
+def test_rows_side_by_side_have_what_is_in_the_columns(kind: type) -> None:
+    values: npt.NDArray[Any] = np.array([0, 1, 2**31 - 1, 0, 1] * 2000).astype(kind)
+    if kind is np.float64:
+        values[:3] = [np.nan, -0.0, np.inf]
+    columns = {"slot": np.zeros(10_000, np.int64), "value": values, "other": np.arange(10_000)}
+    run = OpenRun(pa.table(columns))
+    words = run.beside(("value", "other"))
+    if kind in (np.float32, np.bool_):
+        assert words is None
+        return
+    assert words is not None
+    assert run.beside(("value", "other")) is words
+    found = from_words(words[:, 0], np.dtype(kind))
+    assert found.dtype == kind
+    assert found.tobytes() == values.tobytes()
+    assert run.beside(("value",)) is None
+    assert run.is_long
+    assert not OpenRun(pa.table(columns).slice(0, 100)).is_long
+
+
+def test_rows_are_not_put_side_by_side_beyond_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_runs, "_MOST_BESIDE_BYTES", 10_000 * 2 * 8)
+    for rows, is_there in ((10_000, True), (10_001, False)):
+        columns = {"slot": np.zeros(rows, np.int64), "one": np.arange(rows), "two": np.arange(rows)}
+        assert (OpenRun(pa.table(columns)).beside(("one", "two")) is not None) == is_there
+
+
 ROWS = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 7), st.booleans(), st.integers()).map(
         lambda row: (row[0] * 10, row[1], row[2], row[3] % 100)
@@ -148,10 +178,18 @@ def made(rows: list[tuple[int, int, bool, int]], text: bool) -> OpenRun:
     return OpenRun(sort_rows(pa.table(columns)))
 
 
+@pytest.mark.parametrize("beside_from", [0, 4, 100])
 @given(runs=st.lists(ROWS, max_size=5), text=st.booleans(), split=st.integers(0, 5))
 def test_the_newest_row_of_each_key_is_found_before_and_after_runs_become_one(
-    runs: list[list[tuple[int, int, bool, int]]], text: bool, split: int
+    runs: list[list[tuple[int, int, bool, int]]], text: bool, split: int, beside_from: int
 ) -> None:
+    """Also where rows of all runs, of large ones, or of none lie side by side."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(open_runs, "_BESIDE_ROWS", beside_from)
+        find_in_all_forms(runs, text, split)
+
+
+def find_in_all_forms(runs: list[list[tuple[int, int, bool, int]]], text: bool, split: int) -> None:
     newest = {(slot, key): (value, dead) for run in runs for slot, key, dead, value in run}
     alive = {place: value for place, (value, dead) in newest.items() if not dead}
     places = [(slot, key) for slot in (0, 10, 20, 30) for key in range(8)]

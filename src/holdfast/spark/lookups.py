@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from holdfast.spark.open_runs import OpenRun, taken
+from holdfast.spark.open_runs import OpenRun, from_words, taken
 from holdfast.spark.runs import (
     DEAD,
     Bools,
@@ -58,12 +58,37 @@ class Keys:
 
 
 @dataclass(frozen=True)
+class _Look:
+    """Keys to look up, what they are called, and which columns of their rows are wanted."""
+
+    keys: Keys
+    key_names: Sequence[str]
+    wanted: Sequence[str] | None
+
+    @cached_property
+    def beside(self) -> tuple[str, ...] | None:
+        """The columns to look at where a key is; None if there is more, or keys are not plain."""
+        plain = all(each is not None and each.dtype.kind == "i" for each in self.keys.plain)
+        return (*self.wanted, *self.key_names) if self.wanted is not None and plain else None
+
+
+@dataclass(frozen=True)
 class _Hits:
-    """Which keys a run has, and in which rows."""
+    """Which keys a run has, and in which rows; ``words``: what is wanted, if it lies together."""
 
     run: OpenRun
     keys: Int64s
     rows: Int64s
+    words: Int64s | None = None
+
+    def plain(self, name: str, at: int) -> npt.NDArray[Any] | None:
+        """A wanted column, the one at this place of them; None if it is not plain."""
+        values = self.run.plain(name)
+        if values is None:
+            return None
+        if self.words is None or at >= self.words.shape[1]:
+            return values.take(self.rows)
+        return from_words(self.words[:, at], values.dtype)
 
 
 def lookup(
@@ -97,8 +122,8 @@ def lookup_all(
     first = 0
     for runs, keys, key_names in looks:
         here = found[first : first + len(keys.hash)]
-        for hit in _search(runs, keys, key_names, here):
-            hits.append(_Hits(hit.run, hit.keys + first, hit.rows) if first else hit)
+        for hit in _search(runs, _Look(keys, key_names, wanted), here):
+            hits.append(replace(hit, keys=hit.keys + first) if first else hit)
         first += len(here)
     if not hits:
         return found, None
@@ -113,17 +138,15 @@ def lookup_all(
     return found, columns
 
 
-def _search(
-    runs: Sequence[OpenRun], keys: Keys, key_names: Sequence[str], found: Bools
-) -> list[_Hits]:
+def _search(runs: Sequence[OpenRun], look: _Look, found: Bools) -> list[_Hits]:
     """Where the newest row of each key is; those that are anywhere are noted as ``found``."""
     hits: list[_Hits] = []
-    parts = list(_by_slot(keys))
+    parts = list(_by_slot(look.keys))
     missing = len(found)
     for at in range(len(runs) - 1, -1, -1):
         for part in parts:
             known = found if hits else None
-            here = _find(runs[at], part, keys, key_names, known, at > 0)
+            here = _find(runs[at], part, look, known, at > 0)
             if here is not None:
                 hits.append(here)
                 found[here.keys] = True
@@ -152,12 +175,7 @@ def _by_slot(keys: Keys) -> Iterator[_OfSlot]:
 
 
 def _find(
-    run: OpenRun,
-    part: _OfSlot,
-    keys: Keys,
-    key_names: Sequence[str],
-    found: Bools | None,
-    sift: bool,
+    run: OpenRun, part: _OfSlot, look: _Look, found: Bools | None, sift: bool
 ) -> _Hits | None:
     """Those of the keys not found yet that the run has; ``sift`` where these may be few.
 
@@ -178,14 +196,29 @@ def _find(
     same, rows = run.equal_hashes(low, high, hashes)
     if not len(same):
         return None
-    return _confirm(run, high, keys, same if which is None else which.take(same), rows, key_names)
+    hit = same if which is None else which.take(same)
+    if run.is_long and look.beside is not None and (beside := run.beside(look.beside)) is not None:
+        together = _together(run, beside, look.keys, hit, rows)
+        if together is not None:
+            return together
+    return _confirm(run, high, look, hit, rows)
 
 
-def _confirm(
-    run: OpenRun, high: int, keys: Keys, hit: Int64s, row: Int64s, key_names: Sequence[str]
-) -> _Hits:
+def _together(run: OpenRun, beside: Int64s, keys: Keys, hit: Int64s, row: Int64s) -> _Hits | None:
+    """Take what is wanted from where the keys are; None if one of these differs."""
+    words = beside.take(row, axis=0)
+    first = words.shape[1] - len(keys.columns)
+    for at, values in enumerate(keys.plain, first):
+        assert values is not None
+        if not (words[:, at] == values.take(hit)).all():
+            return None
+    return _Hits(run, hit, row, words[:, :first])
+
+
+def _confirm(run: OpenRun, high: int, look: _Look, hit: Int64s, row: Int64s) -> _Hits:
     """Keep the hits whose keys really are equal; follow equal hashes to the next row."""
-    equal = _same_keys(run, row, keys, hit, key_names)
+    keys = look.keys
+    equal = _same_keys(run, row, look, hit)
     if equal.all():
         return _Hits(run, hit, row)
     kept: list[tuple[Int64s, Int64s]] = []
@@ -198,16 +231,15 @@ def _confirm(
         hit, row = hit[still], row[still]
         if not len(hit):
             break
-        equal = _same_keys(run, row, keys, hit, key_names)
+        equal = _same_keys(run, row, look, hit)
     hits, rows = (np.concatenate(each) for each in zip(*kept, strict=True))
     return _Hits(run, hits, rows)
 
 
-def _same_keys(
-    run: OpenRun, row: Int64s, keys: Keys, hit: Int64s, key_names: Sequence[str]
-) -> Bools:
+def _same_keys(run: OpenRun, row: Int64s, look: _Look, hit: Int64s) -> Bools:
     equal: Bools | None = None
-    for name, column, values in zip(key_names, keys.columns, keys.plain, strict=True):
+    keys = look.keys
+    for name, column, values in zip(look.key_names, keys.columns, keys.plain, strict=True):
         there = run.plain(name)
         if there is not None and values is not None and there.dtype.kind == "i":
             here: Bools = there.take(row) == values.take(hit)
@@ -230,5 +262,14 @@ def _gather(hits: Sequence[_Hits], found: Bools, wanted: Sequence[str] | None) -
         ranks = place if found.all() else (found.cumsum() - 1).take(place)
         order = np.empty(len(place), np.int64)
         order[ranks] = np.arange(len(place))
-    rows = [(each.run, each.rows) for each in hits]
-    return {name: taken(rows, name, order) for name in names}
+    return {name: _column(hits, name, at, order) for at, name in enumerate(names)}
+
+
+def _column(hits: Sequence[_Hits], name: str, at: int, order: Int64s | None) -> Column:
+    """A column of what was found, in this order; ``at``: its place among those that are wanted."""
+    parts = [each.plain(name, at) for each in hits]
+    plain = [each for each in parts if each is not None]
+    if len(plain) < len(parts) or any(each.dtype != plain[0].dtype for each in plain):
+        return taken([(each.run, each.rows) for each in hits], name, order)
+    whole = plain[0] if len(plain) == 1 else np.concatenate(plain)
+    return whole if order is None else whole.take(order)

@@ -45,6 +45,9 @@ _SIEVED_ROWS = 1 << 20
 # From so many rows on, first bits lead to hashes sooner than a binary search; to few, from more on.
 _MANY_ROWS, _FEW_HASHES, _VERY_MANY_ROWS = 1 << 14, 256, 1 << 17
 _MOST_LAYOUTS = 1_000
+_WORD = 8
+# From so many rows on a run has rows side by side, too (``OpenRun.beside``), up to so many bytes.
+_BESIDE_ROWS, _MOST_BESIDE_BYTES = 1 << 13, 1 << 28
 
 
 class Layout:
@@ -93,6 +96,7 @@ class OpenRun:
         self._plain: dict[str, npt.NDArray[Any] | None] = {}
         self._ranges: dict[int, tuple[int, int]] = {}
         self._directories: dict[int, Directory] = {}
+        self._beside: dict[tuple[str, ...], Int64s | None] = {}
         # Of which run it is which rows: Arrow is asked for all of them sooner than for each.
         self._within: tuple[OpenRun, int] | None = None
 
@@ -106,7 +110,7 @@ class OpenRun:
         made._columns = dict(columns)
         made._arrays = {}
         made._plain = {k: v for k, v in columns.items() if isinstance(v, np.ndarray)}
-        made._ranges, made._directories = {}, {}
+        made._ranges, made._directories, made._beside = {}, {}, {}
         made._within = None
         return made
 
@@ -172,6 +176,32 @@ class OpenRun:
             self._plain[name] = plain(self.array(name))
         return self._plain[name]
 
+    @property
+    def is_long(self) -> bool:
+        """Whether it has so many rows that it pays to have them side by side."""
+        return self._count >= _BESIDE_ROWS
+
+    def beside(self, names: tuple[str, ...]) -> Int64s | None:
+        """These columns once more, row by row; None if they are no words, or too many.
+
+        To look a key up among many rows is to wait for memory: once a row, or once a column.
+        """
+        if names not in self._beside:
+            self._beside[names] = self._put_beside(names)
+        return self._beside[names]
+
+    def _put_beside(self, names: tuple[str, ...]) -> Int64s | None:
+        columns = [self.plain(name) for name in names]
+        if len(names) < 2 or _WORD * len(names) * self._count > _MOST_BESIDE_BYTES:
+            return None
+        if not all(each is not None and is_word(each.dtype) for each in columns):
+            return None
+        rows = np.empty((self._count, len(names)), np.int64)
+        for at, each in enumerate(columns):
+            assert each is not None
+            rows[:, at] = each if each.dtype.kind in "iu" else each.view(np.int64)
+        return rows
+
     @cached_property
     def slot(self) -> Int64s:
         return self._numbers(SLOT)
@@ -223,6 +253,16 @@ class OpenRun:
         if low:
             rows += low
         return same, rows
+
+
+def is_word(kind: np.dtype[Any]) -> bool:
+    """Whether values of this type are made into words of 64 bits and back."""
+    return kind.kind in "iu" or kind == np.float64
+
+
+def from_words(words: Int64s, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The values again."""
+    return words.astype(kind, copy=False) if kind.kind in "iu" else words.view(kind)
 
 
 def taken(
