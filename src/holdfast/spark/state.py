@@ -8,6 +8,7 @@ back to it. A run's file is deleted when the last State that names it is gone.
 from __future__ import annotations
 
 import contextlib
+import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,7 +59,7 @@ class Run:
 
 def _unlink(path: str) -> None:
     with contextlib.suppress(OSError):  # it may be gone already
-        Path(path).unlink()
+        os.unlink(path)  # noqa: PTH108 (a fifth of the time, with every run that goes)
 
 
 # operator -> family -> runs of each partition, oldest first
@@ -150,10 +151,11 @@ def collect_runs(
 def _new_runs(directory: StepDirectory) -> list[tuple[list[str], Run]]:
     """The runs that a step has left, each with what its name tells, in the order of names."""
     found = []
-    for entry in directory.path.iterdir():
-        file_name, path = entry.name, str(entry)
-        if not file_name.endswith(f"~{directory.number}"):
+    mine, place = f"~{directory.number}", str(directory.path)
+    for file_name in os.listdir(place):  # noqa: PTH208 (no object for each file)
+        if not file_name.endswith(mine):
             continue
+        path = f"{place}/{file_name}"
         file = RunFile(directory, path)
         inside: Sequence[tuple[str, str, int | None]] = [(file_name, path, None)]
         if file_name.startswith(f"{BUNDLE}~"):
