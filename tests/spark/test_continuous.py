@@ -130,6 +130,10 @@ def test_any_network_goes_on_as_if_it_had_not_crashed(
 @pytest.mark.thorough
 @settings(SPARK, max_examples=max(2, SPARK.max_examples // 2))
 @given(case=cases(), chosen=knobs())
+@example(  # a session of results is open in the log of a run cut short, and passes in the next
+    case=Case(6558999, 1_700_000_000_000_000, (10107, 5500000), (1, 2)),
+    chosen=Continuous(recover_within_us=60_000, interval_us=1_000, period_us=100_000),
+)
 def test_sums_that_depend_on_order_and_sessions(
     case: Case, chosen: Continuous, spark: SparkSession
 ) -> None:

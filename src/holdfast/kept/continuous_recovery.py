@@ -8,8 +8,10 @@ beside it, from which ``Engine.replay`` computes the state at the moment to rest
 
 A log may have, from a run that was cut short, window states of a time after the moment it was
 restored from, followed by those of the run after. Both are true: a state at a time depends on
-nothing but the input. So the newest by time counts, and reading on is harmless. Where rows only
-ever accumulate (a join's), each stretch of time is taken from the newest frame that has it.
+nothing but the input. So the newest by time counts, and reading on is harmless. A window that is
+open there and came and went within one step of the run after is closed by the replay; operators
+without a replay have told that it is gone (``Step.write``). Where rows only ever accumulate (a
+join's), each stretch of time is taken from the newest frame that has it.
 """
 
 from __future__ import annotations

@@ -146,17 +146,20 @@ class CountAggregate:
         self, step: Step, touched: pa.Table, full: Bools, found: Bools, code: Int64s, hashes: Int64s
     ) -> None:
         """Write what is open; a window found in the state and now full is marked dead there."""
-        keep = ~full | found
         step.ended(FAMILY, int((full & found).sum()))
+        names = (*self.state.key_names, WINDOW)
+        opened, passed = ~full & ~found, full & ~found
         if self._tumbling:
             # A finished window leaves nothing behind, so a group's open window is always number
             # 0 in the state, and takes the place of the finished one.
             number = np.where(full, numbers(touched[WINDOW]), 0).astype(np.int64)
             touched = _replace(touched, WINDOW, number)
             touched = _replace(touched, HASH, mix(hashes, number))
-            keep = ~full | (found & ~np.isin(code, code[~full]))
-        names = (*self.state.key_names, WINDOW)
-        step.write(FAMILY, touched.filter(pa.array(keep)), names, opened=(~full & ~found)[keep])
+            # Of a group without an open window, the row of number 0 says so.
+            said = ~full | ((number == 0) & ~np.isin(code, code[~full]))
+            touched = touched.filter(pa.array(said))
+            opened, passed = opened[said], passed[said]
+        step.write(FAMILY, touched, names, opened=opened, passed=passed)
 
 
 def _replace(table: pa.Table, name: str, values: Int64s) -> pa.Table:

@@ -180,10 +180,9 @@ class ProcessStep:
         columns.update(zip(self.key_names, keys.columns, strict=True))
         columns[STATE] = pa.array(states, self.state_type)
         columns[LAST], columns[DEAD] = pa.array(last), pa.array(gone)
-        keep = ~gone | found
-        kept = pa.table(columns).filter(pa.array(keep))
         step.ended(FAMILY, int((gone & found).sum()))
-        step.write(FAMILY, kept, self.key_names, opened=(~gone & ~found)[keep])
+        opened, passed = ~gone & ~found, gone & ~found
+        step.write(FAMILY, pa.table(columns), self.key_names, opened=opened, passed=passed)
 
 
 @dataclass(frozen=True)

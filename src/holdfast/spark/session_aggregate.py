@@ -35,7 +35,7 @@ class SessionAggregate:
     def __call__(self, step: Step, rows: pa.Table) -> pa.Table:
         pieces: list[pa.Table] = []
         kept: list[pa.Table] = []
-        opened: list[Bools] = []
+        opened = passed = np.empty(0, dtype=np.bool_)
         touched = None
         if step.replay and rows.num_rows:
             groups = group(rows, self.state.key_names)
@@ -45,11 +45,12 @@ class SessionAggregate:
         if rows.num_rows:
             groups = group(rows, self.state.key_names)
             touched = keys_of(rows, groups, self.state.key_names)
-            opened.append(self._touch(step, rows, groups, touched, pieces, kept))
+            opened, passed = self._touch(step, rows, groups, touched, pieces, kept)
         self._pass_deadlines(step, touched, pieces, kept)
         if kept:
-            rest = sum(table.num_rows for table in kept[len(opened) :])
-            self._write(step, pa.concat_tables(kept), np.append(opened or [], [False] * rest))
+            changed = pa.concat_tables(kept)
+            rest = np.zeros(changed.num_rows - len(opened), dtype=np.bool_)
+            self._write(step, changed, np.append(opened, rest), np.append(passed, rest))
         if not pieces:
             return pa.table({})
         closed = pa.concat_tables(pieces)
@@ -67,10 +68,11 @@ class SessionAggregate:
         keys: Keys,
         pieces: list[pa.Table],
         kept: list[pa.Table],
-    ) -> Bools:
+    ) -> tuple[Bools, Bools]:
         """Fold the tuples into sessions, the first of each group into its open one if it can.
 
-        Returns which of the kept sessions are new.
+        Returns which of the kept sessions are new, and which came and went in groups without
+        a session before.
         """
         found, old = lookup(step.read(SESSIONS), keys, self.state.key_names)
         last_seen = np.full(groups.count, -FOREVER)
@@ -105,10 +107,9 @@ class SessionAggregate:
                 pieces.append(old.filter(pa.array(left_behind)).select(table.column_names))
         # Only the last session of a group can be open; its row also ends an older one's.
         newest = np.append(code[1:] != code[:-1], True)
-        keep = newest & (~closed | found[code])
-        kept.append(table.filter(pa.array(keep)))
+        kept.append(table.filter(pa.array(newest)))
         step.ended(SESSIONS, ended)
-        return (~closed & ~continues)[keep]
+        return (~closed & ~continues)[newest], (closed & ~found[code])[newest]
 
     def _sessions(
         self, rows: pa.Table, groups: Groups, last_seen: Int64s
@@ -162,9 +163,9 @@ class SessionAggregate:
         fresh = np.setdiff1d(groups.codes[count:], groups.codes[:count])
         return keys_of(due, Groups(groups.codes, groups.first_row[fresh]), self.state.key_names)
 
-    def _write(self, step: Step, rows: pa.Table, opened: Bools) -> None:
+    def _write(self, step: Step, rows: pa.Table, opened: Bools, passed: Bools) -> None:
         keys = self.state.key_names
-        step.write(SESSIONS, rows, keys, opened=opened.astype(np.bool_))
+        step.write(SESSIONS, rows, keys, opened=opened, passed=passed)
         still_open = rows.filter(pa.array(~numbers(rows[DEAD]).astype(np.bool_)))
         step.write(DEADLINES, deadlines(still_open, self.gap, keys), None, step.boundary + 1)
 

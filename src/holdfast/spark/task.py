@@ -95,16 +95,25 @@ class Step:
         keys: Sequence[str] | None,
         first_open_slot: int = -FOREVER,
         opened: Bools | None = None,
+        passed: Bools | None = None,
     ) -> None:
         """Add ``rows`` to a family as a new run, swallowing small neighbours.
 
         ``keys`` None means the family only ever grows: rows do not replace each other.
         ``opened`` says which rows are windows that were not open before.
+        ``passed`` says which rows are dead and replace none: their windows came and went within
+        the step. The state needs nothing of them, but where all that changes is kept, they are
+        told: the log may have such a window open, written by a run that was cut short and went
+        other steps.
         """
         if rows.num_rows == 0 or self.look:
             return
         if self.keeps is not None:
             self.tell_rows(family, rows, opened)
+        if passed is not None and passed.any():
+            rows = rows.filter(pa.array(~passed))
+            if rows.num_rows == 0:
+                return
         versions = pa.array(np.full(rows.num_rows, self.version))
         run = OpenRun(sort_rows(rows.append_column(VERSION, versions)))
         write_runs([NewRun(self, family, run, keys, first_open_slot)])
