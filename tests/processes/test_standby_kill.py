@@ -17,7 +17,14 @@ from holdfast.cluster.networks import load_network
 from holdfast.cluster.status import node_status
 from holdfast.cluster.supervisor import Supervisor
 from holdfast.deployment import Deployment, load_deployment
-from holdfast.testing.deployed import Killer, Load, expected_file, supervised, wait_for_lines
+from holdfast.testing.deployed import (
+    ComingUp,
+    Killer,
+    Load,
+    expected_file,
+    supervised,
+    wait_for_lines,
+)
 from tests.processes.test_kill import EXAMPLE, readings
 
 Status = dict[str, Any]
@@ -50,12 +57,16 @@ def wait_for_more(supervisor: Supervisor, path: Path) -> None:
 
 
 def wait_until(deployment: Deployment, nodes: list[str], holds: Callable[[Status], bool]) -> None:
+    """Until this holds for all of them; a minute counts from when one was last seen to come up."""
     deadline = time.monotonic() + 60.0
+    coming = ComingUp()
     status: dict[str, Status] = {}
     while not status or not all(holds(each) for each in status.values()):
         assert time.monotonic() < deadline, status
         time.sleep(0.05)
         status = node_status(deployment, nodes)
+        if coming.news(status):
+            deadline = time.monotonic() + 60.0
 
 
 def is_awake(status: Status) -> bool:
@@ -69,7 +80,7 @@ def stands_by(status: Status) -> bool:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_failures_of_copies_leave_no_trace(tmp_path: Path, spark: SparkSession) -> None:
     shutil.copy(EXAMPLE / "network.py", tmp_path / "network.py")
     (tmp_path / "deployment.toml").write_text('network = "network.py"\nchaos = true\n' + STANDBY)

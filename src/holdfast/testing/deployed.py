@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,8 @@ from holdfast.testing.undisturbed import logged_tuples, undisturbed
 # A bound for when something is wrong: a dozen processes with Spark on a machine that is busy with
 # other work as well were seen to take more than two minutes.
 READY_SECONDS = 300.0
+# After so long without a new line the nodes are asked how they are, and so often.
+_LOOK_SECONDS = 5.0
 
 MakeRows = Callable[[int, int], pa.Table]
 
@@ -170,21 +173,54 @@ def _file_of(table: pa.Table) -> str:
     return json_lines(pa.table([ids, table["stime"], *own.columns], schema=schema))
 
 
+class ComingUp:
+    """Which states nodes have come to, as far as anybody has asked.
+
+    A process that was killed starts Spark, and its nodes compute what they have missed, one after
+    the other: on a busy machine that takes minutes in which nobody who reads gets anything. Each
+    state of each node is new once, so that one that falls back again and again is no news.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[str, str]] = set()
+
+    def news(self, status: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Whether a node is in a state now in which it was not seen before."""
+        there = {name: said for name, said in status.items() if "error" not in said}
+        now = {(name, str(said.get("state"))) for name, said in there.items()}
+        fresh = now - self._seen
+        self._seen |= fresh
+        return bool(fresh)
+
+
 def wait_for_lines(
     supervisor: Supervisor, path: Path, count: int, timeout_s: float, stalled_s: float = 45.0
 ) -> None:
-    """Until the file has ``count`` lines; if it stalls, every process writes down why."""
-    deadline = time.monotonic() + timeout_s
-    have, grew = -1, time.monotonic()
-    while True:
-        lines = path.read_bytes().count(b"\n") if path.exists() else 0
-        if lines >= count:
-            return
+    """Until the file has ``count`` lines; if it stalls, every process writes down why.
+
+    Both bounds count from when a node was last seen to come up, if one does: that the network goes
+    on slowly is no fault, that it stands is.
+    """
+    coming, have = ComingUp(), -1
+    began = moved = looked = time.monotonic()
+    while (lines := _lines_in(path)) < count:
+        now = time.monotonic()
         if lines > have:
-            have, grew = lines, time.monotonic()
-        if time.monotonic() > deadline or time.monotonic() - grew > stalled_s:
+            have, moved = lines, now
+        if now - max(moved, looked) > _LOOK_SECONDS:
+            nodes = list(supervisor.deployment.endpoints)
+            news = coming.news(node_status(supervisor.deployment, nodes))
+            # To ask takes as long as a node takes that does not answer.
+            looked = now = time.monotonic()
+            if news:
+                began = moved = now
+        if now - began > timeout_s or now - moved > stalled_s:
             raise TimeoutError(f"{lines} of {count} lines came\n{_look_into(supervisor)}")
         time.sleep(0.1)
+
+
+def _lines_in(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def _look_into(supervisor: Supervisor) -> str:

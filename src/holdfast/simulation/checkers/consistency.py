@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from holdfast.simulation.world import World
 
 
-def oracle(world: World) -> dict[str, list[Row]]:
-    """Every stream as it ought to be."""
-    streams = {entry.stream: world.truth.rows.get(entry.stream, []) for entry in world.spec.entries}
+def oracle(world: World, missing: frozenset[str] = frozenset()) -> dict[str, list[Row]]:
+    """Every stream as it ought to be, or as it would be if nothing had come from some sources."""
+    present = [one.stream for one in world.spec.entries if one.stream not in missing]
+    streams: dict[str, list[Row]] = {one.stream: [] for one in world.spec.entries}
+    streams |= {name: world.truth.rows.get(name, []) for name in present}
     ahead_us = max(one.ahead_us for one in world.processes.values())
     told = max(one.boundary for one in world.clients.values())
     stop = max(world.clock.now + ahead_us, told) + 1
