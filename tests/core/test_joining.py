@@ -210,6 +210,28 @@ def test_a_partner_that_answers_is_waited_for() -> None:
         assert bench.sent(JoinRequest) == [("b", request)]
 
 
+def test_an_answer_that_comes_after_its_partner_was_given_up_makes_silence_last_longer() -> None:
+    bench = Bench(partners=("b",))
+    request = bench.hold()
+
+    def silent_for() -> int:
+        """How many heartbeats go out before it asks anew, though nobody answers."""
+        asked, waited = bench.sent(JoinRequest), 0
+        while bench.sent(JoinRequest) == asked:
+            bench.wait(100_000)
+            waited += 1
+        return waited
+
+    assert silent_for() == 3
+    bench.hear("b", JoinReply(request.incarnation, request.round, True))
+    bench.hear("b", JoinReply(request.incarnation, request.round, True))
+    bench.wait(100_000)
+    ((_, again),) = bench.sent(JoinRequest)
+    assert again.round == request.round + 1, "what it has made ready is not for this round"
+    assert silent_for() == 6
+    assert silent_for() == 7, "one that is gone says nothing, and tells nothing"
+
+
 def test_what_could_not_be_applied_is_asked_for_again() -> None:
     bench = Bench()
     request = bench.hold()
@@ -299,6 +321,16 @@ def test_a_partner_lends_its_newest_state_once_for_each_round() -> None:
     bench.give(CheckpointNotSent(shipped.checkpoint.number, "cut off"))
     bench.hear("b", JoinRequest(9, 1))
     assert len(bench.sent(CheckpointShipped)) == 1
+
+
+def test_nothing_is_made_ready_for_a_round_that_is_over() -> None:
+    bench = lender()
+    bench.hear("b", JoinRequest(9, 2))
+    assert len(bench.sent(CheckpointShipped)) == 1
+    bench.hear("b", JoinRequest(9, 1))
+    assert bench.effects == [], "it was on its way for longer than its asker waited"
+    bench.hear("b", JoinRequest(8, 5))
+    assert len(bench.sent(CheckpointShipped)) == 1, "numbers of lives come from clocks"
 
 
 def test_who_has_nothing_itself_lends_nothing() -> None:

@@ -24,6 +24,7 @@ from holdfast.core.messages import (
     FeedFrames,
     HeartbeatReply,
     HeartbeatRequest,
+    JoinRequest,
     Message,
     Refusal,
     StateRequest,
@@ -204,6 +205,23 @@ def test_a_primary_sends_its_state_and_its_queue_and_then_only_what_changed() ->
     assert (second.base, second.state) == (first.number, "state 300")
     (queue,) = second.queues
     assert kinds(queue.frames) == ["STABLE", "BOUNDARY"]
+
+
+def test_one_that_takes_a_place_is_sent_nothing_but_what_it_asks_for() -> None:
+    copy = Copy("a")
+    arrives = CopyReport(0, CopyState.JOINING, -1, -1, False, arrives=True)
+    assert not shipped_in(copy.hear("b", CopyRequest(arrives)))
+    run_one_job(copy, 300)
+    assert not shipped_in(copy.hear("b", CopyRequest(arrives), 1_000_000))
+    (asked,) = shipped_in(copy.hear("b", JoinRequest(9, 1)))
+    assert asked.answers == (9, 1)
+    stands_by = CopyReport(0, CopyState.SUSPENDED, 0, 0, False)
+    (first,) = shipped_in(copy.hear("b", CopyRequest(stands_by)))
+    assert first.answers is None
+
+
+def shipped_in(messages: list[Message]) -> list[Checkpoint]:
+    return [one.checkpoint for one in messages if isinstance(one, CheckpointShipped)]
 
 
 def test_a_primary_that_asked_jumps_to_the_other_copys_state() -> None:

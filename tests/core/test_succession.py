@@ -150,6 +150,21 @@ def test_another_replica_of_the_old_shard_is_asked_when_one_is_silent() -> None:
     assert set(bench.asked()) == {"x2", "y"}
 
 
+def test_who_was_given_up_and_says_that_it_has_passed_the_boundary_is_heard() -> None:
+    """Answers that take longer than silence may last come while another one is asked, always."""
+    bench = Bench()
+    bench.producer_holds()
+    bench.wait()
+    first = bench.asked()
+    bench.hear("y", JoinReply(first["y"].incarnation, first["y"].round, True, 100))
+    while "x2" not in bench.asked():
+        bench.wait()
+    bench.hear("x", JoinReply(first["x"].incarnation, first["x"].round, False, NAMED + 500))
+    bench.wait()
+    named = {one.at for one in bench.asked().values()}
+    assert named == {NAMED + 500 + 2 * 200_200}
+
+
 def test_it_takes_over_only_when_no_other_replica_of_it_has_anything() -> None:
     bench = Bench(partners=("b",))
     bench.producer_holds()

@@ -103,6 +103,23 @@ def test_both_may_lose_their_disks_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("kind", ["active", "undo", "continuous"])
+def test_it_joins_though_every_answer_comes_after_its_partner_was_given_up(kind: str) -> None:
+    """The way to the only partner and back takes longer than a partner may be silent at first."""
+    slow = Fault(FaultKind.SLOW_LINK, 9 * SECOND_US, 40 * SECOND_US, ("xf10a", "xf10b"))
+    one = scenario(kind, lost("f10a"), slow)
+
+    world = World(one.spec, one.schedule, Random(one.seed), one.server_of)
+    world.begin()
+    world.clock.run_until(22 * SECOND_US)
+    assert world.replicas["f10a"].driver.joining is None
+    world.clock.run_until(one.schedule.end)
+    world.finish()
+    assert world.joins.counts["joined"] == 1
+    with mistake("learn nothing from answers that come too late").applied():
+        assert "f10a could have joined since" in run(one).reason
+
+
+@pytest.mark.parametrize("kind", ["active", "undo", "continuous"])
 def test_nobody_waits_for_a_producer_that_has_lost_everything_itself(kind: str) -> None:
     """It cannot reach its partner, and is heard before the one that has the stream."""
     cuts = [

@@ -25,6 +25,12 @@ and again, because a partner may start later, or have something later. The one t
 checkpoint comes is waited for as long as it answers. Without a partner nobody has the state, and
 the replica says so; should a producer turn up that has trimmed nothing, it begins there.
 
+Each turn to the next partner, or to the same one where there is no other, is a new round, and has
+that partner make its state ready once more. Were a round given up before its answer can come, on a
+busy machine or over a long way, every answer would be one to a round that is over, for ever, and
+all that partners do would be in vain. So an answer that comes after its partner was given up is no
+use itself, but tells that answers take longer: from then on silence may last twice as long.
+
 A producer that knows a later life than this one, of an attempt whose number came from a clock that
 was ahead, says so; then the attempt is made anew, under a greater number.
 
@@ -51,6 +57,9 @@ from holdfast.core.messages import (
 )
 from holdfast.core.records import Checkpoint
 from holdfast.core.settings import ReplicaSettings
+
+# How often silence may come to last twice as long before a partner is given up.
+MOST_DOUBLED = 5
 
 
 class JoinState(Enum):
@@ -159,6 +168,9 @@ class Joining(Machine[JoinState, Trigger]):
         self._promised = False
         self._heard_at = now
         self._ask_at = now
+        # Who was given up for silence and has not answered since; how often one did all the same.
+        self._given_up: set[str] = set()
+        self._late = 0
         self._applying: int | None = None
         # Who has lent what is applied, and under which number.
         self.lent: tuple[tuple[str, int], ...] = ()
@@ -241,11 +253,24 @@ class Joining(Machine[JoinState, Trigger]):
 
     def _answered(self, peer: str, reply: JoinReply, now: int) -> None:
         mine = (reply.incarnation, reply.round) == (self.incarnation, self._round)
+        self._look_if_late(peer, reply, mine)
         if self.state is JoinState.READING and mine and peer == self._asked():
             self._heard_at = now
             self._promised = reply.comes
             if not reply.comes:
                 self._next_partner(now)
+
+    def _look_if_late(self, peer: str, reply: JoinReply, awaited: bool) -> None:
+        """Whether one that was given up has answered what it was asked before, only later."""
+        if peer in self._given_up and reply.incarnation == self.incarnation:
+            self._given_up.discard(peer)
+            self._late += not awaited
+
+    @property
+    def _silence_us(self) -> int:
+        """How long one that is asked may be silent."""
+        patience_us = self._timing.misses_until_down * self._timing.heartbeat_interval_us
+        return patience_us << min(self._late, MOST_DOUBLED)
 
     def _next_partner(self, now: int) -> None:
         self._partner += 1
@@ -282,8 +307,8 @@ class Joining(Machine[JoinState, Trigger]):
             for peer, streams in self._streams_at.items()
         ]
         if self.state is JoinState.READING and self._partners:
-            silent_us = now - self._heard_at
-            if silent_us > self._timing.misses_until_down * interval_us:
+            if now - self._heard_at > self._silence_us:
+                self._given_up.add(self._asked())
                 self._next_partner(now)
             request = JoinRequest(self.incarnation, self._round)
             effects.append(Send(self._asked(), request))

@@ -2,7 +2,8 @@
 
 The checkpoint is taken when it is asked for, never before: its asker has seen to it that producers
 keep what follows (``core.joining``). It is taken once for each round of each incarnation, however
-often that is asked for, until its asker has it or it is known not to have come.
+often that is asked for, until its asker has it or it is known not to have come. A request that
+comes after one of a later round is not what its asker waits for: nothing is made ready for it.
 
 An output queue may be long, when a client stays away. Its newest part goes with the state, as much
 as ``lent_tuples_max`` says; the rest is here and not there, and readers go where it is.
@@ -68,6 +69,8 @@ class Lender:
         reached  how far the state is, or will be after the job that runs.
         """
         loan = self._loans.get(sender)
+        if loan is not None and _is_over(request, loan.request):
+            return []
         is_lent = loan is not None and loan.request == request
         comes = newest is not None and newest[0].boundary > 0
         if request.at is not None and not is_lent:
@@ -152,6 +155,11 @@ class Lender:
         for sender, (_, asked_at) in list(self._ahead.items()):
             if now - asked_at > PATIENCE_US:
                 del self._ahead[sender]
+
+
+def _is_over(request: JoinRequest, known: JoinRequest) -> bool:
+    """Whether its asker has begun another round since, as is known."""
+    return request.incarnation == known.incarnation and request.round < known.round
 
 
 def to_lend(

@@ -446,9 +446,8 @@ class ProtectedReplica(ShippingCopy):
             return
         boundary = replica.newest[0].boundary
         for other in self.others.values():
-            heard_at = self.switch.heard.get(other.address)
-            if heard_at is None or now - heard_at > self.pair.promote_after_us:
-                continue  # there is nobody to hold it
+            if not self.switch.takes_checkpoints(other.address, now):
+                continue
             for order in other.checkpointer.handle(sweeping.Look(boundary), now):
                 self._ship(other, order.number, order.base, False, effects)
         if self._pauses(now):

@@ -222,6 +222,12 @@ class StandbySwitch(Machine[CopyState, Trigger]):
         primary = self._settings.primary_of(self.term)
         return primary in self.heard and primary not in self._missed
 
+    def takes_checkpoints(self, peer: str, now: int) -> bool:
+        """Whether another copy would hold what it is sent; one that arrives takes what it asked."""
+        heard_at = self.heard.get(peer)
+        there = heard_at is not None and now - heard_at <= self._settings.promote_after_us
+        return there and peer not in self._arriving
+
     @property
     def running(self) -> bool:
         return self.state in (CopyState.AWAKE, CopyState.PRIMARY)

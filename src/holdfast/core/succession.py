@@ -13,6 +13,9 @@ ends a job there, lends its state and goes on (``core.lending``). One that has p
 says how far it is, and a later boundary is named, in a new round. When all have come, they are put
 together (``Pieces``): the runtime takes the rows of the shard's slots out of them.
 
+Of several replicas of an old shard one is asked, and the next if it is silent. All are asked for
+the same boundary, so what any of them sends or says counts, also if another one is asked by then.
+
 Its results are a stream of its own, which begins there; its ids begin with the boundary, so that
 nobody takes it for a stream that is known from its beginning.
 
@@ -37,16 +40,21 @@ from typing import ClassVar
 
 from holdfast.core.effects import Send
 from holdfast.core.frame import Header, Kind, StreamFrame
+from holdfast.core.joining import (
+    MOST_DOUBLED,
+    Apply,
+    JoinEffect,
+    Joining,
+    JoinState,
+    Trigger,
+)
 from holdfast.core.joining import TABLE as JOIN_TABLE
-from holdfast.core.joining import Apply, JoinEffect, Joining, JoinState, Trigger
 from holdfast.core.messages import HeartbeatReply, JoinReply, JoinRequest, StreamState
 from holdfast.core.records import Checkpoint, LoggedStream, Membership, Pieces, RecoveryRecord
 from holdfast.core.settings import Keeping, ReplicaSettings
 
 # A boundary is named so many buckets ahead, beside the time of two heartbeats.
 AHEAD_BUCKETS = 2
-# Where one was passed, the next is twice as far ahead, but not more often than so.
-MOST_DOUBLED = 5
 
 
 class Succession(Joining):
@@ -149,16 +157,19 @@ class Succession(Joining):
         if (reply.incarnation, reply.round) != (self.incarnation, self._round):
             return
         for group in self._lacking():
-            if self._asked_of(group) != peer:
+            if peer not in self._groups[group]:
                 continue
-            self._heard_from[group] = now
+            asked = self._asked_of(group) == peer
+            self._look_if_late(peer, reply, asked)
+            if asked:
+                self._heard_from[group] = now
             if reply.comes:
                 continue
             self._furthest = max(self._furthest, reply.reached)
             if self._at is not None and reply.reached > self._at:
                 self._name(now)
                 return
-            self._turns[group] += 1
+            self._turns[group] += asked
 
     def _came(self, peer: str, checkpoint: Checkpoint, now: int) -> list[JoinEffect]:
         if self.state is not JoinState.TAKING:
@@ -214,10 +225,10 @@ class Succession(Joining):
             return effects
         if self._at is None:
             self._name(now)
-        patience_us = self._timing.misses_until_down * self._timing.heartbeat_interval_us
         request = JoinRequest(self.incarnation, self._round, self._at)
         for group in self._lacking() if self._at is not None else ():
-            if now - self._heard_from[group] > patience_us:
+            if now - self._heard_from[group] > self._silence_us:
+                self._given_up.add(self._asked_of(group))
                 self._turns[group] += 1
                 self._heard_from[group] = now
             effects.append(Send(self._asked_of(group), request))

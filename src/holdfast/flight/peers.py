@@ -29,6 +29,8 @@ from holdfast.core.messages import (
     FeedFrames,
     HeartbeatReply,
     HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
     Message,
     NotServed,
     StreamFrame,
@@ -78,6 +80,10 @@ class FeedGap(HoldfastError):
 
 Tell = Callable[[str, str, Refused | None], None]
 Question = HeartbeatRequest | CopyRequest
+# Said again and again, and only the newest matters. They wait for one thread: on a machine so busy
+# that a call takes longer than the pause between two of them, a line of old ones would grow, and
+# who is told would hear for ever what was so a minute ago.
+Repeated = Question | JoinRequest | JoinReply
 
 
 def connect(location: str, security: Security) -> flight.FlightClient:
@@ -209,7 +215,10 @@ class _Peer:
         self._connect()
         self._links = owner.links
         self._queue: queue.Queue[Message | None] = queue.Queue(_QUEUED)
-        self._questions: dict[type[Question], Question] = {}
+        # The newest of each kind that waits. Were one taken between a look and a word, nobody would
+        # know that nothing of its kind is in the queue any more, and none would ever be sent.
+        self._lock = threading.Lock()
+        self._newest: dict[type[Repeated], Repeated] = {}
         self._readers: dict[int, _Reading] = {}
         # All whose threads may run, those that were cancelled, too.
         self._readings: list[_Reading] = []
@@ -230,16 +239,18 @@ class _Peer:
             reading_or_none = self._readers.pop(message.feed, None)
             if reading_or_none is not None:
                 reading_or_none.cancel()
-        elif isinstance(message, HeartbeatRequest | CopyRequest):
-            # Only the newest question matters; a peer that does not answer is not asked twice.
-            waits = type(message) in self._questions
-            self._questions[type(message)] = message
+        elif isinstance(message, Repeated):
+            # A peer that does not answer is not asked twice.
+            with self._lock:
+                waits = type(message) in self._newest
+                self._newest[type(message)] = message
             if waits:
                 return
         try:
             self._queue.put_nowait(message)
         except queue.Full:
-            self._questions.clear()
+            with self._lock:
+                self._newest.clear()
 
     @property
     def threads(self) -> list[threading.Thread]:
@@ -257,8 +268,11 @@ class _Peer:
             message = self._queue.get()
             if message is None:
                 break
-            if isinstance(message, HeartbeatRequest | CopyRequest):
-                self._ask(self._questions.pop(type(message), message))
+            if isinstance(message, Repeated):
+                with self._lock:
+                    message = self._newest.pop(type(message), message)
+            if isinstance(message, Question):
+                self._ask(message)
             else:
                 self._call("message", message)
         self._client.close()

@@ -3,6 +3,10 @@
 Packing and sending take time that neither the driver nor the heartbeats may wait for. What
 cannot be sent comes back as CheckpointNotSent; the driver then tries again when it likes.
 
+Of those that wait only the newest is sent, of what was asked for and of what goes out unasked: the
+other copy has no use for the rest. One that takes longer to send than its receiver takes to ask
+anew would otherwise always be followed by one for which it is too late.
+
 What is sent of the state depends on how it is kept: packed, or the piece of the log that has it.
 A whole one is made ready in pieces between jobs (``quiet``): who lends a state is not late for it.
 """
@@ -96,12 +100,15 @@ class Shipper:
         self._quiet = quiet
         self._client: flight.FlightClient | None = None
         self._queue: queue.SimpleQueue[Checkpoint | None] = queue.SimpleQueue()
+        # The number of the last one of each kind.
+        self._newest: dict[tuple[bool, bool], int] = {}
         self._thread = threading.Thread(target=self._run, name=f"{name} shipper", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def ship(self, checkpoint: Checkpoint) -> None:
+        self._newest[_kind(checkpoint)] = checkpoint.number
         self._queue.put(checkpoint)
 
     def end(self) -> None:
@@ -118,6 +125,9 @@ class Shipper:
             checkpoint = self._queue.get()
             if checkpoint is None:
                 return
+            if checkpoint.number != self._newest[_kind(checkpoint)]:
+                self._post(CheckpointNotSent(checkpoint.number, "a newer one follows"))
+                continue
             started = time.monotonic()
             try:
                 self._ship(checkpoint)
@@ -152,6 +162,11 @@ class Shipper:
         self.total.elements += elements + sum(
             frame.header.count for queue in checkpoint.queues for frame in queue.frames
         )
+
+
+def _kind(checkpoint: Checkpoint) -> tuple[bool, bool]:
+    """What it is for: one that joins, a copy that asked to jump, or one that stands by."""
+    return checkpoint.answers is not None, checkpoint.wanted
 
 
 def _one_by_one(encoded: Iterable[Encoded], manner: Unhurried) -> Iterator[Encoded]:

@@ -75,3 +75,8 @@ def wait_for_ever_for_what_was_trimmed(original: Any) -> Any:
 @mutation(upstream, "_has_nothing", shape="stranded")
 def wait_for_one_that_knows_nothing_yet(original: Any) -> Any:
     return lambda report: False
+
+
+@mutation(Joining, "_look_if_late", shape="remote")
+def learn_nothing_from_answers_that_come_too_late(original: Any) -> Any:
+    return lambda self, peer, reply, awaited: None

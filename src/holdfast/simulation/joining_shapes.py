@@ -76,3 +76,25 @@ def _stranded(random: Random, layout: Layout) -> list[Fault]:
         *(Fault(FaultKind.CUT, start - SECOND_US, back, (one, hit)) for one in lacks),
         *(Fault(FaultKind.CUT, start - SECOND_US, heard, (one, reader)) for one in partners),
     ]
+
+
+def _remote(random: Random, layout: Layout) -> list[Fault]:
+    """A replica comes back with an empty disk, and answers of its partners take long all the time.
+
+    They take longer than a partner may be silent at first, though nobody has failed.
+    """
+    several = [one for one in layout.groups if len(one) > 1] or layout.groups
+    time = 5 * SECOND_US
+    faults = []
+    for _ in range(2):
+        group = list(random.choice(several))
+        random.shuffle(group)
+        hit, *partners = group
+        end = time + int(random.uniform(0.3, 3) * SECOND_US)
+        near = end + int(random.uniform(25, 40) * SECOND_US)
+        faults.append(Fault(FaultKind.DISK_LOST, time, end, (hit,)))
+        faults += [
+            Fault(FaultKind.SLOW_LINK, time - SECOND_US, near, (one, hit)) for one in partners
+        ]
+        time = near + int(random.uniform(2, 8) * SECOND_US)
+    return faults

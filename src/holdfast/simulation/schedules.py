@@ -34,7 +34,7 @@ from holdfast.simulation.deliveries import (
 )
 from holdfast.simulation.ending_shapes import _stopped
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Schedule
-from holdfast.simulation.joining_shapes import _rejoin, _stranded
+from holdfast.simulation.joining_shapes import _rejoin, _remote, _stranded
 from holdfast.simulation.membership_shapes import (
     _departures,
     _moves,
@@ -431,6 +431,7 @@ SHAPES: dict[Shape, float] = {
     _rescaled_deliveries: 0.0,
     _rescaled_at_most_once: 0.0,
     _stranded: 0.0,
+    _remote: 0.0,
     _stopped: 0.0,
 }
 # Shapes that bring their network.
@@ -453,6 +454,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _rescaled_deliveries: rescaled_deliveries,
     _rescaled_at_most_once: rescaled_at_most_once,
     _stranded: special_networks.chain,
+    _remote: special_networks.chain,
 }
 # Shapes that need a pair of copies of a certain kind.
 SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3, _relay: 0.25, _moves: 0.0}

@@ -297,11 +297,11 @@ class World:
         if not back.cuts:
             self.processes[asker].receive(PeerUnreachable(target))
 
-    def link_stands_since(self, one: str, other: str) -> int | None:
-        """Since when messages flow both ways, in time; None if they do not now."""
+    def link_stands_since(self, one: str, other: str, late: bool = False) -> int | None:
+        """Since when messages flow both ways; None if they do not now, or ``late`` only."""
         a, b = self.server_of[one], self.server_of[other]
         there, back = self.network.link(a, b), self.network.link(b, a)
-        if there.cuts or back.cuts or there.slow_us or back.slow_us:
+        if there.cuts or back.cuts or ((there.slow_us or back.slow_us) and not late):
             return None
         return max(there.changed_at, back.changed_at)
 

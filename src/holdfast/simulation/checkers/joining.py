@@ -5,7 +5,8 @@
   an earlier life had.
 - A producer that has said that it holds never refuses what is asked for: one attempt is enough.
 - It joins soon, if producers and a partner that has the state stand: also if one of the producers
-  has lost everything itself, and cannot go on.
+  has lost everything itself, and cannot go on, and later, but not never, if what partners say takes
+  long to come.
 - In the end it is STABLE again (progress.py), with the ids and bits of the others (convergence.py).
 
 Where every replica of a fragment has lost its disk nobody has the state: the run is void.
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from holdfast.simulation.process import Process
     from holdfast.simulation.replica_process import ReplicaProcess
     from holdfast.simulation.world import World
+
+
+# How much later one may join whose partners are far away.
+FAR_US = 10 * SECOND_US
 
 
 class JoinChecks:
@@ -152,7 +157,7 @@ class JoinChecks:
         gone = world.authority.gone
         needed = [self._stands_since(name, address) for name in producers if name not in gone]
         lent = [
-            self._stands_since(name, address)
+            self._stands_since(name, address, late=True)
             for name in process.settings.partners
             if name not in gone
             and world.replicas[name].replica is not None
@@ -168,6 +173,8 @@ class JoinChecks:
         timing = world.spec.timing
         turn_us = (timing.misses_until_down + 3) * timing.heartbeat_interval_us
         allowed = timing.delay_us + (1 + len(process.settings.partners)) * turn_us + 3 * SECOND_US
+        here = [name for name in process.settings.partners if name not in gone]
+        allowed += FAR_US * any(world.link_stands_since(one, address) is None for one in here)
         if world.clock.now - since > allowed:
             raise Violation(
                 "joining", f"{address} could have joined since {since / 1e6:.3f} s: {why}"
@@ -196,9 +203,10 @@ class JoinChecks:
                 begins.append(served.first_id)
         return bool(begins) and min(begins) > next_id
 
-    def _stands_since(self, name: str, reader: str) -> int | None:
+    def _stands_since(self, name: str, reader: str, late: bool = False) -> int | None:
         """Since when a process runs that can be reached; None if it does not now."""
-        process, link = self._world.processes[name], self._world.link_stands_since(name, reader)
+        process = self._world.processes[name]
+        link = self._world.link_stands_since(name, reader, late)
         if link is None or not process.running or process.slow or process.disk.full:
             return None
         return max(link, process.disturbed_at)
