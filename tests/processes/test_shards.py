@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from holdfast.cluster.members import MembershipError
 from holdfast.cluster.rescaling import Rescaled, rescale
 from holdfast.deployment import load_deployment
 from holdfast.errors import Removed
+from holdfast.flight.distance import Distance
 from holdfast.slots import SLOTS
 from tests.processes.copies import COMMON, World
 
@@ -125,10 +127,15 @@ def test_at_most_once_another_copy_goes_on_from_now(worlds: Callable[..., World]
     assert stimes == sorted(set(stimes))
 
 
-def rescaling(world: World, shards: int) -> Rescaled:
-    """Another number of shards, with the test in the place of the supervisor."""
+def rescaling(
+    world: World, shards: int, far: Mapping[str, str] = MappingProxyType({}), wait_s: float = 600.0
+) -> Rescaled:
+    """Another number of shards, with the test in the place of the supervisor.
+
+    far  which new nodes are a long way from which.
+    """
     with ThreadPoolExecutor(1) as pool:
-        under_way = pool.submit(rescale, world.deployment.path, "main", shards, wait_s=600.0)
+        under_way = pool.submit(rescale, world.deployment.path, "main", shards, wait_s=wait_s)
         while not under_way.done():
             world.deployment = load_deployment(world.deployment.path)
             missing = [
@@ -136,7 +143,10 @@ def rescaling(world: World, shards: int) -> Rescaled:
                 for name in world.deployment.endpoints
                 if name.startswith("main") and name not in world.copies
             ]
-            world.start(*missing)
+            for name in missing:
+                world.start(name)
+                if name in far:
+                    world.copies[name].links.set_distance(far[name], Distance(delay_ms=250))
             ended = [name for name in world.copies if name not in world.deployment.endpoints]
             world.stop(*ended)
             event = world.client.read(0.05)
@@ -200,6 +210,22 @@ def test_a_ring_of_shards_loses_each_and_shows_no_trace(worlds: Callable[..., Wo
     ring.start("main.1-1", "main.1-2", "main.2-1", "main.2-2", "main-1", "main-2")
     ring.go_on()
     ring.finish()
+
+
+@pytest.mark.thorough
+def test_new_copies_join_though_every_answer_of_the_other_comes_late(
+    worlds: Callable[..., World],
+) -> None:
+    """Later than silence may last at first, as on a machine with far too much to do.
+
+    A call takes longer than the pause between two requests, too: they would wait in line.
+    """
+    ring = worlds(RING, *NODES)
+    far = {"main.g2.1-1": "main.g2.1-2", "main-3": "main-4"}
+    far |= {other: one for one, other in far.items()}
+    done = rescaling(ring, 1, far, wait_s=120.0)
+    assert (done.shards, done.generation, done.unaware) == (1, 2, ())
+    ring.go_on()
 
 
 @pytest.mark.thorough
