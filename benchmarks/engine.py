@@ -212,7 +212,9 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
     for name, each in found.get("flink", {}).items():
         told[f"flink_ratio_{name.removeprefix('ready-')}"] = round(each["flink_ratio"], 2)
     if swept := found.get("sweep"):
-        told["state_sweep"] = {size: round(each["median_ms"], 1) for size, each in swept.items()}
+        medians = {size: each["median_ms"] for size, each in swept.items()}
+        told["state_sweep"] = {size: round(each, 2) for size, each in medians.items()}
+        told["state_sweep_ratio"] = round(max(medians.values()) / min(medians.values()), 3)
         last = list(swept.values())[-1]
         told["bytes_per_window"] = round(last["bytes_per_window"], 1)
         told["sweep_peak_gib"] = round(last["peak_gib"], 2)
