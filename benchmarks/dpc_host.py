@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
 from benchmarks.dpc_setting import FAILED, SOURCES, Setting, build_network, describe_deployment
 from holdfast.cluster.planning import plan_of
@@ -38,7 +37,7 @@ from holdfast.nodes.hosted import Place
 from holdfast.nodes.jobs import JobReport
 from holdfast.nodes.node import Node
 from holdfast.nodes.replica_node import ReplicaNode
-from holdfast.operators import SourceOperator
+from holdfast.operators import Declaration
 from holdfast.plans.topology import Topology
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.session import get_session
@@ -202,7 +201,7 @@ class Host:
             process = deployment.sources[name].process
             self._nodes[process] = EntryNode(
                 EntrySettings(process, name, self._readers, _boundary_interval(found)),
-                SourceOperator(name, f"source {name!r}", (), StructType([]), "", stime, ()),
+                Declaration(name, stime, ()),
                 pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schemas[name]))),
                 _source(found) if found.own_time else None,
                 found.bucket_ms * 1000,

@@ -27,7 +27,6 @@ from pathlib import Path
 import confluent_kafka as kafka
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
 from benchmarks.kafka_broker import CALL_SECONDS, Broker
 from holdfast.connect.dead_letters import DeadLetters
@@ -43,7 +42,7 @@ from holdfast.connect.kafka_writer import (
     STIME_HEADER,
 )
 from holdfast.frames import SEQ, STIME, TIME, TMAX
-from holdfast.operators import SourceOperator
+from holdfast.operators import Declaration
 
 VALUE_BYTES = 100
 COLUMNS = pa.schema(
@@ -146,12 +145,12 @@ def _bare_in(broker: Broker, records: int) -> float:
 
 def _in(broker: Broker, records: int) -> float:
     """Records a second."""
-    operator = SourceOperator("load", "source 'load'", (), StructType(), "main", None, ())
+    declared = Declaration("load", None, ())
     schema = pa.schema([STIME, TMAX, SEQ, *COLUMNS])
     source = read_kafka("load", servers=broker.servers)
     with tempfile.TemporaryDirectory() as directory:
         letters = DeadLetters(Path(directory) / "dead-letters.jsonl")
-        inlet = Inlet(operator, schema, source, 100_000, letters)
+        inlet = Inlet(declared, schema, source, 100_000, letters)
         before, started = 0, 0.0
         while inlet.tuples < records:
             inlet.take()

@@ -12,6 +12,7 @@ import pytest
 
 import holdfast
 
+_SOURCES = Path(holdfast.__file__).parents[1]
 HEAVY = ("pyspark", "pyarrow", "numpy", "pandas", "rich", "matplotlib", "grpc", "py4j")
 
 
@@ -57,6 +58,17 @@ def test_nothing_heavy_is_loaded(code: str) -> None:
 )
 def test_spark_is_loaded_by_none_that_does_without(code: str) -> None:
     assert loaded(code, "pyspark", "py4j", "matplotlib") == []
+
+
+@pytest.mark.parametrize("room", ["nodes.entry_node", "nodes.client_node", "cluster.server"])
+def test_the_engine_is_loaded_by_replicas_only(room: str) -> None:
+    engine = sorted(
+        path.relative_to(_SOURCES).with_suffix("").as_posix().replace("/", ".")
+        for path in (_SOURCES / "holdfast" / "spark").glob("*.py")
+    )
+    assert "holdfast.spark.engine" in engine
+    code = f"import holdfast.cluster.process_main, holdfast.{room}"
+    assert loaded(code, "pyspark", "py4j", "pandas", *engine) == []
 
 
 def test_every_public_name_can_be_used() -> None:

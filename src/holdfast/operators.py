@@ -6,11 +6,25 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
-
 if TYPE_CHECKING:
+    # Who takes in tuples runs no Spark.
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
     from holdfast.spark.stateful import Stateful
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What the network says of a source, as far as rows become tuples by it.
+
+    stime  the column that has the tuple time, or None: then it is the time of arrival.
+    keys   columns that must not be null.
+    """
+
+    name: str
+    stime: str | None
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,14 +45,14 @@ class Operator:
 
 @dataclass(frozen=True, eq=False)
 class SourceOperator(Operator):
-    """Where tuples enter.
-
-    stime  the column that has the tuple time, or None: then it is the time of arrival.
-    keys   columns that must not be null.
-    """
+    """Where tuples enter; ``stime`` and ``keys`` as in its ``Declaration``."""
 
     stime: str | None
     keys: tuple[str, ...]
+
+    @property
+    def declaration(self) -> Declaration:
+        return Declaration(self.name, self.stime, self.keys)
 
 
 @dataclass(frozen=True, eq=False)

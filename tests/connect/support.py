@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
 from holdfast.clock import Clock
 from holdfast.connect.dead_letters import DeadLetters
 from holdfast.connect.ingest import Inlet
 from holdfast.connect.source import Chunk, Position, Reader, Source
 from holdfast.frames import SEQ, STIME, TIME, TMAX
-from holdfast.operators import SourceOperator
+from holdfast.operators import Declaration
 
 COLUMNS = pa.schema(
     [pa.field("at", TIME), pa.field("server", pa.string()), pa.field("cpu", pa.float64())]
@@ -34,10 +33,10 @@ def inlet(
     clock: Clock | None = None,
 ) -> Inlet:
     """A source being read, with its dead letters in ``directory``."""
-    operator = SourceOperator("load", "source 'load'", (), StructType(), "main", stime, ("server",))
+    declared = Declaration("load", stime, ("server",))
     schema = pa.schema([STIME, TMAX, SEQ, *columns])
     letters = DeadLetters(directory / "dead-letters.jsonl")
-    return Inlet(operator, schema, source, bucket, letters, saved, directory / "scratch", clock)
+    return Inlet(declared, schema, source, bucket, letters, saved, directory / "scratch", clock)
 
 
 def read_all(reader: Reader, seconds: float = 5) -> list[Chunk]:

@@ -41,7 +41,7 @@ def make_entry(
 ) -> EntryNode:
     return EntryNode(
         EntrySettings("entry-load", "load", consumers, boundary_interval_us=20_000, bound=bound),
-        operator,
+        operator.declaration,
         input_schema(operator),
         None,
         200_000,

@@ -11,7 +11,7 @@ from holdfast.core.messages import StreamFrame
 from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
 from holdfast.flight.wire import WireError
 from holdfast.kept.packed_codec import decode_checkpoint, encode_checkpoint
-from holdfast.spark.packing import PackedPart, PackedState
+from holdfast.packed import PackedPart, PackedState
 from tests.network.test_intact import broken
 
 RECORD = RecoveryRecord(100, 90, (("in", 7),), (("out", 3), ("other", 0)))

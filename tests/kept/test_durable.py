@@ -23,7 +23,7 @@ from holdfast.durable import (
 )
 from holdfast.errors import StateError
 from holdfast.kept.state_directory import StateDirectory
-from holdfast.spark.packing import PackedPart, PackedState
+from holdfast.packed import PackedPart, PackedState
 
 TABLE = pa.table({"number": [500, 501, 502], "text": ["a", None, "c"]})
 

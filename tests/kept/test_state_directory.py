@@ -10,7 +10,7 @@ import pytest
 from holdfast.durable import write_document
 from holdfast.errors import StateError
 from holdfast.kept.state_directory import StateDirectory
-from holdfast.spark.packing import PackedPart, PackedState
+from holdfast.packed import PackedPart, PackedState
 
 
 def packed(version: int, since: int | None, rows: int = 3) -> PackedState:

@@ -22,8 +22,8 @@ from holdfast.kept.packed_codec import decode_checkpoint, encode_checkpoint
 from holdfast.kept.state import PackedStates, RecordOnly
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import LogError, LogOptions
+from holdfast.packed import PackedState
 from holdfast.spark.chains import Workshop
-from holdfast.spark.packing import PackedState
 
 SCHEMA = stream_schema(pa.schema([("number", pa.int64())]))
 SMALL = LogOptions(segment_bytes=4096, preallocate_bytes=0)

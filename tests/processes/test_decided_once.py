@@ -86,7 +86,7 @@ def life(directory: Path, setting: Setting, ahead_us: int) -> Iterator[EntryNode
     clock = Clock(machine=lambda: machine_clock() + ahead_us)
     node = EntryNode(
         settings,
-        LOAD,
+        LOAD.declaration,
         input_schema(LOAD),
         setting.source,
         BUCKET_US,

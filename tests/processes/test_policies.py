@@ -140,7 +140,7 @@ class World:
         operator, name = self.network.sources[source], f"entry-{source}"
         return EntryNode(
             EntrySettings(name, source, tuple(POLICIES), boundary_interval_us=50_000),
-            operator,
+            operator.declaration,
             input_schema(operator),
             None,
             TIMING.bucket_us,

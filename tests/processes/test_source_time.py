@@ -47,7 +47,7 @@ def running(directory: Path, source: Source | None = None, **more: int) -> Itera
     settings = EntrySettings("entry-load", "load", ("main-1",), boundary_interval_us=20_000)
     node = EntryNode(
         replace(settings, **more),  # type: ignore[arg-type]
-        LOAD,
+        LOAD.declaration,
         input_schema(LOAD),
         source,
         BUCKET_US,

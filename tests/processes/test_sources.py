@@ -40,7 +40,7 @@ def started(
 ) -> EntryNode:
     node = EntryNode(
         EntrySettings("entry-load", "load", ("main-1",), boundary_interval_us=interval_us),
-        LOAD,
+        LOAD.declaration,
         input_schema(LOAD),
         source,
         BUCKET_US,

@@ -21,6 +21,7 @@ from holdfast.frames import Frame
 from holdfast.kept.continuous_reader import WindowReader
 from holdfast.kept.continuous_recovery import OPEN_WINDOWS, Extent, load
 from holdfast.kept.handed_over import logged_windows
+from holdfast.packed import PackedState
 from holdfast.plans.fragment_plans import ShardPlan
 from holdfast.routes import find_routes, state_keys
 from holdfast.slots import ANY, Routing
@@ -29,7 +30,7 @@ from holdfast.spark.dividing import united
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.merging import Merge, MergeEngine
-from holdfast.spark.packing import PackedState, pack, unpack
+from holdfast.spark.packing import pack, unpack
 from holdfast.spark.state import EMPTY, State
 from holdfast.spark.version import Version
 from holdfast.testing import run, same_bytes, split, tuples

@@ -134,19 +134,14 @@ class ProcessHost:
         return self._deployment.data / "processes" / node
 
     def _entry(self, node: str) -> Hosted:
-        from pyspark.sql.types import StructType
-
         from holdfast.nodes.entry_node import EntryNode
-        from holdfast.operators import SourceOperator
+        from holdfast.operators import Declaration
 
         spec = next(each for each in self._deployment.sources.values() if each.process == node)
         plan = self._plan.sources[spec.name]
-        operator = SourceOperator(
-            spec.name, f"source {spec.name!r}", (), StructType([]), "", plan.stime, plan.keys
-        )
         return EntryNode(
             self._topology.entry(spec.name),
-            operator,
+            Declaration(spec.name, plan.stime, plan.keys),
             plan.schema,
             source_of(spec),
             self._plan.bucket_us,

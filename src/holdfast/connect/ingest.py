@@ -34,7 +34,7 @@ from holdfast.core.source_time import FAR, Late, SourceTime, TimeSettings
 from holdfast.errors import InputError
 from holdfast.frames import SEQ, STIME, SYSTEM_COLUMNS, TIME
 from holdfast.gained import with_gained
-from holdfast.operators import SourceOperator
+from holdfast.operators import Declaration
 from holdfast.times import show_duration
 
 FOREVER = FAR
@@ -61,7 +61,7 @@ class Inlet:
 
     def __init__(
         self,
-        operator: SourceOperator,
+        declared: Declaration,
         schema: pa.Schema,
         source: Source,
         bucket: int,
@@ -77,11 +77,11 @@ class Inlet:
         lane_idle_us  how long one of several producers may be quiet while others are not.
         """
         saved = saved or {}
-        self.name = operator.name
+        self.name = declared.name
         self.source = source
         self.tuples = int(saved.get("next_id", 0))
         self.dead = int(saved.get("dead", 0))
-        self._operator = operator
+        self._declared = declared
         self._schema = schema
         self._columns = pa.schema([field for field in schema if field.name not in SYSTEM_COLUMNS])
         self._bucket = bucket
@@ -92,7 +92,7 @@ class Inlet:
         self._clock = clock or Clock()
         settings = source.time_settings(bucket, lane_idle_us)
         self._time = SourceTime(settings, int(saved.get("boundary", -FOREVER)))
-        if operator.stime is None:
+        if declared.stime is None:
             self._clock.at_least(self.own_boundary)
         elif source.has_lanes:
             for lane, newest in saved.get("lanes", {}).items():
@@ -101,7 +101,7 @@ class Inlet:
             self.open_lane(OWN_LANE, int(saved.get("newest", -FOREVER)))
         self._asked_at = self._clock.now()
         self._waiting: list[Waiting] = []
-        required = [*operator.keys, *([operator.stime] if operator.stime else [])]
+        required = [*declared.keys, *([declared.stime] if declared.stime else [])]
         self.required = tuple(required)
         try:
             self._reader = source.open(self._columns, saved.get("position"), scratch)
@@ -132,7 +132,7 @@ class Inlet:
 
     @property
     def takes_arrival_time(self) -> bool:
-        return self._operator.stime is None
+        return self._declared.stime is None
 
     @property
     def newest(self) -> int:
@@ -309,7 +309,7 @@ class Inlet:
         if rows.num_rows == 0:
             return
         stime: Int64s | None
-        if self._operator.stime is not None:
+        if self._declared.stime is not None:
             rows, stime = self._judge(lane, rows, now)
         elif STIME.name in self._schema.names:
             stime = np.full(rows.num_rows, max(now, self.own_boundary), dtype=np.int64)
@@ -320,11 +320,11 @@ class Inlet:
 
     def _judge(self, lane: str, rows: pa.Table, now: int) -> tuple[pa.Table, Int64s]:
         """Send away rows whose tuple time is impossible, too old or too far ahead."""
-        assert self._operator.stime is not None
-        stime = _micros(rows[self._operator.stime])
+        assert self._declared.stime is not None
+        stime = _micros(rows[self._declared.stime])
         possible = (stime >= OLDEST_US) & (stime <= NEWEST_US)
         if not possible.all():
-            reason = f"stime {self._operator.stime!r} is not between the years 1 and 9999"
+            reason = f"stime {self._declared.stime!r} is not between the years 1 and 9999"
             rows, stime = self._without(rows, stime, ~possible, reason)
         if not len(stime):
             return rows, stime

@@ -15,10 +15,10 @@ from holdfast.core.continuous_rounds import window_frames
 from holdfast.core.frame import Kind
 from holdfast.core.records import LoggedStream
 from holdfast.kept.continuous_reader import blocks
+from holdfast.packed import PackedPart, PackedState
 from holdfast.spark.continuous_files import PARTITION
 from holdfast.spark.continuous_states import WindowBatch
 from holdfast.spark.engine import Engine
-from holdfast.spark.packing import PackedPart, PackedState
 from holdfast.spark.runs import VERSION
 from holdfast.spark.task import DERIVED, LAZY
 

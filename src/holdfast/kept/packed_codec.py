@@ -22,8 +22,7 @@ from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import StreamFrame
 from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
 from holdfast.flight.wire import WireError
-from holdfast.spark.chains import Chain
-from holdfast.spark.packing import PackedPart, PackedState
+from holdfast.packed import Chain, PackedPart, PackedState
 
 SCHEMA = pa.schema([("data", pa.large_binary())])
 # Rows of state share their slots, versions and window ends: half of their bytes say nothing new.

@@ -35,7 +35,8 @@ from holdfast.kept.packed_codec import SCHEMA, encode_checkpoint
 from holdfast.kept.quiet import Quiet, Unhurried, at_once
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log.payload import is_window
-from holdfast.spark.chains import Chain, Handle, Workshop, chain_bytes, chain_rows
+from holdfast.packed import Chain, chain_bytes, chain_rows
+from holdfast.spark.chains import Handle, Workshop
 
 SHIP_SECONDS = 30.0
 # A copy without an engine cannot make one state of many changes; it is sent a whole one then.

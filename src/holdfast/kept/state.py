@@ -31,8 +31,8 @@ from holdfast.errors import StateError
 from holdfast.identity import identity_of, refuse_changed
 from holdfast.kept.packed_codec import decode_record, encode_record
 from holdfast.kept.state_directory import StateDirectory
-from holdfast.spark.chains import Chain, Handle, Workshop
-from holdfast.spark.packing import PackedState
+from holdfast.packed import Chain, PackedState
+from holdfast.spark.chains import Handle, Workshop
 from holdfast.spark.state import State
 
 # What a shard takes out of the states of those that had its slots before.

@@ -45,7 +45,7 @@ from holdfast.durable import (
     write_table,
 )
 from holdfast.errors import StateError
-from holdfast.spark.packing import PackedPart, PackedState
+from holdfast.packed import PackedPart, PackedState
 
 _FORMAT = 3
 # Changes are laid on the last whole state; after so many of them, it is written anew.

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -44,9 +45,12 @@ from holdfast.core.messages import StreamFrame
 from holdfast.core.records import Pieces, StreamEnd
 from holdfast.errors import StateError
 from holdfast.frames import Frame, data_frame
-from holdfast.kept.state import KeptState
 from holdfast.log import LogError, LogOptions, StreamLog
 from holdfast.log.payload import is_window
+
+if TYPE_CHECKING:
+    # Who keeps no state, such as an entry point, does not load the engine.
+    from holdfast.kept.state import KeptState
 
 KEPT_BYTES = 128 << 20
 KEPT_IN_LOG = (Kind.STABLE, Kind.BOUNDARY, Kind.WINDOW_OPEN, Kind.WINDOW_CHECK)

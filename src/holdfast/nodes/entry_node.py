@@ -60,7 +60,7 @@ from holdfast.log import Durability, LogOptions
 from holdfast.nodes.hosted import Place
 from holdfast.nodes.intake import PENDING_BYTES, Intake, Offer, stamped
 from holdfast.nodes.node import Node
-from holdfast.operators import SourceOperator
+from holdfast.operators import Declaration
 
 LOG_OPTIONS = LogOptions(
     durability=Durability.ALWAYS,
@@ -85,7 +85,7 @@ class EntryNode(Node):
     def __init__(
         self,
         settings: EntrySettings,
-        operator: SourceOperator,
+        declared: Declaration,
         schema: pa.Schema,
         source: Source | None,
         bucket_us: int,
@@ -101,7 +101,7 @@ class EntryNode(Node):
         stream = settings.stream
         served = pa.schema([field for field in schema if field.name != SEQ.name])
         super().__init__(settings.address, place, {stream: served}, directory, on_fatal)
-        settings = replace(settings, own_time=operator.stime is not None)
+        settings = replace(settings, own_time=declared.stime is not None)
         self.stream = stream
         self._source = source or PushSource(0)
         self._keep = keep
@@ -121,7 +121,7 @@ class EntryNode(Node):
         self._ledger = Ledger(directory / "ledger.jsonl", found.next_id)
         self._bounded = settings.bound is not None
         self._intake = Intake(
-            operator,
+            declared,
             served,
             self._source,
             bucket_us,

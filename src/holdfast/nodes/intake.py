@@ -25,7 +25,7 @@ from holdfast.core.producers import ProducerPlace
 from holdfast.frames import STIME, TIME, TMAX
 from holdfast.kept.ledger import LedgerLine, Standing
 from holdfast.kept.stream_store import OnProblem
-from holdfast.operators import SourceOperator
+from holdfast.operators import Declaration
 
 PENDING_BYTES = 64 << 20
 _AGAIN_SECONDS = 0.2
@@ -60,7 +60,7 @@ class Intake:
 
     def __init__(
         self,
-        operator: SourceOperator,
+        declared: Declaration,
         schema: pa.Schema,
         source: Source,
         bucket_us: int,
@@ -82,11 +82,11 @@ class Intake:
         self._closed = threading.Event()
         # They are kept across restarts, whether the log got their neighbours or not.
         self._dead_letters = DeadLetters.reopened(directory / "dead-letters.jsonl")
-        self.takes_arrival_time = operator.stime is None
+        self.takes_arrival_time = declared.stime is None
         times = (STIME.name, TMAX.name) if self.takes_arrival_time else ()
         self._schema = pa.schema([each for each in schema if each.name not in times])
         self.inlet = Inlet(
-            operator,
+            declared,
             self._schema,
             source,
             bucket_us,

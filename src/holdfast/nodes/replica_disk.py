@@ -30,13 +30,13 @@ from holdfast.kept.state import keep_state
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import LogOptions
 from holdfast.network import Network
+from holdfast.packed import PackedState
 from holdfast.plans.fragment_plans import FragmentPlan
 from holdfast.routes import state_keys
 from holdfast.spark.chains import Workshop
 from holdfast.spark.dividing import united
 from holdfast.spark.engine import Engine
 from holdfast.spark.merging import Merge
-from holdfast.spark.packing import PackedState
 
 
 class ReplicaDisk:

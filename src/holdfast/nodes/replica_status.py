@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.blocks import Block
 from holdfast.core.copy import Copy
@@ -12,10 +12,12 @@ from holdfast.core.copy_view import CopyView, InputView, Neighbours
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.ranks import shares
 from holdfast.core.settings import StandbySettings
-from holdfast.kept.shipper import Shipped
 from holdfast.plans.fragment_plans import ShardPlan
 from holdfast.slots import shard_name
 from holdfast.why_words import plain_why
+
+if TYPE_CHECKING:
+    from holdfast.kept.shipper import Shipped
 
 
 def streams_status(view: CopyView) -> dict[str, Any]:

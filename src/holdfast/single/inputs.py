@@ -52,7 +52,7 @@ class Inputs:
                 check_same("source", name, saved["sources"][name]["source"], sources[name].identity)
             self._check_late(network, operator, sources[name])
             inlet = Inlet(
-                operator,
+                operator.declaration,
                 input_schema(operator),
                 sources[name],
                 network.bucket,

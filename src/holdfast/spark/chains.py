@@ -1,7 +1,7 @@
 """Packed states one laid on the other: how a copy that runs no Spark holds a state.
 
-A *chain* is a whole packed state followed by changes. A copy with an engine unpacks what comes
-onto the state it has, at once; one without an engine keeps the chain until it needs the state.
+A copy with an engine unpacks what comes onto the state it has, at once; one without an engine
+keeps the chain (``holdfast.packed``) until it needs the state.
 A handle is what the protocols carry around: a State, a chain, or None for the empty state.
 """
 
@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from holdfast.packed import Chain, PackedState
 from holdfast.spark.engine import Engine
 from holdfast.spark.merging import Merge, MergeEngine
-from holdfast.spark.packing import PackedState, pack, unpack
+from holdfast.spark.packing import pack, unpack
 from holdfast.spark.rejected import STOP
 from holdfast.spark.state import EMPTY, State
 
@@ -24,17 +25,7 @@ if TYPE_CHECKING:
 # A state that only takes changes is merged when one of its lists has more runs.
 MOST_RUNS = 32
 
-Chain: TypeAlias = tuple[PackedState, ...]
 Handle: TypeAlias = State | Chain | None
-
-
-def chain_bytes(chain: Chain) -> int:
-    return sum(packed.nbytes for packed in chain)
-
-
-def chain_rows(chain: Chain) -> int:
-    """How many rows of state travel."""
-    return sum(part.rows.num_rows for packed in chain for part in packed.parts)
 
 
 class Workshop:

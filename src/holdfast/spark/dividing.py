@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from holdfast.core.messages import Part
 from holdfast.errors import StateError
+from holdfast.packed import PackedPart, PackedState
 from holdfast.slots import chosen, is_whole, slots_of
-from holdfast.spark.packing import PackedPart, PackedState
 from holdfast.spark.runs import sort_rows
 
 # (operator, family, partition)

@@ -8,14 +8,14 @@ needs the older version to lay them on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import StateError
+from holdfast.packed import PackedPart, PackedState
 from holdfast.spark.compaction import divided, merge
 from holdfast.spark.lookups import Keys, lookup
 from holdfast.spark.open_runs import OpenRun
@@ -40,34 +40,6 @@ if TYPE_CHECKING:
 
 # So many rows are merged at a time where jobs must not wait.
 _PIECE_ROWS = 1 << 15
-
-
-@dataclass(frozen=True)
-class PackedPart:
-    """The rows of one operator's state family in one partition."""
-
-    operator: str
-    family: str
-    partition: int
-    rows: pa.Table
-
-
-@dataclass(frozen=True)
-class PackedState:
-    """A whole state, or what changed since version ``since``.
-
-    ``partitions`` is how many its network has, where that is known: keys live by it.
-    """
-
-    version: int
-    boundary: int
-    since: int | None
-    parts: Sequence[PackedPart]
-    partitions: int | None = None
-
-    @property
-    def nbytes(self) -> int:
-        return sum(part.rows.nbytes for part in self.parts)
 
 
 def pack(

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from holdfast.packed import PackedState
 from holdfast.spark.engine import Bucket, Engine
-from holdfast.spark.packing import PackedState, pack, unpack
+from holdfast.spark.packing import pack, unpack
 from holdfast.spark.state import EMPTY, State
 
 
