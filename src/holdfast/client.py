@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -377,17 +376,3 @@ class Client:
 
     def _may_read(self) -> bool:
         return self._events.qsize() < _QUEUE_EVENTS and self._queued_bytes < _QUEUE_BYTES
-
-
-def read_until(client: Client, next_id: int, timeout_s: float) -> View:
-    """Read until the stable stream has ``next_id`` tuples; TimeoutError if it does not."""
-    view = View()
-    deadline = time.monotonic() + timeout_s
-    while client.next_id < next_id:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError(f"{client.stream}: {client.next_id} of {next_id} tuples came")
-        event = client.read(timeout_s=min(left, 1.0))
-        if event is not None:
-            view.apply(event)
-    return view

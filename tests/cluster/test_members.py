@@ -13,7 +13,7 @@ import pytest
 
 import holdfast
 from holdfast.cli import main
-from holdfast.client import Client, read_until
+from holdfast.client import Client
 from holdfast.cluster.members import (
     MembershipError,
     add_replica,
@@ -36,7 +36,7 @@ from holdfast.plans.membership_file import (
 from holdfast.plans.plan import Plan, SourcePlan
 from holdfast.plans.topology import Topology
 from holdfast.producer import Producer
-from tests.flight.nodes import location, make_entry, numbers
+from tests.flight.nodes import location, make_entry, numbers, read_until
 
 DEPLOYMENT = """
 name = "small"

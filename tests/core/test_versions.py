@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.effects import CancelJob, DropState, GiveUp, RunJob
+from holdfast.core.effects import CancelJob, GiveUp, RunJob
 from holdfast.core.events import JobDone, JobFailed, Left
 from holdfast.core.machine import ProtocolError
 from holdfast.core.versions import (
-    Advanced,
     Begin,
     ForgetLive,
     Fork,
@@ -81,22 +80,13 @@ def test_a_state_that_depends_on_nothing_needs_no_rebuilding() -> None:
     assert live(versions, 200, "L1", None, "a").gives_up is None
 
 
-def test_states_nobody_needs_are_dropped() -> None:
-    versions = Versions("a", 0, 0)
-    advance(versions, Line.STABLE, 100, "S1")
-    (job,) = versions.handle(Begin(Line.STABLE, 200, (), ()), 0)
-    assert isinstance(job, RunJob)
-    effects = versions.handle(JobDone(job.job, "S2", 0, ()), 0)
-    assert effects == [Advanced(Line.STABLE, 200, (), frozenset()), DropState("S1")]
-
-
 def test_a_live_job_is_cancelled_and_its_late_result_dropped() -> None:
     versions = Versions("a", 0, 0)
     versions.handle(Fork(undo=False), 0)
     (job,) = versions.handle(Begin(Line.LIVE, 100, (), ()), 0)
     assert isinstance(job, RunJob)
     assert versions.handle(ForgetLive(), 0) == [CancelJob(job.job)]
-    assert versions.handle(JobDone(job.job, "late", 0, ()), 0) == [DropState("late")]
+    assert versions.handle(JobDone(job.job, "late", 0, ()), 0) == []
 
 
 def test_a_failed_job_can_be_tried_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from holdfast.client import Client, View
 from holdfast.clock import Clock
 from holdfast.core.entry import EntrySettings
 from holdfast.core.records import Membership
@@ -73,3 +75,17 @@ def location(node: EntryNode) -> str:
 def numbers(first: int, count: int) -> pa.Table:
     listed = list(range(first, first + count))
     return pa.table({"number": listed, "text": [f"tuple {each}" for each in listed]})
+
+
+def read_until(client: Client, next_id: int, timeout_s: float) -> View:
+    """Read until the stable stream has ``next_id`` tuples; TimeoutError if it does not."""
+    view = View()
+    deadline = time.monotonic() + timeout_s
+    while client.next_id < next_id:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"{client.stream}: {client.next_id} of {next_id} tuples came")
+        event = client.read(timeout_s=min(left, 1.0))
+        if event is not None:
+            view.apply(event)
+    return view

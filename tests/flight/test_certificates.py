@@ -13,7 +13,7 @@ import pytest
 from cryptography import x509
 
 from holdfast.cli import main
-from holdfast.client import Client, ClientError, read_until
+from holdfast.client import Client, ClientError
 from holdfast.deployment import load_deployment
 from holdfast.flight import gate, peers
 from holdfast.flight.certificates import Authority, issued
@@ -23,7 +23,7 @@ from holdfast.flight.secrets import SecurityError
 from holdfast.flight.security import Security
 from holdfast.nodes.entry_node import EntryNode
 from holdfast.producer import Producer, ProducerError
-from tests.flight.nodes import entry_point, location, numbers
+from tests.flight.nodes import entry_point, location, numbers, read_until
 
 DEPLOYMENT = """
 network = "network.py"

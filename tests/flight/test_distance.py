@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli import main
-from holdfast.client import Client, read_until
+from holdfast.client import Client
 from holdfast.cluster import chaos
 from holdfast.cluster.chaos import ChaosError, delay
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
@@ -20,7 +20,7 @@ from holdfast.flight.links import Links
 from holdfast.flight.security import Security
 from holdfast.flight.wire import decode_metadata
 from holdfast.producer import Producer
-from tests.flight.nodes import entry_point, location, numbers
+from tests.flight.nodes import entry_point, location, numbers, read_until
 from tests.flight.test_feeds import SCHEMA, Call, message
 
 DELAY_MS = 300.0

@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow.flight as flight
 import pytest
 
-from holdfast.client import Boundary, Client, Tuples, read_until
+from holdfast.client import Boundary, Client, Tuples
 from holdfast.flight import peers
 from holdfast.flight.links import Links
 from holdfast.flight.security import Security
 from holdfast.nodes.entry_node import EntryNode
 from holdfast.producer import Producer, ProducerError
-from tests.flight.nodes import entry_point, location, numbers
+from tests.flight.nodes import entry_point, location, numbers, read_until
 
 SILENCE_SECONDS = 0.3
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from holdfast.client import Boundary, Client, ClientError, Tuples, View, read_until
+from holdfast.client import Boundary, Client, ClientError, Tuples, View
 from holdfast.core.events import Event, MessageArrived
 from holdfast.core.messages import FeedFrames, Subscribe
 from holdfast.flight import feeds, peers, security
@@ -23,7 +23,7 @@ from holdfast.flight.refused import Refused, refusal_of
 from holdfast.flight.security import Security, SecurityError
 from holdfast.log import DiskFull
 from holdfast.producer import Producer, ProducerError
-from tests.flight.nodes import entry_point, location, make_entry, numbers
+from tests.flight.nodes import entry_point, location, make_entry, numbers, read_until
 
 
 def column(view: View, name: str) -> list[Any]:

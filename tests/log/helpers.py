@@ -90,14 +90,10 @@ def values(frames: Iterable[Frame]) -> list[tuple[str, int, int]]:
 class Model:
     """A log as a list of frames; an lsn is a place in it."""
 
-    first_id: int = 0
     frames: list[Frame] = field(default_factory=list)
     next_id: int = 0
     boundary: int | None = None
     salt: int = 0
-
-    def __post_init__(self) -> None:
-        self.next_id = self.first_id
 
     def stable(self, count: int, stimes: Iterable[int] | None = None) -> list[Frame]:
         self.salt += 1000  # every version of a tuple is another one

@@ -97,12 +97,10 @@ def test_a_column_that_was_gained_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("begun", [0, 12])
 def test_a_power_cut_at_every_step_of_gaining_a_column(memory_path: Path, begun: int) -> None:
     """With a last segment that has blocks, and with a log that has none at all."""
-    model = Model(first_id=7)
+    model = Model()
     files = PowerFiles(lambda: None)
     options = LogOptions(segment_bytes=1500, index_bytes=256, preallocate_bytes=700)
-    with StreamLog.open(
-        memory_path / "log", SCHEMA, options=options, first_id=7, files=files
-    ) as log:
+    with StreamLog.open(memory_path / "log", SCHEMA, options=options, files=files) as log:
         for count in range(begun):
             log.append(model.stable(count + 1))
     files.history.clear()
@@ -117,4 +115,4 @@ def test_a_power_cut_at_every_step_of_gaining_a_column(memory_path: Path, begun:
                 found = [frame for _, frame in seen(log.replay(from_lsn=0))]
                 assert found == as_now(model.frames, WIDER)[: len(found)]
                 assert begun <= len(found) <= begun + 1
-                assert log.next_id == (found[-1].header.next_id if found else 7)
+                assert log.next_id == (found[-1].header.next_id if found else 0)

@@ -250,7 +250,7 @@ def test_a_failed_sync_breaks_the_log_until_it_is_reopened(
     options = LogOptions(durability=durability, sync_interval_ms=1)
     log = StreamLog.open(tmp_path, SCHEMA, options=options, files=files)
     log.append(model.stable(3))
-    assert log.wait_durable(1, timeout_s=10)
+    log.wait_durable(1)
     files.sync_error = errno.EIO
     if durability is Durability.ALWAYS:
         with pytest.raises(LogBroken, match="failed to make the log durable"):

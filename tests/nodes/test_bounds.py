@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.client import Client, read_until
+from holdfast.client import Client
 from holdfast.core.settings import Bound, Then
 from holdfast.deployment import DeploymentError, load_deployment
 from holdfast.errors import HoldfastError
 from holdfast.producer import Producer, ProducerError
-from tests.flight.nodes import location, make_entry, numbers
+from tests.flight.nodes import location, make_entry, numbers, read_until
 
 # Away after a moment, and anything is too much.
 BLOCK = Bound(1, None, Then.BLOCK, 500_000)

@@ -24,7 +24,7 @@ from holdfast.spark.state import EMPTY, State
 from holdfast.testing import split
 from holdfast.testing.continuous_rounds import Rounds
 
-OPTIONS = LogOptions(durability=Durability.OS, segment_bytes=1 << 16, preallocate_bytes=0)
+OPTIONS = LogOptions(durability=Durability.INTERVAL, segment_bytes=1 << 16, preallocate_bytes=0)
 
 
 @dataclass(frozen=True)

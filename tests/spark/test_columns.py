@@ -231,9 +231,9 @@ def small_row(rng: random.Random) -> tuple[Any, ...]:
 
 def test_a_network_without_expressions_of_spark_is_one_job(spark: SparkSession) -> None:
     engine = Engine(every_kind_of_state(spark))
-    (only,) = engine._column_runner().stages
+    (only,) = engine._column_runner()._stages[False]
     assert not only.in_jvm
-    mixed = Engine(with_expressions(spark))._column_runner().stages
+    mixed = Engine(with_expressions(spark))._column_runner()._stages[False]
     assert [stage.in_jvm for stage in mixed] == [True, False] * 3
 
 

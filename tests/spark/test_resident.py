@@ -129,7 +129,7 @@ def test_what_a_task_cannot_load_is_a_job(spark: SparkSession, there: Places) ->
     engine = sums(spark)
     version = Version(engine)
     version.advance([bucket(engine, 0)])
-    (stage,) = engine._column_runner().stages
+    (stage,) = engine._column_runner()._stages[False]
     (job,) = stage.jobs.values()
     job._name, job._pickled = "another", b"no pickle"
     version.advance([bucket(engine, 1)])

@@ -29,7 +29,7 @@ def queries(spark: SparkSession, count: int) -> Network:
 def test_steps_are_shared_evenly_and_those_that_read_each_other_stay_together(
     spark: SparkSession,
 ) -> None:
-    (stage,) = Engine(queries(spark, 5))._column_runner().stages
+    (stage,) = Engine(queries(spark, 5))._column_runner()._stages[False]
     names = {part.name for part in stage.parts}
     has_step = {part.name for part in stage.parts if part.step is not None}
     assert share_steps(stage.parts, 1) == ()

@@ -191,13 +191,6 @@ class CancelJob:
 
 
 @dataclass(frozen=True, slots=True)
-class DropState:
-    """No version forks from this state any more; its memory may go."""
-
-    state: object
-
-
-@dataclass(frozen=True, slots=True)
 class Append:
     """Make frames durable, then the record; comes back as Appended or AppendFailed.
 
@@ -369,7 +362,6 @@ OfReplicas: TypeAlias = (
     | RunPairs
     | ReadWindows
     | CancelJob
-    | DropState
     | ApplyCheckpoint
     | BeginRunning
     | StopRunning

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
 from holdfast.core import consistency, soutput, sunion, versions
 from holdfast.core.appender import Appender
@@ -31,7 +31,7 @@ from holdfast.core.consistency import ConsistencyManager, NodeState
 from holdfast.core.consumer import Consumer, ConsumerEvent
 from holdfast.core.continuous_rounds import WindowRounds, window_frames
 from holdfast.core.delivery import begin_copies, keeper_of
-from holdfast.core.effects import CancelJob, DropState, Effect, RunJob, Send, SetTimer
+from holdfast.core.effects import CancelJob, Effect, RunJob, Send, SetTimer
 from holdfast.core.events import (
     Appended,
     AppendFailed,
@@ -226,6 +226,8 @@ class Replica:
                 case JudgeSource(stream, hopeless):
                     changed = True
                     self.sunion.handle(sunion.SourceJudged(stream, hopeless), now)
+                case _:
+                    assert_never(effect)
         for feed in broken:
             self._consume(FeedLost(feed), now, effects)
         return changed
@@ -239,11 +241,7 @@ class Replica:
             if self.windows.must_wait(done, running):
                 return
             done = self.windows.took(done, running, now)
-        for effect in self.versions.handle(done, now):
-            if isinstance(effect, Advanced):
-                self._advanced(effect, now, effects)
-            elif isinstance(effect, RunJob | CancelJob | DropState):
-                effects.append(effect)
+        self._carry_on(self.versions.handle(done, now), now, effects)
         if self.windows is not None:
             effects += self.windows.begin()
 
@@ -332,12 +330,12 @@ class Replica:
                         stream.let_in()
                 case consistency.TellPartner(partner, message):
                     effects.append(Send(partner, message))
+                case _:
+                    assert_never(order)
 
     def _drop_live(self, now: int, effects: list[Effect]) -> None:
         if self.versions.live_position is not None:
-            for effect in self.versions.handle(versions.ForgetLive(), now):
-                if isinstance(effect, CancelJob | DropState):
-                    effects.append(effect)
+            self._carry_on(self.versions.handle(versions.ForgetLive(), now), now, effects)
         self.sunion.handle(sunion.LiveGone(), now)
 
     # -- what to compute next -----------------------------------------------------------
@@ -384,6 +382,8 @@ class Replica:
                     self._manage(consistency.InputsCorrected(touched), now, effects)
                 case sunion.WithdrawRequest():
                     self._manage(consistency.CorrectionWithdrawn(), now, effects)
+                case _:
+                    assert_never(effect)
 
     def _begin_redo(self, now: int, effects: list[Effect]) -> bool:
         """A redo job, or first a job of the live version beside it if that is due."""
@@ -438,10 +438,22 @@ class Replica:
         return True
 
     def _begin(self, begin: versions.Begin, now: int, effects: list[Effect]) -> None:
-        for effect in self.versions.handle(begin, now):
-            if isinstance(effect, RunJob):
-                note = () if self.windows is None else self.windows.note()
-                effects.append(replace(effect, note=note))
+        self._carry_on(self.versions.handle(begin, now), now, effects)
+
+    def _carry_on(
+        self, orders: list[versions.VersionsEffect], now: int, effects: list[Effect]
+    ) -> None:
+        for order in orders:
+            match order:
+                case Advanced():
+                    self._advanced(order, now, effects)
+                case RunJob():
+                    note = () if self.windows is None else self.windows.note()
+                    effects.append(replace(order, note=note))
+                case CancelJob():
+                    effects.append(order)
+                case _:
+                    assert_never(order)
 
     def _has_caught_up(self) -> bool:
         """Whether the rebuilt state is about where the producers are, for every input."""

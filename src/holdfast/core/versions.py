@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import ClassVar, TypeAlias
 
-from holdfast.core.effects import CancelJob, DropState, GiveUp, InputSlice, RunJob
+from holdfast.core.effects import CancelJob, GiveUp, InputSlice, RunJob
 from holdfast.core.effects import Line as Line
 from holdfast.core.events import JobDone, JobFailed, Left, OutputBlock, WindowBlock
 from holdfast.core.machine import Machine
@@ -109,7 +109,7 @@ class Advanced:
     windows: tuple[WindowBlock, ...] = ()
 
 
-VersionsEffect: TypeAlias = RunJob | CancelJob | DropState | Advanced
+VersionsEffect: TypeAlias = RunJob | CancelJob | Advanced
 
 
 class Versions(Machine[VersionsState, Trigger]):
@@ -143,7 +143,6 @@ class Versions(Machine[VersionsState, Trigger]):
         self.job: tuple[int, Begin] | None = None
         self._stable_state: object = state
         self._live_state: object = None
-        self._known: list[object] = []
         self._basis = basis or Basis({})
         self._patience = patience
         self.next_job = first_job
@@ -206,7 +205,6 @@ class Versions(Machine[VersionsState, Trigger]):
         if not self._undoes or same or left.marker >= self.stable_position:
             return
         self._stable_state = left.state
-        self._known.append(left.state)
         if self.state is VersionsState.FORKED:
             self.rebuild_from = left.marker
             self.move(Trigger.GIVE_UP, now, f"to be made again from {left.marker} on")
@@ -223,7 +221,7 @@ class Versions(Machine[VersionsState, Trigger]):
         self._live_state = None
         self.tainted = frozenset()
         self._basis.live_ended()
-        return effects + self._drop_unused()
+        return effects
 
     def _begin(self, begin: Begin, now: int) -> RunJob:
         self.require(self.job is None, "one job at a time")
@@ -253,12 +251,11 @@ class Versions(Machine[VersionsState, Trigger]):
 
     def _done(self, done: JobDone, now: int) -> list[VersionsEffect]:
         if self.job is None or self.job[0] != done.job:
-            return [DropState(done.state)]
+            return []
         begin = self.job[1]
         self.job = None
         if self._patience is not None:
             self._patience.job_done(now)
-        self._known.append(done.state)
         if begin.line is Line.LIVE:
             self._live_state, self.live_position = done.state, begin.stop
             self.tainted |= begin.tainted
@@ -272,19 +269,9 @@ class Versions(Machine[VersionsState, Trigger]):
             self._undoes = False
             if begin.line is Line.REBUILD:
                 self.move(Trigger.REBUILT, now, f"from {self.marker} to {begin.stop}")
-        effects: list[VersionsEffect] = [
-            Advanced(begin.line, begin.stop, done.outputs, self.tainted, done.windows)
-        ]
-        return effects + self._drop_unused()
-
-    def _drop_unused(self) -> list[VersionsEffect]:
-        used = (self._stable_state, self._live_state)
-        gone = [state for state in self._known if not any(state is one for one in used)]
-        self._known = [state for state in self._known if any(state is one for one in used)]
-        return [DropState(state) for state in gone]
+        return [Advanced(begin.line, begin.stop, done.outputs, self.tainted, done.windows)]
 
     def validate(self) -> None:
         forked = self.state in (VersionsState.FORKED, VersionsState.CLEARED_FORKED)
         self.require(forked == (self.live_position is not None), "live version and state differ")
         self.require(self.marker <= self.stable_position, "the marker is past the position")
-        self.require(len(self._known) <= 2, f"{len(self._known)} states kept for two versions")

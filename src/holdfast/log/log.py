@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -69,7 +68,6 @@ class StreamLog:
         schema: pa.Schema | None = None,
         *,
         options: LogOptions | None = None,
-        first_id: int = 0,
         read_only: bool = False,
         files: Files | None = None,
     ) -> StreamLog:
@@ -77,7 +75,6 @@ class StreamLog:
 
         schema     of the stream's tuples; needed for a new log. One that exists may gain columns
                    by it that can be null (``holdfast.gained``); else it is checked.
-        first_id   the first id of a new log; not zero for a replica that starts from a state.
         read_only  reads what is there now, and changes nothing: no lock is taken, a torn tail is
                    not cut, and of a damaged log everything before the damage can be read.
 
@@ -86,7 +83,7 @@ class StreamLog:
         """
         path, options = Path(directory), options or LogOptions()
         store, lock_fd, cut = open_store(
-            files or Files(), path, schema, options, first_id, read_only=read_only
+            files or Files(), path, schema, options, read_only=read_only
         )
         try:
             return cls(store, lock_fd, cut)
@@ -117,18 +114,13 @@ class StreamLog:
         self._check_open()
         self._syncer.sync()
 
-    def wait_durable(self, lsn: int, timeout_s: float | None = None) -> bool:
-        """Waits until everything below ``lsn`` is durable; False if it is not in time."""
+    def wait_durable(self, lsn: int) -> None:
+        """Waits until everything below ``lsn`` is durable."""
         store = self._store
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with store.lock:
-            while store.durable_lsn < lsn:
+            while store.synced_lsn < lsn:
                 self._check_open()
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return False
-                store.changed.wait(left)
-        return True
+                store.changed.wait()
 
     def trim(self, below_id: int, *, keep_from_lsn: int | None = None) -> int:
         """Removes whole segments from the front that hold only tuples below ``below_id``.
@@ -193,14 +185,11 @@ class StreamLog:
         self,
         chunk_bytes: int = CHUNK_BYTES,
         *,
-        before_lsn: int | None = None,
         kinds: Collection[Kind] | None = None,
     ) -> Iterator[Entry]:
         """Everything as it was written, the newest frame first, read in large pieces."""
         store = self._store
-        for block in blocks_backwards(
-            store, self.next_lsn if before_lsn is None else before_lsn, chunk_bytes
-        ):
+        for block in blocks_backwards(store, self.next_lsn, chunk_bytes):
             if kinds is None or block.kind in kinds:
                 written = store.written_schema(block.lsn)
                 yield Entry(block.lsn, decode(block, written, store.schema))
@@ -243,7 +232,7 @@ class StreamLog:
     @property
     def durable_lsn(self) -> int:
         """Every frame below this lsn is durable, as far as the durability setting promises."""
-        return self._store.durable_lsn
+        return self._store.synced_lsn
 
     @property
     def size_bytes(self) -> int:

@@ -44,7 +44,6 @@ def open_store(
     directory: Path,
     schema: pa.Schema | None,
     options: LogOptions,
-    first_id: int,
     *,
     read_only: bool,
 ) -> tuple[Store, int | None, TailCut | None]:
@@ -54,7 +53,7 @@ def open_store(
     _make_directory(files, directory)
     lock_fd = files.lock(directory / LOCK_NAME)
     try:
-        store, cut = recover_store(files, directory, schema, options, first_id)
+        store, cut = recover_store(files, directory, schema, options)
     except BaseException:
         os.close(lock_fd)
         raise
@@ -62,7 +61,7 @@ def open_store(
 
 
 def recover_store(
-    files: Files, directory: Path, schema: pa.Schema | None, options: LogOptions, first_id: int
+    files: Files, directory: Path, schema: pa.Schema | None, options: LogOptions
 ) -> tuple[Store, TailCut | None]:
     """What the log holds, and the torn tail that was cut off; for whoever has the lock."""
     recovered = examine(files, directory, options.index_bytes)
@@ -73,7 +72,7 @@ def recover_store(
     settle(files, directory, recovered)
     _report(recovered)
     if not recovered.segments:
-        recovered.segments = [_create(files, directory, schema, options, first_id)]
+        recovered.segments = [_create(files, directory, schema, options)]
     elif schema is not None and not recovered.segments[-1].header.schema.equals(schema):
         _gain(files, directory, recovered.segments, schema, options)
     return Store(files, directory, options, recovered.segments), recovered.cut
@@ -143,14 +142,13 @@ def _make_directory(files: Files, directory: Path) -> None:
 
 
 def _create(
-    files: Files, directory: Path, schema: pa.Schema | None, options: LogOptions, first_id: int
+    files: Files, directory: Path, schema: pa.Schema | None, options: LogOptions
 ) -> Segment:
     """The first segment of a new log; durable before anything is appended to it."""
     if schema is None:
         raise LogError(f"{directory}: there is no log here; a new one needs a schema")
     check_stream_schema(schema)
-    start = Tail(next_id=first_id)
-    header = SegmentHeader(secrets.token_bytes(16), start, 0, schema)
+    header = SegmentHeader(secrets.token_bytes(16), Tail(), 0, schema)
     segment, fd = create_segment(files, directory, header, options.index_bytes)
     try:
         files.sync(fd)

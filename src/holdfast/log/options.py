@@ -15,13 +15,10 @@ class Durability(StrEnum):
               several threads share the wait.
     INTERVAL  every ``sync_interval_ms``, in the background. An append survives the death of
               the process at once, a power cut once ``durable_lsn`` has passed it.
-    OS        when the operating system likes. ``durable_lsn`` means written: what is there
-              survives the death of the process, not that of the machine.
     """
 
     ALWAYS = "always"
     INTERVAL = "interval"
-    OS = "os"
 
 
 @dataclass(frozen=True, slots=True)

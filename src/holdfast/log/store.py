@@ -72,12 +72,6 @@ class Store:
         return self.schema if written.equals(self.schema) else written
 
     @property
-    def durable_lsn(self) -> int:
-        """Everything below it is durable, in the sense of the log's durability setting."""
-        by_os = self.options.durability is Durability.OS
-        return self.tail.lsn if by_os else self.synced_lsn
-
-    @property
     def first_lsn(self) -> int:
         return self.segments[0].first_lsn
 
@@ -94,7 +88,6 @@ class Store:
         """Appends a segment; the one before is sealed. The caller holds the lock."""
         self._sealed_bytes += self.segments[-1].end
         self.segments.append(segment)
-        self.to_sync.notify_all()
 
     def remove_first(self, count: int) -> list[Segment]:
         """Takes out the oldest segments. The caller holds the lock."""

@@ -41,7 +41,7 @@ class Syncer:
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._thread.start()
 
-    def sync(self, written_lsn: int | None = None, *, sealed_only: bool = False) -> None:
+    def sync(self, written_lsn: int | None = None) -> None:
         """Returns once everything published, and everything below ``written_lsn``, is durable."""
         with self._one_at_a_time:
             with self._store.lock:
@@ -50,21 +50,18 @@ class Syncer:
                 sealed = list(self._writer.sealed)
                 last, last_fd = self._writer.segment, self._writer.fd
                 lsn = self._store.tail.lsn if written_lsn is None else written_lsn
-                if sealed_only:
-                    lsn = sealed[-1][0].end_lsn if sealed else self._store.synced_lsn
                 checkpoint = self._due_checkpoint(last)
             try:
                 for _, fd in sealed:
                     self._files.sync(fd)
-                if not sealed_only:
-                    self._files.sync(last_fd)
+                self._files.sync(last_fd)
                 if sealed or not last.is_named:
                     self._files.sync_directory(self._store.directory)
             except OSError as error:
                 raise self._break(error) from error
             with self._store.lock:
                 for segment in (*(segment for segment, _ in sealed), last):
-                    segment.is_named = segment.is_named or segment is not last or not sealed_only
+                    segment.is_named = True
                 del self._writer.sealed[: len(sealed)]
                 self._store.synced_lsn = max(self._store.synced_lsn, lsn)
                 self._store.changed.notify_all()
@@ -104,17 +101,16 @@ class Syncer:
         return broken
 
     def _run(self) -> None:
-        store, by_os = self._store, self._store.options.durability is Durability.OS
+        store = self._store
         while not self._stop.is_set():
             with store.lock:
-                work = self._writer.sealed if by_os else store.synced_lsn < store.tail.lsn
-                if not work:
+                if store.synced_lsn >= store.tail.lsn:
                     store.to_sync.wait(_LONGEST_WAIT_S)
                     continue
             if self._stop.wait(store.options.sync_interval_ms / 1000):
                 return
             with suppress(LogBroken):
-                self.sync(sealed_only=by_os)
+                self.sync()
             if store.broken is not None:
                 return
 

@@ -99,7 +99,8 @@ class Jobs:
         self._last: weakref.ref[State] = weakref.ref(EMPTY)
         self._sizes: dict[str, dict[str, int]] = {}
         self._queue: queue.SimpleQueue[_Order] = queue.SimpleQueue()
-        self._cancelled: set[int] = set()
+        # The last one: numbers ascend, and all before one that is cancelled are over.
+        self._cancelled = 0
         self._thread = threading.Thread(target=self._run, name="holdfast-jobs", daemon=True)
 
     def start(self) -> None:
@@ -129,7 +130,7 @@ class Jobs:
 
     def cancel(self, job: int) -> None:
         """A job that has not begun is not begun."""
-        self._cancelled.add(job)
+        self._cancelled = job
 
     def close(self) -> None:
         self._queue.put(None)
@@ -191,8 +192,7 @@ class Jobs:
             if not isinstance(ordered, RunJob):
                 ordered()
                 continue
-            if ordered.job in self._cancelled:
-                self._cancelled.discard(ordered.job)
+            if ordered.job <= self._cancelled:
                 continue
             try:
                 with self._quiet.job():

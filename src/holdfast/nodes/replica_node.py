@@ -28,7 +28,6 @@ from holdfast.core.effects import (
     ApplyCheckpoint,
     BeginRunning,
     CancelJob,
-    DropState,
     Effect,
     EndProcess,
     KeepConsumers,
@@ -381,8 +380,6 @@ class ReplicaNode(Node):
                 self.jobs.read_windows(effect)
             case CancelJob(job):
                 self.jobs.cancel(job)
-            case DropState():
-                pass  # the last reference is gone with this order
             case BeginRunning(_, state):
                 self._runs = self._awaits_job = self._awaits_result = True
                 self.store.call(lambda: self._disk.state.begin(state))

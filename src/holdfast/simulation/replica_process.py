@@ -13,7 +13,6 @@ from holdfast.core.effects import (
     Append,
     BeginRunning,
     CancelJob,
-    DropState,
     KeepEnd,
     Line,
     ReadWindows,
@@ -83,7 +82,6 @@ class ReplicaProcess(Process):
             ReadWindows: self._read_windows,
             # Its result will come, and be dropped.
             CancelJob: lambda order: self._job_checks.cancelled(order.job),
-            DropState: lambda order: None,
             BeginRunning: lambda order: None,
             StopRunning: lambda order: None,
             KeepEnd: self._order_disk,

@@ -116,12 +116,6 @@ class Aggregate(Stateful):
             for operator, family, _, run in state.all_runs()
         )
 
-    def oldest_producible(self, boundary: int) -> int:
-        if not isinstance(self.window, TimeWindow):
-            return boundary
-        # The next window to close is the oldest open one; its result has its last instant.
-        return first_open_slot(self.window, boundary) + self.window.size - 1
-
     def reach_back(self) -> int:
         return self.window.size - 1 if isinstance(self.window, TimeWindow) else FOREVER
 

@@ -148,11 +148,6 @@ class ColumnRunner:
             for name, stream in self._outputs.items()
         }
 
-    @property
-    def stages(self) -> Sequence[Stage]:
-        """What a small bucket takes."""
-        return self._stages[False]
-
     def run(
         self,
         inputs: Mapping[str, pa.Table],

@@ -265,16 +265,6 @@ class Engine:
         runs = collect_runs(base, directory, self.partitions, self.first_open(boundary))
         return Advance(State(version, boundary, runs), self._nothing(), news)
 
-    def oldest_producible(self, state: State) -> Mapping[str, int]:
-        """For each output, the oldest tuple time it can still emit after ``state``."""
-        oldest: dict[str, int] = {}
-        for operator in self._network.operators:
-            below = min((oldest[each.name] for each in operator.inputs), default=state.boundary)
-            if isinstance(operator, StatefulOperator):
-                below = operator.stateful.oldest_producible(below)
-            oldest[operator.name] = below
-        return {name: oldest[operator.name] for name, operator in self._outputs.items()}
-
     def rebuild(
         self, left: State, gone: Collection[str], buckets: Sequence[Bucket], boundary: int
     ) -> State:

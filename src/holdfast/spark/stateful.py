@@ -78,10 +78,6 @@ class Stateful(ABC):
         """Whether reaching ``boundary`` can emit something although no tuple came."""
         return False
 
-    def oldest_producible(self, boundary: int) -> int:
-        """The oldest tuple time the operator can still emit once ``boundary`` is reached."""
-        return boundary
-
     def reach_back(self) -> int:
         """How much older than a tuple it emits the input behind that tuple can be."""
         return 0

@@ -1,7 +1,7 @@
 """A version of a fragment: an engine and a current state, with the papers' words for both.
 
-Two versions of one fragment can run side by side over one engine: ``fork`` costs nothing,
-because states are immutable.
+Two versions of one fragment can run side by side over one engine, from one state: that costs
+nothing, because states are immutable.
 """
 
 from __future__ import annotations
@@ -44,10 +44,6 @@ class Version:
         """Go back (or ahead) to a state of this engine."""
         self._state = state
 
-    def fork(self) -> Version:
-        """A second version that starts from the same state and goes its own way."""
-        return Version(self.engine, self._state)
-
     def clear(self) -> None:
         """Forget everything."""
         self._state = EMPTY
@@ -59,10 +55,6 @@ class Version:
     def unpack(self, packed: PackedState) -> None:
         """Take over a packed state; changes are laid on the current state."""
         self._state = unpack(self.engine, packed, self._state)
-
-    def oldest_producible(self) -> Mapping[str, int]:
-        """For each output, the oldest tuple time it can still emit."""
-        return self.engine.oldest_producible(self._state)
 
     def oldest_contributing(self) -> int:
         """The oldest input tuple time that still shapes the state (the stream marker)."""
