@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import holdfast.core
-import holdfast.nodes
 
 CORE = Path(holdfast.core.__file__).parent
 FILES = sorted(CORE.glob("*.py"))
@@ -25,9 +24,12 @@ ALLOWED = {
     "typing",
 }
 LONGEST_FILE_LINES = 500
-NODES = [*sorted(Path(holdfast.nodes.__file__).parent.glob("*.py")), CORE.parent / "client.py"]
+NODES = [
+    *(path for room in ("nodes", "cluster") for path in sorted((CORE.parent / room).glob("*.py"))),
+    CORE.parent / "client.py",
+]
 # What nodes call their drivers.
-DRIVERS = {"copy", "entry", "driver", "_driver"}
+DRIVERS = {"copy", "entry", "driver", "_driver", "seat", "_seat"}
 # What drivers and machines call others that they have.
 MACHINES = {
     *("replica", "consumer", "sunion", "manager", "versions", "appender", "provider", "_provider"),

@@ -142,17 +142,17 @@ class Member:
 
     @property
     def is_coordinating(self) -> bool:
-        return self._loop.seat.election.is_coordinating
+        return self._loop.view.is_coordinating
 
     @property
     def voters(self) -> tuple[str, ...]:
-        return self._loop.seat.register.voters
+        return self._loop.view.voters
 
     @property
     def newest(self) -> tuple[Version, Desired]:
         """The newest version of the register here, settled or not."""
-        version, value = self._loop.newest
-        return version, Desired.read(value)
+        view = self._loop.view
+        return view.version, Desired.read(view.value)
 
     def offer(
         self,
@@ -176,7 +176,7 @@ class Member:
 
     def card(self) -> Card:
         """What this server says of itself."""
-        seat = self._loop.seat
+        view = self._loop.view
         return {
             "address": self.address,
             "name": self.name,
@@ -189,10 +189,10 @@ class Member:
                 each.address: None if each.delay_ms is None else round(each.delay_ms, 3)
                 for each in self._neighbours
             },
-            "coordinator": seat.election.coordinator,
-            "term": seat.election.term,
-            "version": list(seat.register.version),
-            "voters": list(seat.register.voters),
+            "coordinator": view.coordinator,
+            "term": view.term,
+            "version": list(view.version),
+            "voters": list(view.voters),
             "problems": {
                 **self.problems,
                 **({"disk": self._loop.disk_problem} if self._loop.disk_problem else {}),
@@ -269,21 +269,21 @@ class Member:
         return {"card": self.card(), "known": known}
 
     def _envelope(self, message: ClusterMessage) -> dict[str, Any]:
-        register = self._loop.seat.register
+        view = self._loop.view
         return {
             "from": self.address,
             "life": self._life,
             "name": self.name,
             # At formation nothing but the seeds says who votes, so all must have the same.
-            "seeds": sorted(register.voters) if register.version == Version() else None,
+            "seeds": sorted(view.voters) if view.version == Version() else None,
             "message": plain_message(message),
         }
 
     def _message(self, options: dict[str, Any]) -> dict[str, Any]:
         sender = str(options["from"])
         self._check_life(sender, str(options["life"]), str(options["name"]))
-        register = self._loop.seat.register
-        own = sorted(register.voters) if register.version == Version() else None
+        view = self._loop.view
+        own = sorted(view.voters) if view.version == Version() else None
         if own is not None and options["seeds"] not in (None, own):
             raise ClusterError(
                 f"{self.name} was started with the seeds {', '.join(own)}, and {options['name']} "
@@ -316,7 +316,7 @@ class Member:
         def answer(options: dict[str, Any]) -> dict[str, Any]:
             if self.is_coordinating:
                 return control(options)
-            coordinator = self._loop.seat.election.coordinator
+            coordinator = self._loop.view.coordinator
             if not coordinator:
                 raise ClusterError(f"nothing is managed now: {self.why_unmanaged()}")
             if options.get("handed_on"):
@@ -330,10 +330,10 @@ class Member:
 
     def why_unmanaged(self) -> str:
         """Why nobody coordinates; "" if somebody does."""
-        seat = self._loop.seat
-        if seat.has_majority:
+        view = self._loop.view
+        if view.coordinator:
             return ""
-        voters = seat.register.voters
+        voters = view.voters
         there = {card["address"] for card in self.there().cards.values()}
         reached = [each for each in voters if each in there]
         missing = [each for each in voters if each not in there]
@@ -346,7 +346,7 @@ class Member:
         return f"{text}; a coordinator is being elected"
 
     def _status(self, options: dict[str, Any]) -> dict[str, Any]:
-        seat = self._loop.seat
+        view = self._loop.view
         cards = self.there().cards
         silent = self.silent_s()
         known = {**self.desired.servers}
@@ -363,10 +363,10 @@ class Member:
         }
         return {
             "asked": self.name,
-            "coordinator": seat.election.coordinator,
-            "term": seat.election.term,
-            "version": list(seat.register.version),
-            "voters": list(seat.register.voters),
+            "coordinator": view.coordinator,
+            "term": view.term,
+            "version": list(view.version),
+            "voters": list(view.voters),
             "unmanaged": self.why_unmanaged(),
             "servers": dict(cards),
             "missing": missing,

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -114,9 +114,9 @@ class SeatLoop:
         self._disk = ThreadPoolExecutor(1, "holdfast-cluster-disk")
         self._said: tuple[str, int] = ("", 0)
         self.disk_problem = ""
-        self.seat = Seat(address, timing, random.random, read_record(path, seeds), _now())
+        self._seat = Seat(address, timing, random.random, read_record(path, seeds), _now())
         # Replaced as one: a version with the value of another would undo what came between.
-        self.newest = (self.seat.register.version, self.seat.register.value)
+        self.view = self._seat.view()
         self._thread = threading.Thread(target=self._run, name="holdfast-seat", daemon=True)
 
     def start(self) -> None:
@@ -163,11 +163,11 @@ class SeatLoop:
 
     def _take(self, fact: ClusterFact) -> None:
         try:
-            orders = self.seat.handle(fact, _now())
+            orders = self._seat.handle(fact, _now())
         except PeerError as error:
             self._journal.write("cluster", level="error", problem=str(error))
             return
-        self.newest = (self.seat.register.version, self.seat.register.value)
+        self.view = self._seat.view()
         for order in orders:
             self._carry_out(order)
         self._say_who_coordinates()
@@ -191,6 +191,8 @@ class SeatLoop:
                     future.set_result(version)
                 else:
                     future.set_exception(NotTaken(why, is_known))
+            case _:
+                assert_never(order)
 
     def _keep(self, order: KeepRecord) -> None:
         try:
@@ -205,12 +207,11 @@ class SeatLoop:
             self.post(RecordKept(order.number))
 
     def _say_who_coordinates(self) -> None:
-        election = self.seat.election
-        found = (election.coordinator, election.term)
+        found = (self.view.coordinator, self.view.term)
         if found != self._said:
             self._said = found
-            who = election.coordinator or "nobody"
-            self._journal.write("coordinator", coordinator=who, term=election.term)
+            who, term = found
+            self._journal.write("coordinator", coordinator=who or "nobody", term=term)
 
 
 def _now() -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
 from holdfast.core import joining
 from holdfast.core.beginning import Beginning, at_record, serve, whole_frames
@@ -419,6 +419,8 @@ class Copy:
                 case BeginEmpty():
                     self._end_joining(machine, now, effects)
                     return
+                case _:
+                    assert_never(order)
         refused = [one for one in refused if not machine.keeps(one.checkpoint)]
         effects += [Send(one.peer, refusal(one.checkpoint)) for one in refused]
 

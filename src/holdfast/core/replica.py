@@ -1,7 +1,6 @@
-"""The driver of one replica: all its machines, wired; events in, orders to the runtime out.
+"""A replica that runs: all its machines, wired; events in, orders to the runtime out.
 
-This is what a runtime calls. The product's runtime turns the effects into Flight calls, log
-appends and Spark jobs, the simulator into simulated ones; neither decides anything.
+A runtime calls ``core.copy``, which has one while it is awake.
 
 How the machines hang together:
 
@@ -14,8 +13,6 @@ A durable step is: publish and append the frames of a stable result (1), then th
 record (2), then acknowledge to the producers what the record no longer needs (3). Publishing
 does not wait for the disk: a replica that loses the frames computes the same ones again,
 because their input is acknowledged only in step 3. Another network would not: see ``core.ending``.
-
-To restart after a crash: give the last record and what the logs hold.
 """
 
 from __future__ import annotations
@@ -61,7 +58,7 @@ from holdfast.core.soutput import SOutput, SOutputState
 from holdfast.core.stream_copy import FAR_FUTURE, GapFound
 from holdfast.core.sunion import SUnion
 from holdfast.core.upstream_events import JudgeSource, TakeFrames
-from holdfast.core.versions import Advanced, Line, Versions
+from holdfast.core.versions import Advanced, Line, Versions, VersionsEffect
 from holdfast.core.why import Basis
 
 
@@ -314,8 +311,7 @@ class Replica:
                     if self.versions.live_position is None:
                         undo = self.settings.reconcile is Reconcile.UNDO
                         self.versions.handle(versions.Fork(undo), now)
-                        position = self.versions.live_position
-                        self.sunion.handle(sunion.LiveTaken(position or 0), now)
+                        self.sunion.handle(sunion.LiveTaken(self.versions.stable_position), now)
                 case consistency.DropLive():
                     self._drop_live(now, effects)
                 case consistency.ChooseRelease(release):
@@ -414,7 +410,7 @@ class Replica:
             slices = self.sunion.slices(position, stop, stable_only=True)
             emit_from = tuple((name, one.emit_from(False)) for name, one in self.soutputs.items())
             begin = versions.Begin(Line.STABLE, stop, slices, emit_from)
-        self._begin(begin, now, effects)
+        self._carry_on(self.versions.handle(begin, now), now, effects)
         return True
 
     def _begin_live(self, now: int, effects: list[Effect]) -> bool:
@@ -434,15 +430,10 @@ class Replica:
         )
         slices = self.sunion.slices(position, stop, stable_only=False)
         begin = versions.Begin(Line.LIVE, stop, slices, emit_from, tainted, unstable)
-        self._begin(begin, now, effects)
+        self._carry_on(self.versions.handle(begin, now), now, effects)
         return True
 
-    def _begin(self, begin: versions.Begin, now: int, effects: list[Effect]) -> None:
-        self._carry_on(self.versions.handle(begin, now), now, effects)
-
-    def _carry_on(
-        self, orders: list[versions.VersionsEffect], now: int, effects: list[Effect]
-    ) -> None:
+    def _carry_on(self, orders: list[VersionsEffect], now: int, effects: list[Effect]) -> None:
         for order in orders:
             match order:
                 case Advanced():
@@ -494,10 +485,7 @@ class Replica:
             self._look_at = self.sunion.next_deadline()
             if now < self._retry_job_at:
                 self._look_at = self._retry_job_at
-        at = self.consumer.next_due
-        for time in self._deadlines():
-            if now < time < at:
-                at = time
+        at = min([self.consumer.next_due, *(each for each in self._deadlines() if now < each)])
         if at != self._timer_at and at > now:
             self._timer_at = at
             effects.append(SetTimer(at))

@@ -18,6 +18,7 @@ again with the next heartbeat.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from holdfast.core.cluster_messages import (
     Answer,
@@ -48,6 +49,18 @@ from holdfast.core.register import Holding, Register
 Say = Callable[[int], list[ClusterOrder]]
 
 _NOT_COORDINATING = "{name} does not coordinate{who}"
+
+
+@dataclass(frozen=True, slots=True)
+class SeatView:
+    """Who coordinates as far as a server knows, "" for nobody; and the register as it has it."""
+
+    is_coordinating: bool
+    coordinator: str
+    term: int
+    version: Version
+    value: str
+    voters: tuple[str, ...]
 
 
 class Seat:
@@ -85,6 +98,18 @@ class Seat:
     def has_majority(self) -> bool:
         """Whether it coordinates, or obeys somebody who does, as far as it knows."""
         return bool(self.election.coordinator)
+
+    def view(self) -> SeatView:
+        """For status, and for those who manage."""
+        election, register = self.election, self.register
+        return SeatView(
+            election.is_coordinating,
+            election.coordinator,
+            election.term,
+            register.version,
+            register.value,
+            register.voters,
+        )
 
     def handle(self, fact: ClusterFact, now: int) -> list[ClusterOrder]:
         """The only way to change it."""

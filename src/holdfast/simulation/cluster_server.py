@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from holdfast.core.cluster_messages import (
     Answer,
@@ -136,6 +136,8 @@ class SimulatedServer:
                 self._world.obeyed(self)
             case Answer():
                 self.on_answer.pop(order.offer)(order)
+            case _:
+                assert_never(order)
 
     def _wake(self, life: int, at: int) -> None:
         if life == self._life and at == self._wakes_at:
