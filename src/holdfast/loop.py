@@ -26,7 +26,7 @@ from holdfast.core.messages import Message
 
 
 class Driver(Protocol):
-    """EntryPoint, Replica and Client of ``core``."""
+    """EntryPoint, Copy and Client of ``core``."""
 
     def handle(self, event: Event, now: int) -> list[Effect]: ...
 

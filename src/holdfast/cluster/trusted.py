@@ -6,7 +6,7 @@ nothing else that is sent may become code here. The ways that would be one, and 
     files that are sent       are those in DIR, byte for byte; what lies around from before, too
     Spark's configuration     a few settings of sizes; Spark runs in the process, on no cluster
     sources and sinks         files below the deployment's directory, and none that is code
-    names                     are names, not paths (``deployment_file.plain_name``)
+    names                     are names, not paths (``deployment_checks.plain_name``)
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     what was found on disk ─▶ what is held: record, state, output queues ─wake─▶ Replica
 
-Alone, a copy wakes when its process starts and runs until it ends. One of two copies sleeps and
+Alone, a copy wakes when its process starts and runs until it ends. One of several sleeps and
 wakes as the other fails and returns (``core.protected``); everything else about them is the same.
 
 Waking is a restart: a ``Replica`` is made from the held record and state and the streams as they
@@ -123,7 +123,7 @@ class Copy:
 
     @property
     def state(self) -> CopyState:
-        """Which of two it is; alone, it is the primary, unless it joins."""
+        """Which of several it is; alone, it is the primary, unless it joins."""
         return CopyState.PRIMARY if self.joining is None else CopyState.JOINING
 
     def _state_at_rest(self, stream: str) -> StreamState:

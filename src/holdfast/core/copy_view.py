@@ -68,7 +68,7 @@ class CopyView:
     tentative (stream, why) of the outputs on which tentative tuples stand
     alpha     the share of X that tuples wait for missing ones, now
     need_us   what jobs and messages take of X after the wait; None while that is not known
-    which     of two copies it is
+    which     of several copies it is
     epoch     of the membership that it obeys
     incarnation  which life of its directory it is
     beyond    what is kept beyond a bound, and for whom nothing is any more, in words
@@ -96,7 +96,7 @@ class Glance:
     """What is looked at after every event: cheap to make.
 
     state     what the replica does, or what the copy is while it sleeps.
-    why       the same with the reason, for one of two copies.
+    why       the same with the reason, for one of several copies.
     boundary  how far the stable state is; None while it sleeps.
     partners  the other replicas of its fragment.
     joining   whether it takes its place first.

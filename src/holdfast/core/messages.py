@@ -205,7 +205,7 @@ class PostponeRelease:
 
 
 class CopyState(Enum):
-    """What one of the two copies of a passive or hybrid fragment is doing (standby.py)."""
+    """What one of the copies of a passive or hybrid fragment is doing (standby.py)."""
 
     JOINING = "joining"
     SUSPENDED = "suspended"

@@ -4,7 +4,7 @@
     DoAction  "heartbeat" waits for the driver's reply; "message" hands the driver anything
               else; "status" and whatever the process adds are control
     DoPut     tuples from a producer, each batch acknowledged when it is durable; or a
-              checkpoint from the other copy of a fragment (checkpoints.py)
+              checkpoint from the other copy of a fragment (packed_codec.py)
 
 Calls run in threads of their own. They talk to the driver only through ``Process``.
 """

@@ -3,7 +3,7 @@
 One thread does all writing, so that the driver never waits for the disk. The steps of an append
 are those of ``core.effects.Append``: frames, sync, record, report. A checkpoint of the other copy
 is written in the same steps. What of it the logs have already, and which record replaces which,
-says ``core.keeping``; how the state is kept, ``kept_state``.
+says ``core.keeping``; how the state is kept, ``kept.state``.
 
 A log that was cut short by a crash may end with tuples after its last boundary. The protocols
 count from the last boundary. An entry point's log is completed with a boundary that promises

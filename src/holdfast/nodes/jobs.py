@@ -5,7 +5,7 @@ become one Arrow table for each input, a source's with the tuple ids as ``seq``;
 gives becomes one block for each output. No tuple is ever touched by Python.
 
 A state that was kept is made one that a job can start from when the first job needs it: packed
-states are unpacked, and with continuous checkpoints the log is read (``kept_windows``). Where
+states are unpacked, and with continuous checkpoints the log is read (``continuous_state``). Where
 there is no engine yet, the first job makes one, and Spark with it.
 """
 

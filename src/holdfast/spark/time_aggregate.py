@@ -4,7 +4,7 @@ State: one row for each open window of each group, in runs whose slot is the win
 A window closes when the boundary reaches its end; the closing windows are a contiguous range
 of slots in every run, so closing costs what closes.
 
-Queries that fold alike are advanced together (``advance_together``): what few tuples take is
+Queries that fold alike are advanced together (``joint_steps``): what few tuples take is
 mostly calls of numpy and Arrow, and they are made once for all queries and partitions.
 """
 
