@@ -115,10 +115,12 @@ class Glance:
 class PairView:
     """A copy among the others, for status and tests.
 
+    holds      whether there is something to go on from: a state, or none is needed.
     confirmed  how far each other copy holds this one's checkpoints.
     """
 
     state: CopyState
+    holds: bool
     term: int
     reason: str
     overloaded: bool
