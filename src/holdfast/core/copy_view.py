@@ -73,6 +73,8 @@ class CopyView:
     incarnation  which life of its directory it is
     beyond    what is kept beyond a bound, and for whom nothing is any more, in words
     dropped   (stream, tentative tuples that went before stable ones took their place), all told
+    crowded   the same, of those that went because there were more frames than are kept, and whose
+              place no stable ones have taken so far
     neighbours  whom it reads from and who reads from it, as of now
     """
 
@@ -88,6 +90,7 @@ class CopyView:
     incarnation: int
     beyond: str
     dropped: tuple[tuple[str, int], ...]
+    crowded: tuple[tuple[str, int], ...]
     neighbours: Neighbours
 
 
