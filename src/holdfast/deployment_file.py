@@ -128,6 +128,7 @@ class DeploymentReader(TableReader):
             "redo_buckets",
             "partial_redo_buckets",
             "job_attempts",
+            "tentative_frames",
         )
         self._table("timing", found, "follow_clock", *lengths, *plain)
         values: dict[str, Any] = {key: found[key] for key in plain if key in found}

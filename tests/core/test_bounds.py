@@ -136,8 +136,13 @@ def test_of_stable_tuples_none_is_dropped() -> None:
 
 
 def test_tentative_frames_beyond_what_may_be_listed_are_counted() -> None:
-    served = ServedStream("s", (), tentative_frames_max=2)
+    served = ServedStream("s", (), tentative_frames=2)
     for stime in (1, 2, 3):
         header = Header(Kind.TENTATIVE, 0, 10, stime, stime, stime)
         served.publish((StreamFrame(header, object()),))
-    assert (len(served.tentative), served.dropped) == (2, 10)
+    assert (len(served.tentative), served.dropped, served.crowded_out) == (2, 10, 10)
+    served.drop_tentative(10, 0)
+    assert (served.dropped, served.crowded_out) == (20, 10), "those went for another reason"
+    header = Header(Kind.BOUNDARY, 0, 0, 9, 9, 9)
+    served.publish((StreamFrame(header),))
+    assert (served.dropped, served.crowded_out) == (20, 0)

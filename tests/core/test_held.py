@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.core.held import Held, TentativeFrames
 from holdfast.core.stream_copy import StreamCopy
 from holdfast.core.sunion import LiveTaken, StableTaken, SUnion
-from tests.core.frames_for_tests import boundary, stable
+from tests.core.frames_for_tests import boundary, stable, tentative
 from tests.core.test_sunion import TIMING
 from tests.work_counter import Work
 
@@ -33,6 +34,46 @@ def test_a_live_job_costs_the_same_however_long_the_failure_lasts() -> None:
         assert len(slices) == 1
         costs.append(work.steps)
     assert costs[1] < 2 * costs[0], "a hundred times as much is held"
+
+
+def client_through_a_failure_of(buckets: int) -> StreamCopy:
+    copy = StreamCopy("x")
+    for bucket in range(buckets):
+        copy.take(tentative(0, bucket * 100 + 10, bucket * 100 + 50), bucket)
+    return copy
+
+
+def test_the_oldest_tentative_tuple_costs_the_same_however_many_are_held() -> None:
+    costs = []
+    for buckets in (100, 10_000):
+        copy, work = client_through_a_failure_of(buckets), Work()
+        with work.counted():
+            for bucket in range(50):
+                assert copy.tentative.oldest == bucket * 100 + 10
+                copy.take(stable(2 * bucket, bucket * 100 + 10, bucket * 100 + 50), buckets)
+        costs.append(work.steps)
+    assert costs[1] < 2 * costs[0], "a hundred times as much is held"
+
+
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.integers(0, 30), st.integers(0, 30)),
+            st.integers(0, 60),
+        )
+    )
+)
+def test_the_oldest_tentative_tuple_is_that_of_looking_at_all(
+    steps: list[tuple[int, int] | int],
+) -> None:
+    held = TentativeFrames()
+    for step in steps:
+        if isinstance(step, int):
+            held.drop_below(step)
+        else:
+            frame = tentative(0, step[0], sum(step))
+            held.append(Held(frame.header, None, 0, 0, 0))
+        assert held.oldest == min((one.header.stime_min for one in held), default=None)
 
 
 def test_a_redo_job_costs_the_same_however_much_is_left_to_redo() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from holdfast.core.effects import Append, ApplyCheckpoint, Effect, RunJob, Send
 from holdfast.core.events import (
     Appended,
@@ -200,11 +202,24 @@ def test_a_primary_sends_its_state_and_its_queue_and_then_only_what_changed() ->
     assert (first.base, first.record.boundary) == (None, 0)
     copy.hear("b", CheckpointTaken(first.number))
     run_one_job(copy, 300)
-    told = copy.hear("b", CopyRequest(suspended), 1_000_000)
+    holds = replace(suspended, boundary=0, live_boundary=0)
+    told = copy.hear("b", CopyRequest(holds), 1_000_000)
     (second,) = [one.checkpoint for one in told if isinstance(one, CheckpointShipped)]
     assert (second.base, second.state) == (first.number, "state 300")
     (queue,) = second.queues
     assert kinds(queue.frames) == ["STABLE", "BOUNDARY"]
+
+
+def test_one_that_holds_nothing_any_more_is_sent_the_state_though_it_is_what_it_had() -> None:
+    copy = Copy("a")
+    suspended = CopyReport(0, CopyState.SUSPENDED, -1, -1, False)
+    (first,) = shipped_in(copy.hear("b", CopyRequest(suspended)))
+    assert not shipped_in(copy.hear("b", CopyRequest(suspended), 1_000_000)), "one is on its way"
+    copy.hear("b", CheckpointTaken(first.number))
+    holds = replace(suspended, boundary=0, live_boundary=0)
+    assert not shipped_in(copy.hear("b", CopyRequest(holds), 1_000_000))
+    (again,) = shipped_in(copy.hear("b", CopyRequest(suspended), 1_000_000))
+    assert (again.base, again.record) == (None, first.record)
 
 
 def test_one_that_takes_a_place_is_sent_nothing_but_what_it_asks_for() -> None:
@@ -253,7 +268,8 @@ def test_with_continuous_checkpoints_only_what_is_in_the_log_counts() -> None:
     (append,) = windows_of(run_one_job(copy, 300))
     assert append.record is not None
     # Not before it is on disk: the state is nowhere else.
-    told = copy.hear("b", CopyRequest(suspended), 1_000_000)
+    holds = replace(suspended, boundary=0, live_boundary=0)
+    told = copy.hear("b", CopyRequest(holds), 1_000_000)
     assert not [one for one in told if isinstance(one, CheckpointShipped)]
     sent = [one.message for one in copy.give(Appended(append.append)) if isinstance(one, Send)]
     (second,) = [one.checkpoint for one in sent if isinstance(one, CheckpointShipped)]

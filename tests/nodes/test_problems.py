@@ -16,7 +16,7 @@ from holdfast.disk import Fault
 from holdfast.nodes.journal import Journal
 from holdfast.nodes.left_out import LeftOut
 from holdfast.nodes.metrics import NodeMetrics, registry
-from holdfast.nodes.problems import Problems, tell_early, tell_work
+from holdfast.nodes.problems import Problems, tell_crowded, tell_early, tell_work
 from holdfast.spark.rejected import Rejected
 
 JOB = Running(7, Line.STABLE, 1_000_000, 1_200_000)
@@ -86,3 +86,20 @@ def test_rows_left_out_are_written_down_before_anything_else_happens(tmp_path: P
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert lines == 2 * [{"source": "process_1", "reason": "ValueError: no", "row": ROW.row}]
     assert LeftOut(path, Journal("main-8")).count == 2
+
+
+def test_tentative_results_of_which_there_are_too_many_do_not_go_in_silence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    problems = Problems(Journal("main-9"), NodeMetrics("main-9", "replica"))
+    tell_crowded(problems, (), 10_000)
+    assert problems.texts == []
+    tell_crowded(problems, (("out", 50),), 10_000)
+    tell_crowded(problems, (("other", 1), ("out", 1_250)), 10_000)
+    (text,) = problems.texts
+    assert "1 of other, 1,250 of out: of a stream 10,000 frames" in text
+    assert "set timing.tentative_frames" in text
+    assert problems.blocking == [], "results go on all the same"
+    tell_crowded(problems, (), 10_000)
+    assert problems.texts == []
+    assert said(capsys) == ["problem", "problem over"]

@@ -1,4 +1,4 @@
-"""Tentative results beyond a bound, by bytes or by age, on real nodes over Flight."""
+"""Tentative results beyond a bound, by bytes, age or frames, on real nodes over Flight."""
 
 from __future__ import annotations
 
@@ -42,13 +42,18 @@ output = "sums"
 [bounds.sums]
 then = "drop"
 """
+DROPPED = "tentative tuples were dropped"
 
 
 class World(Hosted):
     """Two entry points, a replica, a client, and somebody who sends."""
 
     def __init__(self, spark: SparkSession, directory: Path, bound: str) -> None:
-        super().__init__(directory, NETWORK, DEPLOYMENT + bound)
+        text = DEPLOYMENT + bound
+        if "frames" in bound:
+            text, _, _ = DEPLOYMENT.partition("[bounds.sums]")
+            text = text.replace("[timing]", f"[timing]\n{bound}")
+        super().__init__(directory, NETWORK, text)
         names = [f"entry-{name}" for name in SOURCES]
         self.entries = {name: self._host(name)._entry(name) for name in names}
         for entry in self.entries.values():
@@ -103,7 +108,7 @@ class World(Hosted):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("bound", ["bytes = 20_000", 'age = "1 second"'])
+@pytest.mark.parametrize("bound", ["bytes = 20_000", 'age = "1 second"', "tentative_frames = 20"])
 def test_the_oldest_tentative_results_go_and_all_is_corrected_in_the_end(
     spark: SparkSession, tmp_path: Path, bound: str
 ) -> None:
@@ -113,7 +118,7 @@ def test_the_oldest_tentative_results_go_and_all_is_corrected_in_the_end(
         node = world.copies["main-1"]
         node.links.cut("entry-left")
         world.read(lambda: node.status()["tentative_dropped"].get("sums", 0) > 500)
-        assert any("tentative tuples were dropped" in each for each in node.status()["problems"])
+        world.read(lambda: any(DROPPED in each for each in node.status()["problems"]), 10.0)
         if "bytes" in bound:
             # A provider looks twice a second: what has come since then may be kept beyond it.
             world.read(lambda: node.tentative_sizes()["sums"] <= 20_000)

@@ -88,6 +88,23 @@ def test_within_a_bound_they_are_kept() -> None:
     finish(world)
 
 
+def test_what_goes_without_a_bound_is_told_until_it_is_corrected() -> None:
+    world = world_of(Bound())
+    for name in REPLICAS:
+        process = world.replicas[name]
+        timing = replace(process.settings.timing, tentative_frames=40)
+        process.settings = replace(process.settings, timing=timing, bounds=())
+    for served in run(world):
+        assert len(served.tentative) == 40
+        assert served.dropped == served.crowded_out > 0
+    for name in REPLICAS:
+        view = world.replicas[name].driver.view()
+        assert view.beyond == ""
+        assert view.crowded == view.dropped != ()
+    finish(world)
+    assert all(world.replicas[name].driver.view().crowded == () for name in REPLICAS)
+
+
 @pytest.mark.parametrize("seed", [8])
 def test_whatever_goes_what_is_stable_is_whole(seed: int) -> None:
     scenario = shaped(seed, "bounded")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.client import Client
 from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.core.sunion import SUnion
 from holdfast.simulation import networks
@@ -49,7 +50,17 @@ def test_an_hour_of_failure_costs_each_job_the_same(monkeypatch: pytest.MonkeyPa
         costs[stable_only].append(work.steps // (1 + len(found)))
         return found
 
+    at_client: list[int] = []
+    take = Client._take
+
+    def taken(self: Client, *arguments: Any) -> None:
+        work = Work()
+        with work.counted():
+            take(self, *arguments)
+        at_client.append(work.steps)
+
     monkeypatch.setattr(SUnion, "slices", counted)
+    monkeypatch.setattr(Client, "_take", taken)
     world = an_hour_without_one_input()
     world.run()
     live = costs[False]
@@ -57,6 +68,11 @@ def test_an_hour_of_failure_costs_each_job_the_same(monkeypatch: pytest.MonkeyPa
     first, last = sum(live[100:200]), sum(live[-100:])
     assert last < 2 * first, f"the hundred last jobs cost {last}, a hundred early ones {first}"
     assert max(costs[True][-20:]) < 2 * max(costs[True][:20])
+    # Frames of the failure, and then those that correct it, of which the first find all held.
+    assert len(at_client) > 3_000
+    shares = [at_client[start : start + 100] for start in range(0, len(at_client) - 100, 100)]
+    most, least = max(sum(share) for share in shares), min(sum(share) for share in shares)
+    assert most < 4 * least, f"a hundred frames cost the client between {least} and {most}"
     (client,) = world.clients.values()
     assert client.tentative_count > 1_000
     assert len(client.stable) > client.tentative_count

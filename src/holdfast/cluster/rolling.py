@@ -2,9 +2,10 @@
 
 Each process is asked to end, its supervisor or server starts it again, and the next one follows
 once it is well: its entry points serve, its replicas are stable, its copies have settled who is
-the primary and who sleeps. A process is only asked while all other replicas of its fragments are
-well. Sources first, then replicas, then clients; of two copies the one that sleeps. New code of
-Holdfast or of a library is taken up like that; another network is not, its state would not fit.
+the primary and who sleeps, and the one that sleeps holds a state. A process is only asked while
+all other replicas of its fragments are well. Sources first, then replicas, then clients; of two
+copies the one that sleeps. New code of Holdfast or of a library is taken up like that; another
+network is not, its state would not fit.
 """
 
 from __future__ import annotations
@@ -155,6 +156,10 @@ def _unwell(said: dict[str, Any]) -> str | None:
     """What a node is still waited for; None if it is well."""
     if "error" in said:
         return f"it does not answer ({said['error']})"
+    if said.get("copy") == "suspended" and not said.get("holds", True):
+        # Where checkpoints are only in memory, nobody but the primary may have the state then.
+        # A copy of an earlier version does not say it, and is to be restarted all the same.
+        return "it holds no state yet"
     if said.get("kind") != "replica" or said.get("copy") == "suspended":
         return "it cannot write" if said.get("state") == "paused" else None
     if said.get("state") != "stable":

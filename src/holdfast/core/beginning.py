@@ -49,7 +49,7 @@ def serve(
 ) -> ServedStream:
     """An output stream, with what a log has of it."""
     log = log or LoggedStream(output.stream, 0, ())
-    limit = settings.tentative_frames_max
+    limit = settings.timing.tentative_frames
     return ServedStream(output.stream, output.consumers, log.first_id, log.frames, limit)
 
 

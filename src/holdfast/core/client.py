@@ -174,12 +174,11 @@ class Client(Machine[ClientState, Trigger]):
 
     def _take(self, frame: StreamFrame, now: int, effects: list[Effect]) -> None:
         first_id = frame.header.first_id if self.copy.next_id < 0 else self.copy.next_id
-        oldest = min((one.header.stime_min for one in self.copy.tentative), default=FAR_FUTURE)
-        cut = self.copy.cut
+        oldest, cut = self.copy.tentative.oldest, self.copy.cut
         held = self.copy.take(frame, now)
         if held is not None and held.header.kind is Kind.TENTATIVE:
             self.move(Trigger.TENTATIVE_TAKEN, now)
-        elif self.copy.cut > max(cut, oldest):
+        elif oldest is not None and self.copy.cut > max(cut, oldest):
             whole = not self.copy.tentative
             self.move(Trigger.CORRECTED if whole else Trigger.CORRECTED_IN_PART, now)
             effects.append(DeliverUndo(self.stream, first_id, self.copy.cut))

@@ -158,6 +158,7 @@ class Copy:
             self.incarnation,
             self.bounds.beyond,
             tuple((name, one.dropped) for name, one in self.served.items() if one.dropped),
+            tuple((name, one.crowded_out) for name, one in self.served.items() if one.crowded_out),
             Neighbours.of(self.settings, self.served),
         )
 

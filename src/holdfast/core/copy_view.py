@@ -73,6 +73,8 @@ class CopyView:
     incarnation  which life of its directory it is
     beyond    what is kept beyond a bound, and for whom nothing is any more, in words
     dropped   (stream, tentative tuples that went before stable ones took their place), all told
+    crowded   the same, of those that went because there were more frames than are kept, and whose
+              place no stable ones have taken so far
     neighbours  whom it reads from and who reads from it, as of now
     """
 
@@ -88,6 +90,7 @@ class CopyView:
     incarnation: int
     beyond: str
     dropped: tuple[tuple[str, int], ...]
+    crowded: tuple[tuple[str, int], ...]
     neighbours: Neighbours
 
 
@@ -115,10 +118,12 @@ class Glance:
 class PairView:
     """A copy among the others, for status and tests.
 
+    holds      whether there is something to go on from: a state, or none is needed.
     confirmed  how far each other copy holds this one's checkpoints.
     """
 
     state: CopyState
+    holds: bool
     term: int
     reason: str
     overloaded: bool

@@ -1,16 +1,22 @@
-"""The stable frames a consumer holds of one stream, found by time.
+"""The frames a consumer holds of one stream: stable ones, found by time, and tentative ones.
 
-They are kept in the order of their ids, which is nearly that of their times: tuples of one frame
-may be older than those of the frame before, but never older than the stream's boundary when the
-frame came. So two rising numbers stand beside every frame: the newest time of it and all before
+Stable ones are kept in the order of their ids, which is nearly that of their times: tuples of one
+frame may be older than those of the frame before, but never older than the stream's boundary when
+the frame came. So two rising numbers stand beside every frame: the newest time of it and all before
 it, and the boundary it came after. Between them a stretch of time is found by bisection, whatever
-else is held: through a long failure everything since its beginning is, and each job must cost
-what its own stretch holds.
+else is held: through a long failure everything since its beginning is, and each job must cost what
+its own stretch holds.
+
+Of tentative ones a client wants to know the oldest tuple with each frame that comes, as many as it
+may hold. So those frames are noted that begin no later than any that came after them: the first of
+these is the answer, a frame that is let go was that one or is not noted, and one that comes is
+noted in place of those that begin after it, so each is noted and struck out once.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -97,3 +103,36 @@ class HeldFrames:
             if header.stime_max >= stime and (oldest is None or header.stime_min < oldest):
                 oldest = header.stime_min
         return oldest
+
+
+class TentativeFrames:
+    """Tentative frames in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._frames: deque[Held] = deque()
+        self._oldest: deque[int] = deque()
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(self._frames)
+
+    @property
+    def oldest(self) -> int | None:
+        """The oldest time of all; None if there are none."""
+        return self._oldest[0] if self._oldest else None
+
+    def append(self, frame: Held) -> None:
+        begins = frame.header.stime_min
+        while self._oldest and self._oldest[-1] > begins:
+            self._oldest.pop()
+        self._oldest.append(begins)
+        self._frames.append(frame)
+
+    def drop_below(self, stime: int) -> None:
+        """Forget frames, from the first on, all of whose tuples are older."""
+        while self._frames and self._frames[0].header.stime_max < stime:
+            begins = self._frames.popleft().header.stime_min
+            if begins == self._oldest[0]:
+                self._oldest.popleft()

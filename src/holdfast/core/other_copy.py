@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from holdfast.core import sweeping
 from holdfast.core.detector import FailureDetector
 from holdfast.core.machine import Machine
+from holdfast.core.messages import CopyReport
 from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
 from holdfast.core.serving import ServedStream
 from holdfast.core.settings import StandbySettings
@@ -46,6 +48,12 @@ class OtherCopy:
     def machines(self) -> Iterator[Machine[Any, Any]]:
         yield self.checkpointer
         yield self.detector
+
+    def reported(self, report: CopyReport, now: int) -> None:
+        """What it says that it holds counts, whatever it answered before."""
+        self.checkpointer.handle(sweeping.Taken(report.holds), now)
+        if report.boundary < 0:
+            self.checkpointer.handle(sweeping.HoldsNothing(), now)
 
     def packed(self, checkpoint: Checkpoint, served: Mapping[str, ServedStream]) -> Checkpoint:
         """The checkpoint with what this copy lacks of the output queues; it is sent now."""

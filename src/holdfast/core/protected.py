@@ -150,6 +150,7 @@ class ProtectedReplica(ShippingCopy):
     def pair_view(self) -> PairView:
         return PairView(
             self.state,
+            self.replica is not None or self.held is not None or self.lossy,
             self.switch.term,
             self.switch.reason if self.joining is None else self.joining.why,
             self.overloaded,
@@ -295,7 +296,7 @@ class ProtectedReplica(ShippingCopy):
             self.earlier_lives.heard(report, self.held[0].boundary)
         said = standby.PartnerSaid(other.address, report, self.report())
         self._switch(said, now, effects)
-        other.checkpointer.handle(sweeping.Taken(report.holds), now)
+        other.reported(report, now)
         self._resume(now, effects)
 
     def _switch(self, event: SwitchEvent, now: int, effects: list[Effect]) -> None:

@@ -66,7 +66,7 @@ class ServedStream:
         consumers: tuple[str, ...],
         first_id: int = 0,
         frames: tuple[StreamFrame, ...] = (),
-        tentative_frames_max: int = 10_000,
+        tentative_frames: int = 10_000,
         durable: bool = False,
     ) -> None:
         self.stream = stream
@@ -80,13 +80,15 @@ class ServedStream:
         self.tentative_boundary = 0
         self.stable: list[StreamFrame] = []
         self.tentative: deque[StreamFrame] = deque()
-        self._tentative_frames_max = tentative_frames_max
+        self._tentative_frames = tentative_frames
         # Since the log was trimmed.
         self._boundaries = 0
         # Tentative tuples that went before stable ones came: of those that stand, and of all.
         self.dropped_now = 0
         self.dropped = 0
-        self.early: deque[StreamFrame] = deque(maxlen=tentative_frames_max)
+        # Of those that stand, those that went because there are more frames than may be kept.
+        self.crowded_out = 0
+        self.early: deque[StreamFrame] = deque(maxlen=tentative_frames)
         self.acknowledgements = Acknowledgements(stream, consumers, first_id)
         # What went out on each feed, by consumer: a heartbeat looks at its sender's only.
         self._sent: dict[str, dict[int, int]] = {}
@@ -226,7 +228,7 @@ class ServedStream:
         """Send no more; what is tentative is for the other copy to say."""
         self.suspended = True
         self.tentative.clear()
-        self.dropped_now = 0
+        self.dropped_now = self.crowded_out = 0
         self.tentative_boundary = 0
 
     def queue(self, next_id: int = 0) -> LoggedStream:
@@ -274,10 +276,10 @@ class ServedStream:
                 while kept and kept[0].header.stime_max < self.boundary:
                     kept.popleft()
             if not self.tentative:
-                self.dropped_now = 0
+                self.dropped_now = self.crowded_out = 0
         elif header.kind in KEPT_AS_TENTATIVE:
-            if len(self.tentative) >= self._tentative_frames_max:
-                self._drop_oldest_tentative()
+            if len(self.tentative) >= self._tentative_frames:
+                self.crowded_out += self._drop_oldest_tentative()
             self.tentative.append(frame)
             if header.kind is Kind.TENTATIVE_BOUNDARY:
                 self.tentative_boundary = header.stime_min

@@ -129,6 +129,8 @@ class Timing:
     job_attempts           failures of a job in a row after which it is no passing trouble.
     stall_us               how long a job or an append may take before the replica counts as
                            missing; 0 for X.
+    tentative_frames       so many frames of tentative tuples of a stream are kept until they are
+                           corrected; each bucket is two of them.
     """
 
     bucket_us: int = 200_000
@@ -146,8 +148,13 @@ class Timing:
     retry_us: int = 100_000
     job_attempts: int = 5
     stall_us: int = 0
+    tentative_frames: int = 10_000
 
     def __post_init__(self) -> None:
+        if self.tentative_frames < 2:
+            raise ValueError(
+                f"a bucket of tentative tuples is two frames; got {self.tentative_frames}"
+            )
         if self.job_attempts < 1:
             raise ValueError(f"a job has at least one attempt; got {self.job_attempts}")
         if not 0 < self.alpha < 1:
@@ -267,7 +274,6 @@ class ReplicaSettings:
     while_failed: Policy = Policy.PROCESS
     while_stabilizing: Policy = Policy.PROCESS
     reconcile: Reconcile = Reconcile.CHECKPOINT
-    tentative_frames_max: int = 10_000
     continuous: Continuous | None = None
     # The most tuples of its output queue that go with the state to a replica that joins.
     lent_tuples_max: int = 1_000_000

@@ -23,7 +23,7 @@ from collections import deque
 
 from holdfast.core.effects import InputSlice
 from holdfast.core.frame import Header, Kind, Why
-from holdfast.core.held import Held, HeldFrames
+from holdfast.core.held import Held, HeldFrames, TentativeFrames
 from holdfast.core.machine import ProtocolError
 from holdfast.core.messages import StreamFrame
 
@@ -52,7 +52,7 @@ class StreamCopy:
         self.why: Why | None = None
         self.progressed_at = 0
         self.stable = HeldFrames()
-        self.tentative: deque[Held] = deque()
+        self.tentative = TentativeFrames()
         # (arrival, stime_max) of everything not yet processed, for the deadline of buckets.
         self.ages: deque[tuple[int, int]] = deque()
         # (first id, stime_max) of stable frames, to say from which id on a time is covered.
@@ -128,8 +128,7 @@ class StreamCopy:
         """Stable tuples now stand for everything older than ``stime``."""
         if stime > self.cut:
             self.cut = stime
-        while self.tentative and self.tentative[0].header.stime_max < self.cut:
-            self.tentative.popleft()
+        self.tentative.drop_below(self.cut)
 
     def slices(self, start: int, stop: int) -> tuple[InputSlice, ...]:
         """The stable tuples of [start, stop) that are held."""
@@ -148,8 +147,7 @@ class StreamCopy:
 
     def drop_tentative_below(self, stime: int) -> None:
         """Forget tentative tuples that the live version has processed."""
-        while self.tentative and self.tentative[0].header.stime_max < stime:
-            self.tentative.popleft()
+        self.tentative.drop_below(stime)
 
     def forget_ages_below(self, stime: int) -> None:
         """Tuples older than ``stime`` have been processed: no deadline waits for them."""

@@ -23,6 +23,8 @@ holds up nobody else's.
 
 One checkpoint is under way at a time. Once one is taken, the next says only what has changed
 since (its *base*); one that is refused because its base is missing is followed by a whole one.
+A copy that says that it holds nothing is sent a whole one though no result has come since the last:
+while nothing comes in, it would be without a state until something does.
 
     RESTING ──ship──▶ SHIPPING ──taken, refused, timed out──▶ RESTING
 """
@@ -98,7 +100,12 @@ class PartnerAnew:
     """The other copy, or this one's part, has changed: it holds nothing we know of."""
 
 
-CheckpointerEvent: TypeAlias = Trimmed | Grown | Look | Taken | Refused | PartnerAnew
+@dataclass(frozen=True, slots=True)
+class HoldsNothing:
+    """The other copy says so: it is in a new life, and what it held was in memory."""
+
+
+CheckpointerEvent: TypeAlias = Trimmed | Grown | Look | Taken | Refused | PartnerAnew | HoldsNothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +181,15 @@ class SweepingCheckpointer(Machine[CheckpointerState, Trigger]):
                     self._pauses_until = 0
                     self.move(Trigger.REFUSED, now, reason.value)
             case PartnerAnew():
-                self.base, self.confirmed, self._awaited = None, -1, -1
+                self._forget()
+            case HoldsNothing():
+                # What is on its way it will answer.
+                if self.state is CheckpointerState.RESTING:
+                    self._forget()
         return []
+
+    def _forget(self) -> None:
+        self.base, self.confirmed, self._awaited = None, -1, -1
 
     def _awaits(self, number: int) -> bool:
         return self.state is CheckpointerState.SHIPPING and number == self._awaited

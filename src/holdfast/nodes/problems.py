@@ -7,6 +7,7 @@ as it lasts, ``holdfast status`` and ``top`` show it and a metric names its key.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 from holdfast.core.events import AheadFailed, Beside, EarlyFailed, PairsFailed
 from holdfast.core.progress import Trouble, Work
@@ -15,7 +16,9 @@ from holdfast.nodes.metrics import NodeMetrics
 from holdfast.times import show_moment
 
 # With these a node gets something done all the same.
-GETS_ON = frozenset({"overload", "behind", "trim", "job", "bounds", "membership", "early"})
+GETS_ON = frozenset(
+    {"overload", "behind", "trim", "job", "bounds", "membership", "early", "crowded"}
+)
 
 
 class Problems:
@@ -83,6 +86,17 @@ def tell_early(problems: Problems, event: Beside) -> None:
             f"order, to whoever needs none, too; it is tried again"
         )
     problems.set("early", text)
+
+
+def tell_crowded(problems: Problems, crowded: Iterable[tuple[str, int]], frames: int) -> None:
+    """Which tentative results went because so many frames of them stand, and no more are kept."""
+    gone = ", ".join(f"{count:,} of {stream}" for stream, count in crowded)
+    text = (
+        f"the oldest tentative tuples were dropped, {gone}: of a stream {frames:,} frames of such "
+        f"tuples are kept until they are corrected, two for each bucket. Who comes later lacks "
+        f"them until then; stable tuples all stay. To keep more, set timing.tentative_frames"
+    )
+    problems.set("crowded", text if gone else None)
 
 
 def _poisoned(trouble: Trouble, fragment: str) -> str:

@@ -83,7 +83,7 @@ from holdfast.nodes.left_out import LeftOut
 from holdfast.nodes.load import CpuLoad
 from holdfast.nodes.node import GaveUp, Node
 from holdfast.nodes.pace import Busy, Pace, tell_pace
-from holdfast.nodes.problems import tell_early, tell_work
+from holdfast.nodes.problems import tell_crowded, tell_early, tell_work
 from holdfast.nodes.replica_disk import ReplicaDisk
 from holdfast.nodes.replica_status import (
     copy_status,
@@ -227,6 +227,7 @@ class ReplicaNode(Node):
         reach, view = self.copy.reach(), self.copy.view()
         recovering = view.state is NodeState.RECOVERING
         self.say_beyond(view.beyond)
+        tell_crowded(self.problems, view.crowded, self._settings.timing.tentative_frames)
         tell_pace(self._pace, self.metrics, self.problems, self.loop.now(), reach, recovering)
         self.metrics.alpha.set(view.alpha)
         self.loop.post(ProcessorsMeasured(self._processors.look()))

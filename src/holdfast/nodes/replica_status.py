@@ -107,6 +107,7 @@ def copy_status(
     return {
         "protection": settings.protection.value,
         "copy": pair.state.value,
+        "holds": pair.holds,
         "awake": awake,
         "term": pair.term,
         "why": pair.reason,
