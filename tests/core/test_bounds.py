@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.core.bounds import BoundWatch, Standing
 from holdfast.core.effects import TrimLog
 from holdfast.core.frame import Header, Kind, StreamFrame
+from holdfast.core.records import Membership
 from holdfast.core.serving import ServedStream
 from holdfast.core.settings import SECOND_US, Bound, Then
 
@@ -21,9 +22,13 @@ def stream(*consumers: str) -> ServedStream:
     return served
 
 
-def watching(bound: Bound, *there: str, at: int) -> BoundWatch:
+NAMES = ("client", "main-1", "main-2", "main-3", "main-4", "new-1", "new-2")
+
+
+def watching(bound: Bound, *there: str, at: int, known: tuple[str, ...] = NAMES) -> BoundWatch:
+    """One that has kept something for all who are known since the beginning."""
     watch = BoundWatch({"s": bound})
-    watch.look({"s": stream()}, {}, 0)
+    watch.look({"s": stream(*known)}, {}, 0)
     for name in there:
         watch.heard(name, at)
     return watch
@@ -58,6 +63,76 @@ def test_the_last_replica_of_a_fragment_is_kept_for() -> None:
     assert found.text == (
         "s keeps 2.0 MB of 0.0 for main-1, which is away; no other replica of its fragment is there"
     )
+
+
+MOVED = (
+    Membership()
+    .with_another("main-3", "main-1")
+    .without("main-1")
+    .with_another("main-4", "main-2")
+    .without("main-2")
+)
+
+
+def test_replicas_that_have_moved_are_those_of_the_fragment() -> None:
+    """Whoever began before they came knows of the others only."""
+    served, now = stream("main-3", "main-4"), 60 * SECOND_US
+    served.acknowledge("main-3", 8, 0)
+    served.acknowledge("main-4", 3, 0)
+    watch = watching(RETIRE, at=now)
+    assert watch.look({"s": served}, {"s": 2_000_000}, now, membership=MOVED) == []
+    found = watch.found["s"]
+    assert found.standing is Standing.BLOCKED, "nobody could feed the fragment's state"
+    assert "for main-4, which is away; no other replica of its fragment is there" in found.text
+    # With one that is there the other one may go.
+    watch.heard("main-3", now)
+    trimmed = watch.look({"s": served}, {"s": 2_000_000}, now, membership=MOVED)
+    assert trimmed == [TrimLog("s", 8)]
+    assert watch.found["s"].standing is Standing.LAPSED
+
+
+def test_a_replica_that_was_added_is_another_one_of_the_fragment() -> None:
+    served, now = stream("main-1", "main-2", "main-3", "main-4"), 60 * SECOND_US
+    for name in ("main-2", "main-3"):
+        served.acknowledge(name, 8, 0)
+    served.acknowledge("main-4", 9, 0)
+    watch = watching(RETIRE, "main-4", at=now)
+    added = Membership().with_another("main-3", "main-1").with_another("main-4", "main-3")
+    watch.look({"s": served}, {"s": 2_000_000}, now, membership=added)
+    assert served.acknowledgements.lapsed == {"main-1"}, "main-4 is there"
+
+
+def test_a_new_shard_is_kept_for_and_is_no_client() -> None:
+    """Which others are of the same new shard only those know that began after it."""
+    served, now = stream("main-1", "main-2", "new-1", "new-2"), 60 * SECOND_US
+    for name in ("main-1", "main-2"):
+        served.acknowledge(name, 9, 0)
+    watch = watching(RETIRE, "main-1", "main-2", at=now)
+    membership = Membership().with_shards([("new-1", "main-1"), ("new-2", "main-1")], [])
+    assert watch.look({"s": served}, {"s": 2_000_000}, now, membership=membership) == []
+    assert watch.found["s"].standing is Standing.BLOCKED
+    # One that is added like it is another one of the same.
+    membership = membership.with_another("new-3", "new-1")
+    watch.heard("new-3", now)
+    watch.look({"s": served}, {"s": 2_000_000}, now, membership=membership)
+    assert served.acknowledgements.lapsed == {"new-1"}
+
+
+def test_one_that_has_just_been_added_is_not_away() -> None:
+    served, now = stream("main-1", "main-2"), 60 * SECOND_US
+    watch = watching(RETIRE, "main-1", "main-2", at=now, known=("main-1", "main-2"))
+    for name in ("main-1", "main-2"):
+        served.acknowledge(name, 8, 0)
+    served.acknowledgements.take_in("main-3")
+    added = Membership().with_another("main-3", "main-1")
+    served.publish((StreamFrame(Header(Kind.STABLE, 10, 1, now, now, now), object()),))
+    watch.look({"s": served}, {"s": 2_000_000}, now, membership=added)
+    assert not served.acknowledgements.lapsed, "it had no time to say a word"
+    for name in ("main-1", "main-2"):
+        watch.heard(name, now + 11 * SECOND_US)
+        served.acknowledge(name, 9, now)
+    watch.look({"s": served}, {"s": 2_000_000}, now + 11 * SECOND_US, membership=added)
+    assert served.acknowledgements.lapsed == {"main-3"}
 
 
 def test_who_is_there_is_kept_for_however_slow_it_is() -> None:

@@ -13,6 +13,11 @@ when it is exceeded because of one who is away:
 - BLOCK: the source waits. So it does where nobody may lapse: a replica may only while another one
   of its fragment is there, or nobody would have what its state needs.
 
+Who is another one of a fragment follows from the replicas it had when the provider began, and from
+who takes part now (``core.membership``): replicas are added, move and go. Which others are of the
+same new shard only those know that began after it; until then each of its replicas is taken for the
+only one, and kept for.
+
 Who is heard of is never lapsed, however slow it is, and what somebody else needs stays. A lapse is
 not written down: who restarts keeps everything again, and lets go again. Nothing of this is silent:
 what is the matter is a sentence for people, for as long as it is.
@@ -25,6 +30,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from holdfast.core.effects import Effect
+from holdfast.core.records import Membership
 from holdfast.core.serving import ServedStream
 from holdfast.core.settings import Bound, Then
 
@@ -49,6 +55,7 @@ class Finding:
 
 
 WELL = Finding(Standing.WITHIN)
+EVERYBODY = Membership()
 
 
 class BoundWatch:
@@ -56,8 +63,8 @@ class BoundWatch:
 
     def __init__(self, bounds: Mapping[str, Bound]) -> None:
         self._bounds = dict(bounds)
+        # Who was never heard counts from when something was first kept for it.
         self._heard_at: dict[str, int] = {}
-        self._began_at: int | None = None
         self.found: dict[str, Finding] = {}
 
     @property
@@ -80,21 +87,23 @@ class BoundWatch:
         sizes: Mapping[str, int],
         now: int,
         tentative: Mapping[str, int] | None = None,
+        membership: Membership = EVERYBODY,
     ) -> list[Effect]:
         """See what is kept, in bytes; let go of what is kept for who is away for too long.
 
         ``tentative``: how many bytes of tentative tuples are kept beside.
         """
-        if self._began_at is None:
-            self._began_at = now
         effects: list[Effect] = []
         for stream, bound in self._bounds.items():
+            for name in streams[stream].acknowledgements.consumers:
+                self._heard_at.setdefault(name, now)
             exceeded = self._exceeded(bound, streams[stream], sizes.get(stream, 0), now)
             if bound.then is Then.DROP:
                 self._drop(bound, streams[stream], (tentative or {}).get(stream, 0), now)
             finding = self._of_those_gone(streams[stream])
             if exceeded is not None:
-                finding = self._judge(streams[stream], bound, exceeded, now, effects) or finding
+                judged = self._judge(streams[stream], bound, exceeded, now, membership, effects)
+                finding = judged or finding
             self.found[stream] = finding
         return effects
 
@@ -134,7 +143,13 @@ class BoundWatch:
         return Finding(Standing.LAPSED, text)
 
     def _judge(
-        self, served: ServedStream, bound: Bound, exceeded: str, now: int, effects: list[Effect]
+        self,
+        served: ServedStream,
+        bound: Bound,
+        exceeded: str,
+        now: int,
+        membership: Membership,
+        effects: list[Effect],
     ) -> Finding | None:
         """What becomes of a stream beyond its bound; None if nobody who is away is the reason."""
         needs = served.acknowledgements.needs()
@@ -144,18 +159,25 @@ class BoundWatch:
         if needs[slowest] >= served.next_id or not self._is_away(slowest, bound, now):
             return None
         kept = f"{served.stream} keeps {exceeded} for {slowest}, which is away"
-        if bound.then is Then.RETIRE and self._may_lapse(slowest, bound, now):
+        if bound.then is Then.RETIRE and self._may_lapse(slowest, bound, membership, now):
             effects += served.lapse(slowest)
             return self._of_those_gone(served)
         why = "" if bound.then is not Then.RETIRE else "; no other replica of its fragment is there"
         return Finding(Standing.BLOCKED, f"{kept}{why}")
 
     def _is_away(self, name: str, bound: Bound, now: int) -> bool:
-        assert self._began_at is not None
-        return now - self._heard_at.get(name, self._began_at) > bound.away_us
+        # A replica that nothing was ever kept for here, and that was never heard, is not there.
+        return now - self._heard_at.get(name, -bound.away_us - 1) > bound.away_us
 
-    def _may_lapse(self, name: str, bound: Bound, now: int) -> bool:
-        group = next((one for one in bound.fragments if name in one), None)
+    def _may_lapse(self, name: str, bound: Bound, membership: Membership, now: int) -> bool:
+        group = _fragment_of(name, bound, membership)
         if group is None:
             return True
         return any(other != name and not self._is_away(other, bound, now) for other in group)
+
+
+def _fragment_of(name: str, bound: Bound, membership: Membership) -> tuple[str, ...] | None:
+    """The replicas that share a state with one, as they are now; None of a client."""
+    taking = ((one,) for one, _ in membership.taking)
+    groups = (membership.applied_to(group) for group in (*bound.fragments, *taking))
+    return next((group for group in groups if name in group), None)

@@ -84,7 +84,7 @@ class Provider:
     def look(self, measured: KeptMeasured, now: int) -> list[Effect]:
         """See whether more is kept for somebody who is away than may be."""
         sizes, tentative = dict(measured.sizes), dict(measured.tentative)
-        return self.watch.look(self.streams, sizes, now, tentative)
+        return self.watch.look(self.streams, sizes, now, tentative, self.consumers.membership)
 
     def obey(self, membership: Membership) -> list[Effect]:
         """Keep for those who were added, and no longer for those who are gone."""
