@@ -14,8 +14,9 @@
 3. Rings of up to 200 shards run in the simulator (shards_scale.py): how pings, records, data and
    what rescaling takes grow; not in the quick form.
 4. Every kind of delivery (shards_delivery.py): the time of exactly once over that of at most once
-   for bursts of small tuples and of ten times larger ones, with two shards and with four; what it
-   would cost to wait for each acknowledgement; what is lost and doubled while shards are killed.
+   for bursts of small tuples and of ten times larger ones, with two shards and with four, and that
+   of at least once with two; what it would cost to wait for each acknowledgement; what is lost and
+   doubled while shards are killed, each time when all kinds are at work again.
 5. Shards become more and fewer while they run (shards_rescale.py), in the short form one, two and
    one again, else two, three, one, four and two: for how long no stable results came,
    ``rescale_gap_ms``, and how long it took.
@@ -24,6 +25,10 @@
 state that it changed, twice a second, and what is not acknowledged of the results.
 ``bytes_over_mirroring`` sets it against sending each tuple there, as large as the entry point's log
 has it, for small tuples and for larger ones with a column that no operator keeps.
+
+``missed`` names the bars that were missed (shards_bars.py). The exit code is 1 if anything was
+lost, doubled or different that must not be: how long things take depends on what else the machine
+does.
 """
 
 from __future__ import annotations
@@ -41,10 +46,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import describe_machine
-from benchmarks.shards_delivery import LEAST, MOST, Cost, compare_and_kill
+from benchmarks.shards_bars import missed
+from benchmarks.shards_bursts import Cost
+from benchmarks.shards_delivery import compare_and_kill
 from benchmarks.shards_engine import throughput
 from benchmarks.shards_messages import count_messages
 from benchmarks.shards_page import record_parts
+from benchmarks.shards_reader import EXACTLY, LEAST, MOST
 from benchmarks.shards_rescale import run_rescalings
 from benchmarks.shards_ring import Outcome, run_ring
 from benchmarks.shards_scale import grow, rescale
@@ -52,7 +60,7 @@ from benchmarks.shards_scale import grow, rescale
 PARTS = ("scale", "messages", "engine", "ring", "delivery", "rescale")
 # Not in the quick form.
 LONG = ("scale",)
-SHARED = ("lost", "doubled")
+SHARED = ("lost", "doubled", "missed")
 
 
 @dataclass(frozen=True)
@@ -119,26 +127,38 @@ def ring_figures(outcome: Outcome) -> dict[str, Any]:
 
 def delivery_figures(directory: Path, lengths: Lengths) -> tuple[dict[str, Any], bool]:
     """What it costs and does; whether each kind has kept its promise."""
-    costs, killed = compare_and_kill(directory, lengths.bursts, lengths.burst, lengths.kills)
+    found = compare_and_kill(directory, lengths.bursts, lengths.burst, lengths.kills)
+    first = str(next(iter(found.costs)))
     figures = {
-        **cost_figures(costs),
+        **cost_figures(found.costs),
+        "waiting_over_exactly": {first: found.waiting},
         **{
-            what: {kind: one[what] for kind, one in killed.items()}
+            what: {kind: getattr(one, what) for kind, one in found.killed.items()}
             for what in ("lost", "doubled", "sent")
         },
+        "delivery_kills": {kind: one.kills for kind, one in found.killed.items()},
     }
-    return figures, bool(killed[LEAST]["lost"] == 0 and killed[MOST]["doubled"] == 0)
+    return figures, found.killed[LEAST].lost == 0 and found.killed[MOST].doubled == 0
 
 
 def cost_figures(costs: dict[int, Cost]) -> dict[str, Any]:
-    return {
-        "exactly_over_at_most": {str(shards): cost.ratios for shards, cost in costs.items()},
-        "exactly_over_at_most_cpu": {str(shards): cost.cpu for shards, cost in costs.items()},
-        "burst_ratios": {str(shards): cost.rounds for shards, cost in costs.items()},
-        "burst_seconds": {str(shards): cost.seconds for shards, cost in costs.items()},
-        "waiting_over_exactly": {
-            str(shards): cost.waiting for shards, cost in costs.items() if cost.waiting is not None
-        },
+    figures: dict[str, Any] = {}
+    for kind, name, rounds in (
+        (EXACTLY, "exactly_over_at_most", "burst_ratios"),
+        (LEAST, "least_over_at_most", "least_burst_ratios"),
+    ):
+        ratios = {
+            str(shards): cost.over_most[kind]
+            for shards, cost in costs.items()
+            if kind in cost.over_most
+        }
+        figures |= {
+            name: {shards: one.times for shards, one in ratios.items()},
+            f"{name}_cpu": {shards: one.cpu for shards, one in ratios.items()},
+            rounds: {shards: one.rounds for shards, one in ratios.items()},
+        }
+    return figures | {
+        "burst_seconds": {str(shards): cost.seconds for shards, cost in costs.items()}
     }
 
 
@@ -152,6 +172,7 @@ def rescale_figures(directory: Path, lengths: Lengths) -> tuple[dict[str, Any], 
         "rescaled": list(lengths.numbers),
         "rescale_lost": found.lost,
         "rescale_doubled": found.doubled,
+        "rescale_identical": found.identical,
     }
     return figures, found.identical
 
@@ -189,7 +210,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--keep", action="store_true", help="leave the directory behind")
     parser.add_argument("--record", action="store_true", help="keep the figures in docs/results")
     parser.add_argument("--only", choices=PARTS, help="one of the parts")
-    options = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = parser.parse_args(given)
     lengths = QUICK if options.quick else FULL
     directory = Path(tempfile.mkdtemp(prefix="holdfast-shards-"))
     started = time.monotonic()
@@ -200,23 +222,33 @@ def main(arguments: list[str] | None = None) -> int:
         began = time.monotonic()
         parts[part], kept = figures_of(part, directory / part, lengths)
         parts[part] |= {f"{part}_seconds": round(time.monotonic() - began, 1)}
+        parts[part] |= {"missed": missed(part, parts[part])}
         well &= kept
         if options.record:
             # Each at once: what a later part does not survive does not take it along.
-            told = " ".join(each for each in sys.argv[1:] if each != "--record")
-            command = f"make bench BENCH=shards ARGS='{told}'"
-            record_parts({part: parts[part]}, command, describe_machine())
+            record_parts({part: parts[part]}, command_of(given), describe_machine())
         print(f"{time.monotonic() - started:7.1f} s  {part}", file=sys.stderr, flush=True)
     figures: dict[str, Any] = {"bench": "shards"}
     for found in parts.values():
         for key, value in found.items():
-            shared = key in SHARED and key in figures
-            figures[key] = figures[key] | value if shared else value
+            together = key in SHARED and key in figures
+            figures[key] = together_of(figures[key], value) if together else value
     figures |= {"seconds": round(time.monotonic() - started, 1), "machine": describe_machine()}
     if well and not options.keep:
         shutil.rmtree(directory, ignore_errors=True)
     print(json.dumps(figures))
     return 0 if well else 1
+
+
+def command_of(given: list[str]) -> str:
+    """What to type for the same figures."""
+    told = " ".join(each for each in given if each != "--record")
+    return f"make bench BENCH=shards ARGS='{told}'" if told else "make bench BENCH=shards"
+
+
+def together_of(one: Any, other: Any) -> Any:
+    """What two parts say under one name: of several kinds of delivery, or of several bars."""
+    return one | other if isinstance(one, dict) else one + other
 
 
 if __name__ == "__main__":

@@ -110,13 +110,18 @@ def _readings(first: int, count: int) -> pa.Table:
 
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("protection", ["none", "active", "race"])
 def test_kills_of_shards_and_of_what_merges_them_leave_no_trace(
-    tmp_path: Path, spark: SparkSession
+    tmp_path: Path, spark: SparkSession, protection: str
 ) -> None:
     (tmp_path / "network.py").write_text(NETWORK.partition("best = ")[0] + 'sums.output("sums")')
-    (tmp_path / "deployment.toml").write_text(KILLED)
+    shards = f'shards = 2\nprotection = "{protection}"'
+    (tmp_path / "deployment.toml").write_text(KILLED.replace("shards = 2", shards))
     deployment = load_deployment(tmp_path / "deployment.toml")
     kills = {"main.1-1": 2, "main.2-1": 2, "main-1": 4, "entry-load": 2, "recorder": 2}
+    if protection != "none":
+        # Both replicas of a shard, and of what merges, at any moment, also at the same one.
+        kills |= {"main.1-2": 2, "main-2": 2}
     found = deployment.data / "sums.jsonl"
     with supervised(deployment) as supervisor:
         load = Load(deployment, "load", _readings)

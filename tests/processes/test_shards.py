@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.cluster.members import MembershipError
 from holdfast.cluster.rescaling import Rescaled, rescale
+from holdfast.commands.shard_lines import shard_views
 from holdfast.deployment import load_deployment
 from holdfast.errors import Removed
 from holdfast.flight.distance import Distance
@@ -190,14 +191,21 @@ def test_a_ring_of_shards_loses_each_and_shows_no_trace(worlds: Callable[..., Wo
             ring.read(ring.is_in(f"{shard}-1", "primary"))
             ring.read(ring.is_protected(f"{shard}-2"))
 
+    def beside_second() -> tuple[str, ...]:
+        """Who is there for the first shard, beside the second one."""
+        told = {name: node.status() for name, node in ring.copies.items()}
+        return shard_views(ring.deployment, told)["main.2"].beside["main.1"]
+
     settle()
     # The process of the first shard, with the copy of the second: its neighbour does both.
     ring.stop("main.1-1", "main.2-2")
     ring.read(ring.is_in("main.1-2", "primary"))
     ring.go_on()
+    assert beside_second() == ("main.1-2",)
     ring.start("main.1-1", "main.2-2")
     # It takes its work back.
     settle()
+    assert beside_second() == ("main.1-1",)
     # One of those that merge, then the neighbour that did the work of two.
     ring.stop("main-1")
     ring.go_on()
@@ -254,3 +262,39 @@ def test_a_ring_gets_another_number_of_shards_and_goes_on_standing_by(
     ring.read(ring.is_in("main.g3.1-1", "primary"))
     ring.go_on()
     ring.finish()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("protection", ["race", "active"])
+def test_shards_whose_replicas_all_run_lose_each_and_show_no_trace(
+    worlds: Callable[..., World], protection: str
+) -> None:
+    """Another replica of each shard has everything already: nobody waits for what is lost."""
+    fragments = f'[fragments.main]\nshards = 2\nprotection = "{protection}"\n[fragments.best]\n'
+    world = worlds(COMMON + fragments, *NODES)
+
+    def settle() -> None:
+        nodes = [world.copies[name] for name in NODES]
+        world.read(lambda: all(each.status()["state"] == "stable" for each in nodes))
+
+    settle()
+    # One replica of each shard, and of what merges them, at the same moment.
+    world.stop("main.1-1", "main.2-2", "main-1")
+    world.go_on()
+    assert world.view.tentative is None
+    world.start("main.1-1", "main.2-2", "main-1")
+    settle()
+    # Then those that were left, one of them with its disk: it joins from the one that is back.
+    world.lose("main.1-2")
+    world.stop("main.2-1", "main-2")
+    world.go_on()
+    world.start("main.1-2", "main.2-1", "main-2")
+    settle()
+    world.stop("main.1-1")
+    world.go_on()
+    # All of a shard's replicas: its keys wait until one is back from its disk.
+    world.stop("main.1-2")
+    world.read(lambda: world.view.why is not None)
+    world.start("main.1-1", "main.1-2")
+    world.go_on()
+    world.finish()

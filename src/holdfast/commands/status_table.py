@@ -1,5 +1,7 @@
 """``holdfast status`` and ``holdfast top``: a row for each node, or JSON for programs.
 
+Below the table ``status`` has a line for each shard (shard_lines.py), and how X is divided.
+
 In a terminal, what is too long for a row stands below the table. In a pipe every row is whole:
 nothing is cut, whatever the width is said to be.
 """
@@ -14,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from holdfast.commands.shard_lines import ShardView, shard_lines, shard_views, shards_json
 from holdfast.why_words import read_why, show_why
 
 if TYPE_CHECKING:
@@ -75,13 +78,17 @@ def show_status(options: argparse.Namespace) -> int:
     print("\n".join(_lines(rows)))
     for name, note in notes.items():
         print(f"{name}: {note}")
-    for line in _budget(deployment, found):
+    for line in (*shard_lines(_shards(deployment, found)), *_budget(deployment, found)):
         print(line)
     if _is_submitted(deployment):
         print("looked after by the cluster it was submitted to")
         return 0
     print(f"supervised by process {running}" if running else "not supervised: run holdfast up")
     return 0 if running else 1
+
+
+def _shards(deployment: Deployment, found: Sequence[NodeReport]) -> dict[str, ShardView]:
+    return shard_views(deployment, {each.name: each.status for each in found})
 
 
 def _is_submitted(deployment: Deployment) -> bool:
@@ -134,13 +141,15 @@ def show_top(options: argparse.Namespace) -> int:
 def _plain(
     deployment: Deployment, found: Sequence[NodeReport], running: int | None
 ) -> dict[str, Any]:
-    """For programs; ``status`` is as the node gives it, ``outputs`` how X of each is divided."""
+    """For programs; ``status`` is as the node gives it, ``outputs`` how X of each is divided,
+    ``shards`` who does the work of each, and whom that one knows."""
     from holdfast.plans.topology import reach
 
     return {
         "deployment": deployment.name,
         "supervisor": running,
         "outputs": reach(deployment.path).topology.division(),
+        "shards": shards_json(_shards(deployment, found)),
         "nodes": {
             each.name: {
                 "process": each.process,

@@ -59,6 +59,9 @@ def inputs_status(inputs: Iterable[InputView]) -> dict[str, Any]:
 def shard_status(shard: ShardPlan | None, known: Neighbours, copies: int) -> dict[str, Any]:
     """What a shard takes, and whom it knows: above, beside and below it.
 
+    Beside it are numbers of the ring: who does the work of those shards is theirs to know, and
+    ``holdfast status`` puts together what all of them say (commands/shard_lines.py).
+
     copies  how many others hold its state and wait to do its work.
     """
     if shard is None:
@@ -110,6 +113,7 @@ def copy_status(
         "holds": pair.holds,
         "awake": awake,
         "term": pair.term,
+        "primary": settings.primary_of(pair.term),
         "why": pair.reason,
         "overloaded": pair.overloaded,
         **({"load": pair.load / 1000} if settings.by_load else {}),
