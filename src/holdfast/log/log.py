@@ -261,7 +261,7 @@ class StreamLog:
             self._committer.quiesce()
             self._syncer.stop()
             cut_to_durable(store)
-            fresh, cut = recover_store(store.files, store.directory, None, store.options, 0)
+            fresh, cut = recover_store(store.files, store.directory, None, store.options)
             with store.lock:
                 store.closed = True
                 store.changed.notify_all()
