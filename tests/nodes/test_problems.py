@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import disk
+from holdfast.core.copy_view import OutputView
 from holdfast.core.events import EarlyDone, EarlyFailed, JobFailed
 from holdfast.core.progress import Progress
 from holdfast.core.settings import Timing
@@ -21,6 +22,10 @@ from holdfast.spark.rejected import Rejected
 
 JOB = Running(7, Line.STABLE, 1_000_000, 1_200_000)
 ROW = Rejected("process_1", "ValueError: no", {"k": "a", "n": -2})
+
+
+def crowded(stream: str, tuples: int) -> OutputView:
+    return OutputView(stream, 0, 0, 0, 0, tuples)
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -94,8 +99,10 @@ def test_tentative_results_of_which_there_are_too_many_do_not_go_in_silence(
     problems = Problems(Journal("main-9"), NodeMetrics("main-9", "replica"))
     tell_crowded(problems, (), 10_000)
     assert problems.texts == []
-    tell_crowded(problems, (("out", 50),), 10_000)
-    tell_crowded(problems, (("other", 1), ("out", 1_250)), 10_000)
+    tell_crowded(problems, [crowded("out", 50)], 10_000)
+    tell_crowded(
+        problems, [crowded("other", 1), crowded("out", 1_250), crowded("third", 0)], 10_000
+    )
     (text,) = problems.texts
     assert "1 of other, 1,250 of out: of a stream 10,000 frames" in text
     assert "set timing.tentative_frames" in text

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.slots import shard_name
-
 if TYPE_CHECKING:
     from holdfast.deployment import Deployment, FragmentSpec, ShardSpec
 
@@ -96,6 +94,8 @@ def _names(known: Mapping[str, Any]) -> Names:
 
 def _beside(shard: ShardSpec | None, shards: Mapping[str, FragmentSpec]) -> list[str]:
     """The shards before and after one in its ring; where they are spread, all of their parts."""
+    from holdfast.slots import shard_name  # with numpy, which no other command needs
+
     assert shard is not None
     numbers = {(shard.number - 2) % shard.shards + 1, shard.number % shard.shards + 1}
     near = {

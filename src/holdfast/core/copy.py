@@ -22,7 +22,7 @@ from typing import Any, assert_never
 from holdfast.core import joining
 from holdfast.core.beginning import Beginning, at_record, serve, whole_frames
 from holdfast.core.bounds import BoundWatch
-from holdfast.core.copy_view import CopyView, Glance, InputView, Neighbours
+from holdfast.core.copy_view import CopyView, Glance, InputView, Neighbours, OutputView
 from holdfast.core.delivery import begin_anew, of_use
 from holdfast.core.effects import (
     ApplyCheckpoint,
@@ -146,10 +146,7 @@ class Copy:
             None if replica is None else replica.state,
             boundary if replica is None else replica.versions.stable_position,
             tuple(InputView.of(one) for one in upstreams.values()),
-            tuple(
-                (name, one.next_id, one.first_id, sum(each.header.count for each in one.stable))
-                for name, one in self.served.items()
-            ),
+            tuple(OutputView.of(name, one) for name, one in self.served.items()),
             tuple((name, one.why) for name, one in soutputs.items() if one.why is not None),
             self.settings.timing.alpha if replica is None else replica.patience.alpha,
             None if replica is None else replica.patience.measured_us,
@@ -157,8 +154,6 @@ class Copy:
             self.consumers.membership.epoch,
             self.incarnation,
             self.bounds.beyond,
-            tuple((name, one.dropped) for name, one in self.served.items() if one.dropped),
-            tuple((name, one.crowded_out) for name, one in self.served.items() if one.crowded_out),
             Neighbours.of(self.settings, self.served),
         )
 

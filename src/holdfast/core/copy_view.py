@@ -44,6 +44,29 @@ class InputView:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputView:
+    """An output as it is now: what comes next, and what is kept of it for whom.
+
+    kept     stable tuples that are kept, because somebody has not acknowledged them.
+    dropped  tentative tuples that went before stable ones took their place, all told.
+    crowded  the same, of those that went because there were more frames than are kept, and whose
+             place no stable ones have taken so far.
+    """
+
+    stream: str
+    next_id: int
+    first_id: int
+    kept: int
+    dropped: int
+    crowded: int
+
+    @classmethod
+    def of(cls, name: str, one: ServedStream) -> OutputView:
+        kept = sum(each.header.count for each in one.stable)
+        return cls(name, one.next_id, one.first_id, kept, one.dropped, one.crowded_out)
+
+
+@dataclass(frozen=True, slots=True)
 class Neighbours:
     """(stream, names) of those it reads from, above, and of those for whom it keeps, below."""
 
@@ -64,7 +87,6 @@ class CopyView:
 
     state     what the replica does; None while the copy sleeps.
     boundary  how far the stable state is that it runs on or holds; -1 for none.
-    outputs   (stream, the id that comes next, the first id that is kept, tuples not acknowledged)
     tentative (stream, why) of the outputs on which tentative tuples stand
     alpha     the share of X that tuples wait for missing ones, now
     need_us   what jobs and messages take of X after the wait; None while that is not known
@@ -72,16 +94,13 @@ class CopyView:
     epoch     of the membership that it obeys
     incarnation  which life of its directory it is
     beyond    what is kept beyond a bound, and for whom nothing is any more, in words
-    dropped   (stream, tentative tuples that went before stable ones took their place), all told
-    crowded   the same, of those that went because there were more frames than are kept, and whose
-              place no stable ones have taken so far
     neighbours  whom it reads from and who reads from it, as of now
     """
 
     state: NodeState | None
     boundary: int
     inputs: tuple[InputView, ...]
-    outputs: tuple[tuple[str, int, int, int], ...]
+    outputs: tuple[OutputView, ...]
     tentative: tuple[tuple[str, Why], ...]
     alpha: float
     need_us: int | None
@@ -89,8 +108,6 @@ class CopyView:
     epoch: int
     incarnation: int
     beyond: str
-    dropped: tuple[tuple[str, int], ...]
-    crowded: tuple[tuple[str, int], ...]
     neighbours: Neighbours
 
 

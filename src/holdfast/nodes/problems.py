@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
+from holdfast.core.copy_view import OutputView
 from holdfast.core.events import AheadFailed, Beside, EarlyFailed, PairsFailed
 from holdfast.core.progress import Trouble, Work
 from holdfast.nodes.journal import Journal
@@ -88,9 +89,9 @@ def tell_early(problems: Problems, event: Beside) -> None:
     problems.set("early", text)
 
 
-def tell_crowded(problems: Problems, crowded: Iterable[tuple[str, int]], frames: int) -> None:
+def tell_crowded(problems: Problems, outputs: Iterable[OutputView], frames: int) -> None:
     """Which tentative results went because so many frames of them stand, and no more are kept."""
-    gone = ", ".join(f"{count:,} of {stream}" for stream, count in crowded)
+    gone = ", ".join(f"{one.crowded:,} of {one.stream}" for one in outputs if one.crowded)
     text = (
         f"the oldest tentative tuples were dropped, {gone}: of a stream {frames:,} frames of such "
         f"tuples are kept until they are corrected, two for each bucket. Who comes later lacks "

@@ -227,7 +227,7 @@ class ReplicaNode(Node):
         reach, view = self.copy.reach(), self.copy.view()
         recovering = view.state is NodeState.RECOVERING
         self.say_beyond(view.beyond)
-        tell_crowded(self.problems, view.crowded, self._settings.timing.tentative_frames)
+        tell_crowded(self.problems, view.outputs, self._settings.timing.tentative_frames)
         tell_pace(self._pace, self.metrics, self.problems, self.loop.now(), reach, recovering)
         self.metrics.alpha.set(view.alpha)
         self.loop.post(ProcessorsMeasured(self._processors.look()))

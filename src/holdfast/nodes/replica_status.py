@@ -24,10 +24,10 @@ def streams_status(view: CopyView) -> dict[str, Any]:
     """How far inputs and outputs are, and from whom the inputs come."""
     return {
         "inputs": inputs_status(view.inputs),
-        "outputs": {stream: next_id for stream, next_id, _, _ in view.outputs},
-        "trimmed_below": {stream: first_id for stream, _, first_id, _ in view.outputs},
+        "outputs": {one.stream: one.next_id for one in view.outputs},
+        "trimmed_below": {one.stream: one.first_id for one in view.outputs},
         "tentative": {stream: plain_why(why) for stream, why in view.tentative},
-        "tentative_dropped": dict(view.dropped),
+        "tentative_dropped": {one.stream: one.dropped for one in view.outputs if one.dropped},
     }
 
 
@@ -119,7 +119,7 @@ def copy_status(
         **({"load": pair.load / 1000} if settings.by_load else {}),
         "changes": {f"{state}: {why}": n for (state, why), n in pair.changes},
         "benchmark": dict(Counter({why: n for (_, why), n in pair.benchmark})),
-        "queued": {stream: tuples for stream, _, _, tuples in copy.view().outputs},
+        "queued": {one.stream: one.kept for one in copy.view().outputs},
         "checkpoints": {
             "sent": shipped.checkpoints,
             "whole": shipped.whole,
