@@ -120,6 +120,26 @@ def test_hashes_are_found_where_a_binary_search_finds_them(
             assert bool(run._directories) == (many_rows == 1)
 
 
+class Searched(np.ndarray[Any, np.dtype[np.int64]]):
+    """Hashes that count what is searched for in steps."""
+
+    count = 0
+
+    def searchsorted(self, v: Any, *arguments: Any, **named: Any) -> Any:
+        self.count += len(v)
+        return super().searchsorted(v, *arguments, **named)
+
+
+@pytest.mark.parametrize("rows", [1 << 15, 40_000, (1 << 16) - 1])
+def test_few_hashes_are_searched_for_in_steps(rows: int) -> None:
+    """Each step waits for memory, and one in thirty was."""
+    hashes = np.random.default_rng(7).integers(-(2**63), 2**63 - 1, rows)
+    searched = np.sort(hashes).view(Searched)
+    directory = Directory(np.asarray(searched))
+    assert (directory.search(searched, hashes) == np.argsort(np.argsort(hashes))).all()
+    assert searched.count < 0.01 * rows
+
+
 @pytest.mark.parametrize("spread", [2**63, 2**40, 50])
 def test_a_sieve_holds_back_nothing_that_is_there(spread: int) -> None:
     random = np.random.default_rng(6)
