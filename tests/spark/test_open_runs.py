@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,28 @@ def test_a_large_run_is_mapped_once_and_let_go_with_its_file(tmp_path: Path) -> 
     assert list(open_runs._large) == [other]
     with pytest.raises(FileNotFoundError):
         open_run(large)
+
+
+OPENS_MANY = """
+import resource, sys
+import numpy as np, pyarrow as pa
+from holdfast.spark.open_runs import open_run
+from holdfast.spark.runs import write_run
+rows = pa.table({"slot": np.arange(1 << 18)})
+paths = [f"{sys.argv[1]}/{number}" for number in range(40)]
+for path in paths:
+    write_run(path, rows)
+resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
+runs = [open_run(path) for path in paths]
+print(sum(int(run.slot[-1]) for run in runs))
+"""
+
+
+def test_more_large_runs_are_open_than_a_process_may_have_files(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OPENS_MANY, str(tmp_path)]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) == 40 * ((1 << 18) - 1)
 
 
 def test_small_runs_are_kept_until_they_are_in_others_or_too_many(

@@ -38,6 +38,7 @@ from holdfast.spark.runs import (
 _LARGE_BYTES = 1 << 20
 # A run so large may not be in memory as a whole: its pages come as they are needed.
 _HUGE_BYTES = 1 << 30
+_PAGE_BYTES = mmap.PAGESIZE
 # How many small runs are kept, and how many bytes of them; some are of windows that have ended.
 _MOST_KEPT, _MOST_KEPT_BYTES = 1_000, 64 << 20
 # Up to so many rows, a run has a sieve.
@@ -368,7 +369,10 @@ def _let_go() -> None:
 
 
 def _mapped(path: str, size: int) -> pa.Table:
-    flags = mmap.MAP_SHARED | (getattr(mmap, "MAP_POPULATE", 0) if size < _HUGE_BYTES else 0)
-    with Path(path).open("rb") as file:
-        pages = mmap.mmap(file.fileno(), 0, flags, mmap.PROT_READ)
-    return pa.ipc.open_stream(pa.py_buffer(pages)).read_all()
+    # Arrow lets go of the file once it is mapped. A map of Python's would keep it open, and a task
+    # that knows many partitions would come to the most files that a process may have.
+    with pa.memory_map(path) as file:
+        pages = file.read_buffer(size)
+    if size < _HUGE_BYTES:
+        np.frombuffer(pages, np.uint8)[::_PAGE_BYTES].max()
+    return pa.ipc.open_stream(pages).read_all()
