@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.spark import open_runs
+from holdfast.spark.bundles import Bundle
 from holdfast.spark.compaction import divided, merge, merge_all
 from holdfast.spark.hash_search import Directory, Sieve
 from holdfast.spark.lookups import Keys, lookup
-from holdfast.spark.open_runs import OpenRun, SmallRuns, from_words, keep_open, open_run
+from holdfast.spark.open_runs import (
+    LargeRuns,
+    OpenRun,
+    SmallRuns,
+    forget_gone_runs,
+    from_words,
+    keep_open,
+    let_go,
+    open_run,
+)
 from holdfast.spark.runs import sort_rows, write_run
 
 # Few of each, so that many are equal.
@@ -25,7 +37,7 @@ KEYS = st.tuples(st.integers(0, 2), st.integers(-3, 3), st.integers(0, 4))
 
 @pytest.fixture(autouse=True)
 def _none_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_runs, "_large", {})
+    monkeypatch.setattr(open_runs, "_large", LargeRuns())
     monkeypatch.setattr(open_runs, "_kept", SmallRuns())
 
 
@@ -35,17 +47,106 @@ def test_a_large_run_is_mapped_once_and_let_go_with_its_file(tmp_path: Path) -> 
         write_run(path, pa.table({"slot": np.arange(rows)}))
     first = open_run(large)
     assert open_run(large) is first
+    let_go()
     Path(large).unlink()
     assert open_run(other).slot[-1] == (1 << 18) - 1
+    let_go()
     assert list(open_runs._large) == [other]
     with pytest.raises(FileNotFoundError):
         open_run(large)
+    open_run(other)
+    Path(other).unlink()
+    forget_gone_runs()
+    assert not open_runs._large
+
+
+def test_files_are_asked_for_once_a_task_and_not_those_it_has_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run that was written asked for all large ones: 25,000 times a bucket."""
+    asked: list[Any] = []
+
+    def exists(path: Any) -> bool:
+        asked.append(path)
+        return True
+
+    monkeypatch.setattr(open_runs.os.path, "exists", exists)
+    large = [str(tmp_path / str(number)) for number in range(3)]
+    for path in large:
+        write_run(path, pa.table({"slot": np.arange(1 << 18)}))
+        open_run(path)
+    bundle = Bundle(str(tmp_path), 7)
+    for number in range(5):
+        rows = pa.table({"slot": np.zeros(10, np.int64), "hash": np.arange(10)})
+        bundle.take(f"sums#1~windows~{number}~0~10~0~0~7", OpenRun(rows), [])
+    bundle.write()
+    let_go()
+    assert asked == []
+    open_run(large[1])
+    let_go()
+    assert sorted(asked) == [large[0], large[2]]
+
+
+def test_all_small_runs_of_a_state_are_kept_however_many(tmp_path: Path) -> None:
+    """Looked at one after the other, each was gone when its turn came again."""
+    rows = pa.table({"slot": np.arange(3)})
+    for number in range(1_500):
+        keep_open(str(tmp_path / str(number)), OpenRun(rows), 500, ())
+    for number in range(1_500):
+        open_run(str(tmp_path / str(number)))  # there is no such file
+
+
+@pytest.mark.parametrize("form", ["numpy", "arrow", "table"])
+def test_a_small_run_that_is_kept_does_not_keep_the_bucket_it_is_of(form: str) -> None:
+    many = 100_000
+    texts = pa.array([f"text {at}" for at in range(many)])
+    columns: dict[str, Any] = {"slot": np.zeros(many, np.int64), "hash": np.arange(many)}
+    if form != "numpy":
+        columns["text"] = texts
+    whole = OpenRun(pa.table(columns)) if form == "table" else OpenRun.of(columns)
+    for low, high, copied in ((700, 710, True), (0, many - 1, False)):
+        part = whole.part(low, high)
+        hashes = part.hash
+        expected = part.rows.to_pydict()
+        part.stream_bytes()  # it knows its place in the whole
+        part.stands_alone()
+        assert part.rows.to_pydict() == expected
+        assert pa.ipc.open_stream(part.stream_bytes()).read_all().equals(part.rows)
+        assert np.shares_memory(part.hash, hashes) != copied
+        if form == "numpy":
+            base = part.hash.base
+            assert (base is None or base.nbytes == 80) == copied
+        elif copied:
+            assert part.rows.get_total_buffer_size() < 1_000
+
+
+OPENS_MANY = """
+import resource, sys
+import numpy as np, pyarrow as pa
+from holdfast.spark.open_runs import open_run
+from holdfast.spark.runs import write_run
+rows = pa.table({"slot": np.arange(1 << 18)})
+paths = [f"{sys.argv[1]}/{number}" for number in range(40)]
+for path in paths:
+    write_run(path, rows)
+resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
+runs = [open_run(path) for path in paths]
+print(sum(int(run.slot[-1]) for run in runs))
+"""
+
+
+def test_more_large_runs_are_open_than_a_process_may_have_files(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OPENS_MANY, str(tmp_path)]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) == 40 * ((1 << 18) - 1)
 
 
 def test_small_runs_are_kept_until_they_are_in_others_or_too_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_runs, "_MOST_KEPT", 2)
+    monkeypatch.setattr(open_runs, "_RUN_BYTES", 10_000)
+    monkeypatch.setattr(open_runs, "_MOST_KEPT_BYTES", 2 * 11_000)
     paths = [str(tmp_path / str(number)) for number in range(4)]
     for number, path in enumerate(paths):
         rows = pa.table({"slot": [number]})
@@ -61,6 +162,7 @@ def test_small_runs_that_are_kept_have_a_bound_in_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = pa.table({"slot": np.arange(100)})
+    monkeypatch.setattr(open_runs, "_RUN_BYTES", 0)
     monkeypatch.setattr(open_runs, "_MOST_KEPT_BYTES", 2 * rows.nbytes)
     paths = [str(tmp_path / name) for name in "abcd"]
     for path in paths:
@@ -118,6 +220,26 @@ def test_hashes_are_found_where_a_binary_search_finds_them(
             assert found.tolist() == same.tolist()
             assert rows.tolist() == (3 + expected[same]).tolist()
             assert bool(run._directories) == (many_rows == 1)
+
+
+class Searched(np.ndarray[Any, np.dtype[np.int64]]):
+    """Hashes that count what is searched for in steps."""
+
+    count = 0
+
+    def searchsorted(self, v: Any, *arguments: Any, **named: Any) -> Any:
+        self.count += len(v)
+        return super().searchsorted(v, *arguments, **named)
+
+
+@pytest.mark.parametrize("rows", [1 << 15, 40_000, (1 << 16) - 1])
+def test_few_hashes_are_searched_for_in_steps(rows: int) -> None:
+    """Each step waits for memory, and one in thirty was."""
+    hashes = np.random.default_rng(7).integers(-(2**63), 2**63 - 1, rows)
+    searched = np.sort(hashes).view(Searched)
+    directory = Directory(np.asarray(searched))
+    assert (directory.search(searched, hashes) == np.argsort(np.argsort(hashes))).all()
+    assert searched.count < 0.01 * rows
 
 
 @pytest.mark.parametrize("spread", [2**63, 2**40, 50])

@@ -41,7 +41,7 @@ _PLAIN = frozenset(
         *(pa.float16(), pa.float32(), pa.float64()),
     ]
 )
-_PLACE = re.compile(r"(.*)#(\d+)\+\d+", re.DOTALL)
+_PLACE = re.compile(r"(.*)#(\d+)\+(\d+)", re.DOTALL)
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 # Arrow would ask the environment with every file.
 _OPTIONS = pa.ipc.IpcWriteOptions()
@@ -102,7 +102,7 @@ def read_run(address: str) -> pa.Table:
 
     Arrow's file format would do as well, but opening it waits for another thread, each time.
     """
-    path, first = parse_address(address)
+    path, first, _ = parse_address(address)
     with pa.memory_map(path) as source:
         source.seek(first)
         return pa.ipc.open_stream(source).read_all()
@@ -113,10 +113,10 @@ def place_in_file(first: int, size: int) -> str:
     return f"#{first}+{size}"
 
 
-def parse_address(address: str) -> tuple[str, int]:
-    """The file of an address, and where in it the run begins."""
+def parse_address(address: str) -> tuple[str, int, int | None]:
+    """The file of an address, where its run begins and how long it is; None if it is all of it."""
     found = _PLACE.fullmatch(address)
-    return (found[1], int(found[2])) if found else (address, 0)
+    return (found[1], int(found[2]), int(found[3])) if found else (address, 0, None)
 
 
 def write_run(path: str, rows: pa.Table) -> int:
