@@ -62,8 +62,7 @@ class OutputView:
 
     @classmethod
     def of(cls, name: str, one: ServedStream) -> OutputView:
-        kept = sum(each.header.count for each in one.stable)
-        return cls(name, one.next_id, one.first_id, kept, one.dropped, one.crowded_out)
+        return cls(name, one.next_id, one.first_id, one.kept_tuples, one.dropped, one.crowded_out)
 
 
 @dataclass(frozen=True, slots=True)

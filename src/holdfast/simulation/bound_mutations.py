@@ -14,7 +14,7 @@ def drop_stable_tuples_with_the_tentative_ones(original: Any) -> Any:
         before = self.dropped
         original(self, tuples, older_than)
         if self.dropped > before and len(self.stable) > 1:
-            del self.stable[0]
+            self._let_go(1)
 
     return broken
 
