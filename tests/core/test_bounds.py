@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from holdfast.core.bounds import BoundWatch, Standing
 from holdfast.core.effects import TrimLog
+from holdfast.core.events import KeptMeasured
 from holdfast.core.frame import Header, Kind, StreamFrame
+from holdfast.core.messages import HeartbeatRequest, StreamState
+from holdfast.core.provider import Provider
 from holdfast.core.records import Membership
 from holdfast.core.serving import ServedStream
 from holdfast.core.settings import SECOND_US, Bound, Then
@@ -133,6 +138,47 @@ def test_one_that_has_just_been_added_is_not_away() -> None:
         served.acknowledge(name, 9, now)
     watch.look({"s": served}, {"s": 2_000_000}, now + 11 * SECOND_US, membership=added)
     assert served.acknowledgements.lapsed == {"main-3"}
+
+
+def test_one_that_was_added_and_never_heard_of_is_not_there_either() -> None:
+    """It has nothing yet: nobody lapses because of it."""
+    served, now = stream("main-1", "main-2"), 60 * SECOND_US
+    served.acknowledgements.take_in("main-3")
+    added = Membership().with_another("main-3", "main-1")
+    watch = watching(RETIRE, at=now, known=("main-1", "main-2"))
+    watch.look({"s": served}, {"s": 2_000_000}, now, membership=added)
+    assert served.acknowledgements.lapsed == set()
+    assert watch.found["s"].standing is Standing.BLOCKED
+
+
+def test_one_that_joins_is_there_and_has_no_state() -> None:
+    served, now = stream("main-1", "main-2", "main-3"), 60 * SECOND_US
+    for name, needed in (("main-2", 8), ("main-3", 9)):
+        served.acknowledge(name, needed, 0)
+    bound = replace(RETIRE, fragments=(("main-1", "main-2", "main-3"),))
+    watch = watching(bound, at=now)
+    watch.heard("main-2", now, joins=True)
+    watch.look({"s": served}, {"s": 2_000_000}, now)
+    assert served.acknowledgements.lapsed == set()
+    assert watch.found["s"].standing is Standing.BLOCKED
+    # It has joined.
+    watch.heard("main-2", now)
+    watch.look({"s": served}, {"s": 2_000_000}, now)
+    assert served.acknowledgements.lapsed == {"main-1"}
+
+
+def test_who_joins_says_so_with_its_heartbeats() -> None:
+    served, now = stream("main-1", "main-2"), 60 * SECOND_US
+    watch = watching(RETIRE, at=now)
+    provider = Provider({"s": served}, lambda stream: StreamState.STABLE, watch=watch)
+    measured = KeptMeasured((("s", 2_000_000),))
+    # One that joins holds, and acknowledges nothing.
+    provider.handle("main-2", HeartbeatRequest(("s",), (), (), 0), now)
+    provider.look(measured, now)
+    assert served.acknowledgements.lapsed == set()
+    provider.handle("main-2", HeartbeatRequest(("s",), (("s", 3),), (), 0), now)
+    provider.look(measured, now)
+    assert served.acknowledgements.lapsed == {"main-1"}
 
 
 def test_who_is_there_is_kept_for_however_slow_it_is() -> None:

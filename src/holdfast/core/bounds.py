@@ -11,7 +11,8 @@ when it is exceeded because of one who is away:
   not. Stable ones take their place anyway; who subscribes before that lacks them. They are counted.
   Of stable tuples none goes: beyond the bound it is as with BLOCK.
 - BLOCK: the source waits. So it does where nobody may lapse: a replica may only while another one
-  of its fragment is there, or nobody would have what its state needs.
+  of its fragment is there, or nobody would have what its state needs. One that was never heard is
+  not, nor is one that joins: it says that it is there, and has no state.
 
 Who is another one of a fragment follows from the replicas it had when the provider began, and from
 who takes part now (``core.membership``): replicas are added, move and go. Which others are of the
@@ -65,6 +66,8 @@ class BoundWatch:
         self._bounds = dict(bounds)
         # Who was never heard counts from when something was first kept for it.
         self._heard_at: dict[str, int] = {}
+        # Who was heard, and has what it reads from here come to: it does not join.
+        self._settled: set[str] = set()
         self.found: dict[str, Finding] = {}
 
     @property
@@ -77,9 +80,10 @@ class BoundWatch:
         """What is kept beyond a bound, and for whom nothing is kept any more, in words."""
         return "; ".join(one.text for one in self.found.values() if one.text)
 
-    def heard(self, consumer: str, now: int) -> None:
-        """A consumer is there."""
+    def heard(self, consumer: str, now: int, joins: bool = False) -> None:
+        """A consumer is there; ``joins``: it has nothing yet of what it reads from here."""
         self._heard_at[consumer] = now
+        (self._settled.discard if joins else self._settled.add)(consumer)
 
     def look(
         self,
@@ -173,7 +177,10 @@ class BoundWatch:
         group = _fragment_of(name, bound, membership)
         if group is None:
             return True
-        return any(other != name and not self._is_away(other, bound, now) for other in group)
+        return any(
+            other != name and other in self._settled and not self._is_away(other, bound, now)
+            for other in group
+        )
 
 
 def _fragment_of(name: str, bound: Bound, membership: Membership) -> tuple[str, ...] | None:
