@@ -203,6 +203,35 @@ def test_a_client_that_is_away_is_let_go_of_by_age_and_nothing_is_kept_then() ->
     assert served.first_id == 11
 
 
+def test_how_long_a_tuple_is_kept_counts_not_the_time_it_carries() -> None:
+    """A file of last year is replayed; what it has comes now."""
+    minute, year = 60 * SECOND_US, 365 * 24 * 3600 * SECOND_US
+    served = stream("client")
+    watch = BoundWatch({"s": Bound(None, minute, Then.RETIRE)})
+    for now in range(year, year + minute + 1, SECOND_US):
+        assert watch.look({"s": served}, {}, now) == []
+        assert watch.found["s"].standing is Standing.WITHIN
+    # And a minute later it has been kept for too long; what came since has not.
+    header = Header(Kind.STABLE, 10, 1, 0, 0, 0)
+    served.publish((StreamFrame(header, object()),))
+    assert watch.look({"s": served}, {}, year + minute + SECOND_US) == [TrimLog("s", 11)]
+
+
+def test_so_it_is_with_tentative_tuples() -> None:
+    minute, year = 60 * SECOND_US, 365 * 24 * 3600 * SECOND_US
+    served = provisional(100, 100)
+    watch = BoundWatch({"s": Bound(None, minute, Then.DROP)})
+    watch.look({"s": served}, {}, year)
+    header = Header(Kind.TENTATIVE, 1, 50, 0, 0, 0)
+    served.publish((StreamFrame(header, object()),))
+    watch.look({"s": served}, {}, year + minute // 2)
+    assert served.dropped == 0
+    watch.look({"s": served}, {}, year + minute + 1)
+    assert (served.dropped, len(served.tentative)) == (200, 1)
+    watch.look({"s": served}, {}, year + 2 * minute)
+    assert (served.dropped, len(served.tentative)) == (250, 0)
+
+
 def test_a_source_waits_where_it_is_to_be_blocked() -> None:
     served, now = stream("client"), 60 * SECOND_US
     watch = watching(Bound(1_000_000, None, Then.BLOCK), at=now)
@@ -248,9 +277,12 @@ def test_tentative_tuples_beyond_a_bound_are_dropped_oldest_first_and_said() -> 
 def test_of_stable_tuples_none_is_dropped() -> None:
     served, now = provisional(100), 60 * SECOND_US
     watch = watching(Bound(1_000, 30 * SECOND_US, Then.DROP), at=now)
+    watch.look({"s": served}, {"s": 500}, now - 30 * SECOND_US, {"s": 100})
     assert watch.look({"s": served}, {"s": 2_000_000}, now, {"s": 100}) == []
+    assert served.tentative, "they have been here for as long as they may"
+    assert watch.look({"s": served}, {"s": 2_000_000}, now + 1, {"s": 100}) == []
     assert len(served.stable) == 1
-    assert not served.tentative, "they are older than they may be"
+    assert not served.tentative
     found = watch.found["s"]
     assert found.standing is Standing.BLOCKED
     assert found.text == "s keeps 2.0 MB of 0.0 for client, which is away"

@@ -83,6 +83,8 @@ class ServedStream:
         self.kept_tuples = 0
         self.kept_bytes = 0
         self.tentative: deque[StreamFrame] = deque()
+        # How many tentative frames there have been.
+        self.tentative_come = 0
         self._tentative_frames = tentative_frames
         # Since the log was trimmed.
         self._boundaries = 0
@@ -282,6 +284,7 @@ class ServedStream:
             if len(self.tentative) >= self._tentative_frames:
                 self.crowded_out += self._drop_oldest_tentative()
             self.tentative.append(frame)
+            self.tentative_come += 1
             if header.kind is Kind.TENTATIVE_BOUNDARY:
                 self.tentative_boundary = header.stime_min
 
@@ -298,10 +301,11 @@ class ServedStream:
             self.kept_bytes -= frame.nbytes
         del self.stable[:frames]
 
-    def drop_tentative(self, tuples: int, older_than: int) -> None:
-        """Let the oldest tentative frames go: so many tuples, and all that are older."""
-        while self.tentative and (tuples > 0 or self.tentative[0].header.stime_max < older_than):
+    def drop_tentative(self, tuples: int, frames: int) -> None:
+        """Let the oldest tentative frames go: so many at least, with so many tuples."""
+        while self.tentative and (tuples > 0 or frames > 0):
             tuples -= self._drop_oldest_tentative()
+            frames -= 1
 
     def _drop_oldest_tentative(self) -> int:
         count = self.tentative.popleft().header.count
