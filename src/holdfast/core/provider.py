@@ -60,7 +60,9 @@ class Provider:
 
     def _heartbeat(self, sender: str, request: HeartbeatRequest, now: int) -> list[Effect]:
         effects = self._meet(sender, request.incarnation)
-        self.watch.heard(sender, now)
+        if self.consumers.counts(sender, request.incarnation):
+            # Who holds what comes until it has joined acknowledges nothing.
+            self.watch.heard(sender, now, joins=not request.acks)
         for stream, first_needed in request.acks:
             if stream in self.streams and self.consumers.counts(sender, request.incarnation):
                 served = self.streams[stream]

@@ -208,7 +208,7 @@ class World:
     def _measure(self) -> None:
         """Where there are bounds, processes look at how much they keep."""
         for process in (*self.entries.values(), *self.replicas.values()):
-            process.receive(KeptMeasured(process.disk.sizes(), process.tentative_sizes()))
+            process.receive(KeptMeasured(process.kept_sizes(), process.tentative_sizes()))
         self.clock.after(SECOND_US, self._measure)
 
     def finish(self) -> None:
