@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -27,6 +28,7 @@ from holdfast.core.events import (
 )
 from holdfast.core.lending import FIRST_PAUSE_US, LONGEST_PAUSE_US
 from holdfast.core.messages import (
+    CheckpointRefused,
     CheckpointShipped,
     CheckpointTaken,
     CopyState,
@@ -35,6 +37,7 @@ from holdfast.core.messages import (
     JoinReply,
     JoinRequest,
     Message,
+    Refusal,
     StreamReport,
     StreamState,
     Subscribe,
@@ -200,6 +203,27 @@ def test_a_partner_that_has_nothing_or_is_silent_is_followed_by_the_next() -> No
     for _ in range(5):
         bench.wait(100_000)
     assert [to for to, _ in bench.sent(JoinRequest)] == ["b"]
+
+
+def test_a_state_of_another_query_is_neither_taken_nor_waited_for() -> None:
+    bench = Bench()
+    request = bench.hold()
+    other = replace(checkpoint(request), query="of an older plan")
+    bench.hear("b", CheckpointShipped(other))
+    assert not any(isinstance(one, ApplyCheckpoint) for one in bench.effects)
+    assert ("b", CheckpointRefused(77, Refusal.OTHER_QUERY)) in bench.sent(CheckpointRefused)
+    bench.wait(100_000)
+    assert bench.sent(JoinRequest) == [("c", JoinRequest(request.incarnation, 2))]
+    no = JoinReply(request.incarnation, 2, False, refused=Refusal.OTHER_QUERY)
+    bench.hear("c", no)
+    assert "b still computes another query" in bench.copy.glance().why
+
+
+def test_nothing_is_lent_to_one_that_computes_another_query() -> None:
+    bench = lender()
+    bench.hear("b", JoinRequest(9, 1, query="of a newer plan"))
+    refused = JoinReply(9, 1, False, refused=Refusal.OTHER_QUERY)
+    assert bench.effects == [Send("b", refused)]
 
 
 def test_a_partner_that_answers_is_waited_for() -> None:

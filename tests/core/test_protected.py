@@ -129,6 +129,14 @@ def test_a_sleeping_copy_acknowledges_what_it_holds_and_no_more() -> None:
     assert request.acks == (("in", 10),)
 
 
+def test_a_state_of_another_query_is_never_taken() -> None:
+    copy = Copy("b")
+    copy.hear_primary(100)
+    other = CheckpointShipped(replace(WHOLE.checkpoint, query="of an older plan"))
+    assert copy.hear("a", other) == [CheckpointRefused(7, Refusal.OTHER_QUERY)]
+    assert copy.driver.held is None
+
+
 def test_what_cannot_be_taken_is_refused() -> None:
     copy = Copy("b")
     copy.hear_primary(100)

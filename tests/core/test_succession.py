@@ -181,6 +181,17 @@ def test_it_takes_over_only_when_no_other_replica_of_it_has_anything() -> None:
     assert set(bench.asked()) == {"x", "y"}
 
 
+def test_another_replica_that_computes_another_query_is_not_one_that_has_nothing() -> None:
+    bench = Bench(partners=("b",))
+    bench.producer_holds()
+    bench.wait()
+    asked = bench.asked()["b"]
+    bench.hear("b", JoinReply(asked.incarnation, asked.round, False, refused=Refusal.OTHER_QUERY))
+    for _ in range(5):
+        bench.wait()
+        assert set(bench.asked()) <= {"b"}
+
+
 @pytest.mark.parametrize(
     ("boundary", "reached", "comes", "lent"),
     [(300, 300, True, True), (200, 300, True, False), (200, 400, False, False)],

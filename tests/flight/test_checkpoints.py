@@ -37,9 +37,10 @@ def test_a_checkpoint_comes_back_the_same() -> None:
         LoggedStream("out", 1, (frame(1, 10), frame(2, 20, 30), mark(4))),
         LoggedStream("other", 0, (mark(0),)),
     )
-    sent = Checkpoint(12, 3, 11, RECORD, queues, None, wanted=True)
+    sent = Checkpoint(12, 3, 11, RECORD, queues, None, wanted=True, query="digest")
     found = decode_checkpoint(encode_checkpoint(sent, chain))
     assert (found.number, found.term, found.base, found.wanted) == (12, 3, 11, True)
+    assert found.query == "digest"
     assert found.record == RECORD
     for had, has in zip(queues, found.queues, strict=True):
         assert (had.stream, had.first_id) == (has.stream, has.first_id)

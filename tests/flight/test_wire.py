@@ -60,6 +60,7 @@ MESSAGES: list[Message] = [
     StateRequest(-1),
     JoinRequest(1700, 2),
     JoinReply(1700, 2, True),
+    JoinReply(1700, 3, False, refused=Refusal.OTHER_QUERY),
     CheckpointTaken(7),
     CheckpointRefused(7, Refusal.WHOLE_NEEDED),
 ]

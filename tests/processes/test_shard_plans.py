@@ -371,6 +371,9 @@ def test_shards_of_a_later_generation_go_on_with_what_they_have(tmp_path: Path) 
     assert topology.replica(new[0]).predecessors == (("main.1-1",),)
     assert topology.replica(new[1]).predecessors == (("main.1-1",), ("main.2-1",))
     assert topology.fragment_plan(new[1]).identity != topology.fragment_plan("main.2-1").identity
+    # All the same each of them may go on from what the other computed, and so may what merges.
+    assert topology.replica(new[1]).query == topology.replica("main.2-1").query != ""
+    assert topology.replica("main-1").query == merging.query != topology.replica(new[1]).query
     about = {"given": 2, "generations": [[2, 3]]}
     gone = ["main.1-1", "main.2-1", "main-1"]
     change_membership(before, lambda known: known.without(*gone), shards={"main": about})

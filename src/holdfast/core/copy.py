@@ -113,7 +113,7 @@ class Copy:
         self.bounds = BoundWatch(dict(settings.bounds))
         rest = (self._state_at_rest, self.consumers, self.bounds)
         self._provider = Provider(self.served, *rest)
-        self._lender = Lender(settings.lent_tuples_max)
+        self._lender = Lender(settings.lent_tuples_max, settings.query)
         self._applying: Checkpoint | None = None
         # Since when nobody who can be heard has what is needed.
         self._lacks_since: int | None = None
@@ -253,7 +253,7 @@ class Copy:
             case CheckpointNotSent(number, _):
                 self._lender.not_sent(number, now)
             case MessageArrived(sender, CheckpointShipped(checkpoint)) if self.joining is None:
-                effects.append(Send(sender, refusal(checkpoint)))
+                effects.append(Send(sender, refusal(checkpoint, self.settings.query)))
             case _:
                 self._drive_or_join(event, now, effects)
         self._look_at_loans(now)
@@ -418,7 +418,7 @@ class Copy:
                 case _:
                     assert_never(order)
         refused = [one for one in refused if not machine.keeps(one.checkpoint)]
-        effects += [Send(one.peer, refusal(one.checkpoint)) for one in refused]
+        effects += [Send(one.peer, refusal(one.checkpoint, self.settings.query)) for one in refused]
 
     def _joined(
         self, machine: Joining, number: int, state: object, now: int, effects: list[Effect]

@@ -53,6 +53,7 @@ from holdfast.core.messages import (
     HeartbeatRequest,
     JoinReply,
     JoinRequest,
+    Refusal,
     StreamState,
 )
 from holdfast.core.records import Checkpoint
@@ -151,6 +152,9 @@ class Joining(Machine[JoinState, Trigger]):
         self.incarnation = incarnation
         self.lacks = lacks
         self._timing = settings.timing
+        self._query = settings.query
+        # Those who compute something else, as far as they have said.
+        self._strangers: set[str] = set()
         self._partners = settings.partners
         self._streams_at: dict[str, tuple[str, ...]] = {
             peer: tuple(each.stream for each in settings.inputs if peer in each.producers)
@@ -199,7 +203,7 @@ class Joining(Machine[JoinState, Trigger]):
             case JoinState.READING:
                 partner = self._asked()
                 what = "sends its state" if self._promised else "is asked for its state"
-                return f"{self.lacks}; {partner} {what}"
+                return f"{self.lacks}; {partner} {what}{self._of_another_query(partner)}"
             case _:
                 return f"{self.lacks}; takes the state of {self._asked()}"
 
@@ -208,7 +212,14 @@ class Joining(Machine[JoinState, Trigger]):
             case ProducerSaid(peer, reply):
                 return self._heard(peer, reply, now)
             case PartnerSaid(peer, reply):
+                known = self._strangers
+                (known.add if reply.refused is Refusal.OTHER_QUERY else known.discard)(peer)
                 self._answered(peer, reply, now)
+            case CheckpointCame(peer, checkpoint) if checkpoint.query != self._query:
+                # As good as the answer that none comes.
+                asked = checkpoint.answers or (0, 0)
+                no = JoinReply(*asked, False, refused=Refusal.OTHER_QUERY)
+                return self.handle(PartnerSaid(peer, no), now)
             case CheckpointCame(peer, checkpoint):
                 return self._came(peer, checkpoint, now)
             case NotApplied(number):
@@ -216,6 +227,13 @@ class Joining(Machine[JoinState, Trigger]):
             case TimePassed() if now >= self._ask_at:
                 return self._tick(now)
         return []
+
+    def _of_another_query(self, *asked: str) -> str:
+        strangers = sorted(self._strangers.intersection(asked))
+        if not strangers:
+            return ""
+        who = " and ".join(strangers)
+        return f"; {who} still computes another query, whose state is not taken"
 
     # -- producers ----------------------------------------------------------------------
 
@@ -310,7 +328,7 @@ class Joining(Machine[JoinState, Trigger]):
             if now - self._heard_at > self._silence_us:
                 self._given_up.add(self._asked())
                 self._next_partner(now)
-            request = JoinRequest(self.incarnation, self._round)
+            request = JoinRequest(self.incarnation, self._round, query=self._query)
             effects.append(Send(self._asked(), request))
         return effects
 

@@ -64,13 +64,15 @@ class Failures:
 class Lender:
     """The checkpoints that one replica has lent."""
 
-    def __init__(self, queue_tuples: int) -> None:
+    def __init__(self, queue_tuples: int, query: str = "") -> None:
+        """``query``: what is computed here; a state is lent to nobody who computes another."""
         self._loans: dict[str, Loan] = {}
         # Those who wait for the state of a boundary that is ahead, and when they asked last.
         self._ahead: dict[str, tuple[JoinRequest, int]] = {}
         self._failures: dict[str, Failures] = {}
         self._number = 0
         self._queue_tuples = queue_tuples
+        self._query = query
 
     def asked(
         self,
@@ -85,6 +87,9 @@ class Lender:
 
         reached  how far the state is, or will be after the job that runs.
         """
+        if request.query != self._query:
+            no = JoinReply(request.incarnation, request.round, False, refused=Refusal.OTHER_QUERY)
+            return [Send(sender, no)]
         loan = self._loans.get(sender)
         if loan is not None and _is_over(request, loan.request):
             return []
@@ -140,7 +145,7 @@ class Lender:
         queues = tuple(self._newest_part(one.queue()) for one in served.values())
         answers = (request.incarnation, request.round)
         checkpoint = Checkpoint(
-            self._number, 0, None, record, queues, state, wanted=True, answers=answers
+            self._number, 0, None, record, queues, state, True, answers, self._query
         )
         self._loans[sender] = Loan(request, self._number, record, now)
         return Send(sender, CheckpointShipped(checkpoint))
@@ -218,6 +223,7 @@ def to_lend(
     return None if in_log else (record, state), reached
 
 
-def refusal(checkpoint: Checkpoint) -> CheckpointRefused:
-    """Of a checkpoint that answers nothing this copy has asked."""
-    return CheckpointRefused(checkpoint.number, Refusal.NOT_NEWER)
+def refusal(checkpoint: Checkpoint, query: str) -> CheckpointRefused:
+    """Of a checkpoint that answers nothing this copy has asked, or that is not of its query."""
+    reason = Refusal.NOT_NEWER if checkpoint.query == query else Refusal.OTHER_QUERY
+    return CheckpointRefused(checkpoint.number, reason)

@@ -265,6 +265,17 @@ class StateRequest:
     boundary: int
 
 
+class Refusal(Enum):
+    """Why a checkpoint was not taken, or is not sent."""
+
+    NOT_NEWER = "not newer than what is here"
+    WHOLE_NEEDED = "what it builds on is not here"
+    OLD_TERM = "of an earlier term"
+    OTHER_QUERY = "of another query"
+    BUSY = "another is being taken"
+    FAILED = "failed"
+
+
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
     """I have nothing: send me your state and where your output stands (``core.joining``).
@@ -272,12 +283,14 @@ class JoinRequest:
     Asked again under the same round it is the same request; a checkpoint answers one round of one
     incarnation, and no other.
 
-    at  the boundary that the state is to be of, exactly (``core.succession``); None for any.
+    at     the boundary that the state is to be of, exactly (``core.succession``); None for any.
+    query  what I compute: the state of anything else is of no use to me.
     """
 
     incarnation: int
     round: int
     at: int | None = None
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,12 +298,14 @@ class JoinReply:
     """Whether a checkpoint comes; if not, ask somebody else.
 
     reached  how far its state is, or will be after the job that runs; -1 if there is none.
+    refused  why none comes though there may be one.
     """
 
     incarnation: int
     round: int
     comes: bool
     reached: int = -1
+    refused: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,16 +320,6 @@ class CheckpointTaken:
     """I have it: in memory, and on disk where that is asked for."""
 
     number: int
-
-
-class Refusal(Enum):
-    """Why a checkpoint was not taken."""
-
-    NOT_NEWER = "not newer than what is here"
-    WHOLE_NEEDED = "what it builds on is not here"
-    OLD_TERM = "of an earlier term"
-    BUSY = "another is being taken"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -399,7 +399,8 @@ class ProtectedReplica(ShippingCopy):
         if held is None:
             return
         record, state = held
-        checkpoint = Checkpoint(number, self.switch.term, base, record, (), state, wanted)
+        about = (number, self.switch.term, base)
+        checkpoint = Checkpoint(*about, record, (), state, wanted, query=self.settings.query)
         effects.append(Send(to.address, CheckpointShipped(to.packed(checkpoint, self.served))))
 
     def _usable_records(self) -> Iterable[RecoveryRecord]:

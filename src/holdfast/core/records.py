@@ -206,6 +206,7 @@ class Checkpoint:
             record needs and the base lacks.
     wanted  it answers a StateRequest: its receiver may be running and jump to it.
     answers (incarnation, round) of the JoinRequest it answers; None if it answers none.
+    query   what its sender computes (``ReplicaSettings``): nobody else may go on from it.
     """
 
     number: int
@@ -216,3 +217,4 @@ class Checkpoint:
     state: object
     wanted: bool = False
     answers: tuple[int, int] | None = None
+    query: str = ""

@@ -284,6 +284,8 @@ class ReplicaSettings:
     predecessors: tuple[tuple[str, ...], ...] = ()
     # Whether one that has nothing may begin with the empty state where nothing is trimmed.
     begins_empty: bool = True
+    # A digest of what it computes (``FragmentPlan.query``): it takes the states of no other.
+    query: str = ""
 
     def __post_init__(self) -> None:
         names = {one.stream for one in self.inputs}

@@ -1,8 +1,8 @@
 """Checkpoints that one copy of a fragment takes from another.
 
-What comes is refused if it is of an earlier term, not newer than what there is, or builds on one
-that is not held. What is taken is the sender's record, state and output queues, under this copy's
-own incarnation.
+What comes is refused if it is of another query, as that of a server that still runs an older plan
+is, of an earlier term, not newer than what there is, or builds on one that is not held. What is
+taken is the sender's record, state and output queues, under this copy's own incarnation.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ShippingCopy(Copy, ABC):
             case CheckpointTaken(number) | CheckpointRefused(number):
                 self._lender.over(number)
             case CheckpointShipped(checkpoint):
-                effects.append(Send(sender, refusal(checkpoint)))
+                effects.append(Send(sender, refusal(checkpoint, self.settings.query)))
 
     def _shipped(self, sender: str, checkpoint: Checkpoint, effects: list[Effect]) -> None:
         reason = self._refusal(checkpoint)
@@ -101,6 +101,8 @@ class ShippingCopy(Copy, ABC):
             effects += self.served[queue.stream].extend(queue)
 
     def _refusal(self, checkpoint: Checkpoint) -> Refusal | None:
+        if checkpoint.query != self.settings.query:
+            return Refusal.OTHER_QUERY
         if checkpoint.term < self.switch.term:
             return Refusal.OLD_TERM
         if self._applying is not None:

@@ -99,7 +99,10 @@ class Succession(Joining):
             silent = self._streams - {stream for _, stream in self._heard_of}
             return f"{self.lacks}; waits for a word on {', '.join(sorted(silent))}"
         asked = [self._asked_of(group) for group in self._lacking()]
-        return f"{self.lacks}; waits for the state at {self._at} of {', '.join(asked)}"
+        return (
+            f"{self.lacks}; waits for the state at {self._at} of {', '.join(asked)}"
+            f"{self._of_another_query(*asked)}"
+        )
 
     def _lacking(self) -> list[int]:
         return [group for group in range(len(self._groups)) if group not in self._pieces]
@@ -125,7 +128,8 @@ class Succession(Joining):
             self._predecessor_said(peer, reply, now)
             return
         # Whatever round it answers: all that it could have since, it would have from here.
-        if reply.incarnation == self.incarnation and not reply.comes and peer in self._partners:
+        has_none = not reply.comes and reply.refused is None
+        if reply.incarnation == self.incarnation and has_none and peer in self._partners:
             self._empty.add(peer)
         super()._answered(peer, reply, now)
         self._look_at_partners(now)
@@ -208,7 +212,7 @@ class Succession(Joining):
         states = Pieces(tuple(one.state for one in pieces))
         number = max(now, *(one.number for one in pieces)) + 1
         answers = (self.incarnation, self._round)
-        return Checkpoint(number, 0, None, record, queues, states, wanted=True, answers=answers)
+        return Checkpoint(number, 0, None, record, queues, states, True, answers, self._query)
 
     def _first_id(self, stream: str, records: list[RecoveryRecord]) -> int:
         """Where to go on with an input: where its predecessors do, or at its beginning."""
@@ -225,7 +229,7 @@ class Succession(Joining):
             return effects
         if self._at is None:
             self._name(now)
-        request = JoinRequest(self.incarnation, self._round, self._at)
+        request = JoinRequest(self.incarnation, self._round, self._at, self._query)
         for group in self._lacking() if self._at is not None else ():
             if now - self._heard_from[group] > self._silence_us:
                 self._given_up.add(self._asked_of(group))

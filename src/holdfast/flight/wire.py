@@ -34,7 +34,7 @@ from holdfast.core.provenance import Claim, Trail
 from holdfast.core.records import Membership
 from holdfast.errors import HoldfastError
 
-PROTOCOL = 4
+PROTOCOL = 5
 CLOSING = "closing"
 # What reading JSON and making something of it may raise, whatever was sent.
 NOT_DECODED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)

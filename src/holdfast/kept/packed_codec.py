@@ -45,6 +45,7 @@ def encode_checkpoint(
     ``breathe`` is called before each piece of what takes long.
     """
     about = {
+        "query": checkpoint.query,
         "number": checkpoint.number,
         "term": checkpoint.term,
         "base": checkpoint.base,
@@ -112,6 +113,7 @@ def decode_checkpoint(batches: Iterable[tuple[pa.RecordBatch, Json]]) -> Checkpo
             state,
             bool(about["wanted"]),
             None if about["answers"] is None else _pair(about["answers"]),
+            str(about["query"]),
         )
     except (
         StopIteration,

@@ -18,7 +18,7 @@ from holdfast.times import show_moment
 
 # With these a node gets something done all the same.
 GETS_ON = frozenset(
-    {"overload", "behind", "trim", "job", "bounds", "membership", "early", "crowded"}
+    {"overload", "behind", "trim", "job", "bounds", "membership", "early", "crowded", "query"}
 )
 
 
@@ -98,6 +98,14 @@ def tell_crowded(problems: Problems, outputs: Iterable[OutputView], frames: int)
         f"them until then; stable tuples all stay. To keep more, set timing.tentative_frames"
     )
     problems.set("crowded", text if gone else None)
+
+
+def of_another_query(sender: str) -> str:
+    """That a state was refused because its sender computes something else."""
+    return (
+        f"{sender} computes another query, and the state that it sent was not taken: its server "
+        f"may still run an older plan. holdfast up sends every server the one that counts"
+    )
 
 
 def _poisoned(trouble: Trouble, fragment: str) -> str:

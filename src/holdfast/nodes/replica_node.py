@@ -60,7 +60,7 @@ from holdfast.core.events import (
     ProcessorsMeasured,
     StandardSetTimed,
 )
-from holdfast.core.messages import CheckpointShipped
+from holdfast.core.messages import CheckpointRefused, CheckpointShipped, Refusal
 from holdfast.core.progress import Work
 from holdfast.core.protected import LOOK_US, ProtectedReplica
 from holdfast.core.records import Membership
@@ -84,7 +84,7 @@ from holdfast.nodes.left_out import LeftOut
 from holdfast.nodes.load import CpuLoad
 from holdfast.nodes.node import GaveUp, Node
 from holdfast.nodes.pace import Busy, Pace, tell_pace
-from holdfast.nodes.problems import tell_crowded, tell_early, tell_work
+from holdfast.nodes.problems import of_another_query, tell_crowded, tell_early, tell_work
 from holdfast.nodes.replica_disk import ReplicaDisk
 from holdfast.nodes.replica_status import (
     copy_status,
@@ -401,7 +401,11 @@ class ReplicaNode(Node):
                 self.jobs.begin()
             case StopRunning():
                 self._runs = False
+            case Send(to, CheckpointRefused(_, reason)) if reason is Refusal.OTHER_QUERY:
+                self.problems.set("query", of_another_query(to))
+                self.carry_out_common(effect)
             case ApplyCheckpoint():
+                self.problems.over("query")
                 self._taken += 1
                 self.store.put(effect)
             case Append() | TrimLog() | KeepEnd():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -86,6 +86,13 @@ class ShardPlan:
         """What it takes of its inputs."""
         return Share({stream: Part(*self.slots, names) for stream, names in self.columns.items()})
 
+    @property
+    def which(self) -> str:
+        """What its description says of which slots it takes."""
+        first, end = self.slots
+        part = f"part {self.part} of " if self.parts > 1 else ""
+        return f"{part}shard {self.number} of {self.shards}: slots {first} to {end}"
+
     def serves(self, stream: str) -> str:
         """The stream that has the shard's part of a stream of the fragment."""
         part = self.part if self.parts > 1 else None
@@ -152,3 +159,19 @@ class FragmentPlan:
     def identity(self) -> str:
         """A digest of the description."""
         return identity_of(self.description)
+
+    @property
+    def query(self) -> str:
+        """A digest of what it computes, for whichever slots: with those of others, its state is
+        that of a shard of another number of them."""
+        without: tuple[str, ...] = ()
+        if self.shard is not None:
+            without = (self.shard.which,)
+        elif self.merges:
+            without = tuple(merged_from(stream, parts) for stream, parts in self.merges.items())
+        return identity_of([line for line in self.description if line not in without])
+
+
+def merged_from(stream: str, parts: Sequence[str]) -> str:
+    """What the description of a fragment that merges says of the shards' streams."""
+    return f"merge {stream}: {', '.join(parts)}"

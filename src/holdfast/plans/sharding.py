@@ -13,7 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.deployment import Deployment, DeploymentError, ShardSpec
-from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream, Routes, ShardPlan
+from holdfast.plans.fragment_plans import (
+    FragmentPlan,
+    FragmentStream,
+    Routes,
+    ShardPlan,
+    merged_from,
+)
 from holdfast.slots import ANY, SLOTS, Routing
 
 
@@ -125,9 +131,7 @@ def _of_generation(
 
 
 def _described(shard: ShardPlan) -> list[str]:
-    first, end = shard.slots
-    which = f"part {shard.part} of " if shard.parts > 1 else ""
-    lines = [f"{which}shard {shard.number} of {shard.shards}: slots {first} to {end}"]
+    lines = [shard.which]
     lines += [f"route {stream}: {', '.join(names)}" for stream, names in shard.columns.items()]
     return [*lines, f"slots: {SLOTS}"]
 
@@ -162,7 +166,7 @@ def merging(fragment: FragmentPlan, shards: list[FragmentPlan]) -> FragmentPlan:
         FragmentStream(output.stream, output.schema, frozenset(merges[output.stream]))
         for output in fragment.outputs
     )
-    described = [f"merge {stream}: {', '.join(parts)}" for stream, parts in merges.items()]
+    described = [merged_from(stream, parts) for stream, parts in merges.items()]
     for output in fragment.outputs:
         described += [f"column of {output.stream}: {field}" for field in output.schema]
     return FragmentPlan(fragment.name, inputs, outputs, False, tuple(described), merges=merges)

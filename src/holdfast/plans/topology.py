@@ -217,6 +217,7 @@ class Topology:
             delivery=spec.delivery,
             predecessors=self._predecessors(fragment, process),
             begins_empty=self._begins_empty(fragment, process),
+            query=plan.query,
             bounds=tuple(
                 (output.stream, bound)
                 for output in plan.outputs
