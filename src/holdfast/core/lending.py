@@ -6,8 +6,8 @@ often that is asked for, until its asker has it or it is known not to have come.
 comes after one of a later round is not what its asker waits for: nothing is made ready for it.
 
 To make one ready is work. If it could not be sent, its asker hears nothing for a while, which is
-twice as long after each more that fails, and asks somebody else meanwhile if there is one. It is not
-told that there is nothing to lend: who takes over from others would go by that.
+twice as long after each more that fails, and asks somebody else meanwhile if there is one. It is
+not told that there is nothing to lend: who takes over from others would go by that.
 
 An output queue may be long, when a client stays away. Its newest part goes with the state, as much
 as ``lent_tuples_max`` says; the rest is here and not there, and readers go where it is.

@@ -20,6 +20,7 @@ from holdfast.simulation.busy_shapes import _busy, busy_unions
 from holdfast.simulation.collecting import _collections
 from holdfast.simulation.copy_shapes import (
     _around,
+    _bulky,
     _cut_short,
     _deliveries,
     _losses,
@@ -432,6 +433,7 @@ SHAPES: dict[Shape, float] = {
     _rescaled_at_most_once: 0.0,
     _stranded: 0.0,
     _remote: 0.0,
+    _bulky: 0.0,
     _stopped: 0.0,
 }
 # Shapes that bring their network.
@@ -455,6 +457,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _rescaled_at_most_once: rescaled_at_most_once,
     _stranded: special_networks.chain,
     _remote: special_networks.chain,
+    _bulky: special_networks.two_copies,
 }
 # Shapes that need a pair of copies of a certain kind.
 SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3, _relay: 0.25, _moves: 0.0}

@@ -109,6 +109,7 @@ class World:
         self.job_failure_rate = conditions.job_failure_rate
         self.longest_append_us = conditions.longest_append_us
         self.longest_pack_us = conditions.longest_pack_us
+        self.whole_us = conditions.whole_us
         self.skew_us = conditions.skew_us
         self._sample_us = conditions.sample_us
         self._start_us = conditions.start_us
