@@ -91,7 +91,7 @@ from holdfast.core.settings import (
     StandbySettings,
     Timing,
 )
-from holdfast.durable import read_document
+from holdfast.durable import check_format, read_document
 from holdfast.errors import HoldfastError
 from holdfast.flight.credentials import SecuritySpec as SecuritySpec
 from holdfast.flight.distance import Distances
@@ -99,6 +99,8 @@ from holdfast.flight.roles import HERE
 from holdfast.slots import Routing
 
 LOOPBACK = "127.0.0.1"
+# Of membership.json.
+MEMBERSHIP_FORMAT = 1
 # What ``holdfast rescale`` has made of a fragment is handed on in its table, by this name.
 RESCALED = "rescaled"
 # How many copies a passive or hybrid fragment was given beside its first two, in the same way.
@@ -367,15 +369,26 @@ def load_deployment(path: str | os.PathLike[str]) -> Deployment:
     from holdfast.deployment_file import DeploymentReader
 
     deployment = DeploymentReader(Path(path).resolve()).deployment(read_tables(path))
-    kept = membership_path(deployment.data)
-    if not kept.is_file():
+    kept = membership_document(deployment.data)
+    if kept is None:
         return deployment
-    return replace(deployment, gone=frozenset(json.loads(kept.read_text())["gone"]))
+    return replace(deployment, gone=frozenset(name for name, _ in kept["membership"]["gone"]))
 
 
 def membership_path(data: Path) -> Path:
     """Who takes part beyond what the file says (plans/membership_file.py)."""
     return data / "membership.json"
+
+
+def membership_document(data: Path) -> dict[str, Any] | None:
+    """What is in that file; None if there is none."""
+    path = membership_path(data)
+    if not path.is_file():
+        return None
+    found = read_document(path)
+    otherwise = "use the version that wrote it, or a new data directory"
+    check_format(path, found, MEMBERSHIP_FORMAT, otherwise)
+    return found
 
 
 def measured_path(data: Path) -> Path:
@@ -416,9 +429,8 @@ def read_tables(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _add_replicas(tables: dict[str, Any], data: Path) -> None:
     """The tables with the replicas that were added while the deployment ran."""
-    path = membership_path(data)
-    places = json.loads(path.read_text())["places"] if path.is_file() else {}
-    for name, place in places.items():
+    kept = membership_document(data)
+    for name, place in ({} if kept is None else kept["places"]).items():
         fragment = name.rpartition("-")[0]
         if fragment in tables.get("fragments", {}):
             add_replica_to(tables["fragments"][fragment], name, place)
@@ -426,9 +438,8 @@ def _add_replicas(tables: dict[str, Any], data: Path) -> None:
 
 def _change_shards(tables: dict[str, Any], data: Path) -> None:
     """The tables with the generations of shards that there are since ``holdfast rescale``."""
-    path = membership_path(data)
-    known = json.loads(path.read_text()).get("shards", {}) if path.is_file() else {}
-    for fragment, about in known.items():
+    kept = membership_document(data)
+    for fragment, about in ({} if kept is None else kept["shards"]).items():
         if fragment in tables.get("fragments", {}):
             tables["fragments"][fragment][RESCALED] = about
 

@@ -99,6 +99,18 @@ def read_document(path: Path) -> dict[str, Any]:
     return content
 
 
+def check_format(path: Path, content: dict[str, Any], format: int, otherwise: str) -> None:
+    """StateError unless a document is of the format that this version reads.
+
+    ``otherwise`` says what is to be done instead.
+    """
+    if content.get("format") != format:
+        raise StateError(
+            f"{path} has format {content.get('format')}, this version of Holdfast reads {format}; "
+            f"{otherwise}"
+        )
+
+
 def _checksum(content: dict[str, Any]) -> int:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return crc32c(text.encode())

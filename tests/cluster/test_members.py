@@ -21,11 +21,12 @@ from holdfast.cluster.members import (
     remove_replica,
     retire_client,
 )
-from holdfast.core.records import Membership
+from holdfast.core.records import ConsumersRecord, Membership
 from holdfast.core.settings import Protection
 from holdfast.deployment import DeploymentError, load_deployment, read_tables
-from holdfast.durable import Damaged
-from holdfast.kept.consumers import read_consumers
+from holdfast.durable import Damaged, read_document, write_document
+from holdfast.errors import StateError
+from holdfast.kept.consumers import keep_consumers, read_consumers
 from holdfast.plans.addresses import Addresses
 from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
 from holdfast.plans.membership_file import (
@@ -198,6 +199,28 @@ def test_a_file_that_was_tampered_with_is_told(deployment: Path) -> None:
     path.write_text(path.read_text().replace("screen", "main-1"))
     with pytest.raises(Damaged, match="its checksum is another"):
         read_membership(found.data)
+
+
+def test_a_file_of_another_format_is_refused(deployment: Path) -> None:
+    found = load_deployment(deployment)
+    change_membership(found, lambda known: known.without("screen"))
+    path = found.data / "membership.json"
+    older = read_document(path)
+    del older["format"]
+    write_document(path, older)
+    for read in (lambda: read_membership(found.data), lambda: load_deployment(deployment)):
+        with pytest.raises(StateError, match="has format None, this version of Holdfast reads 1"):
+            read()
+
+
+def test_what_a_provider_kept_in_another_format_is_refused(tmp_path: Path) -> None:
+    record = ConsumersRecord(3, (("a", 9),), Membership(1, (("screen", 1),)))
+    keep_consumers(tmp_path, record)
+    assert read_consumers(tmp_path) == record
+    path = tmp_path / "consumers.json"
+    write_document(path, {"number": 3, "lives": {"a": 9}})
+    with pytest.raises(StateError, match="has format None, this version of Holdfast reads 1"):
+        read_consumers(tmp_path)
 
 
 def wait(until: Callable[[], bool]) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from holdfast.core.events import ConsumersKept, ConsumersNotKept
-from holdfast.core.records import ConsumersRecord, Membership
-from holdfast.durable import Damaged, read_document, write_document
-from holdfast.flight.wire import decode_membership, plain_membership
+from holdfast.core.records import ConsumersRecord
+from holdfast.durable import Damaged, check_format, read_document, write_document
 
 FILE = "consumers.json"
+_FORMAT = 1
+# Made known by one thread, at import: see flight/wire.py.
+_KNOWN = msgspec.json.Decoder(ConsumersRecord)
 
 
 def read_consumers(directory: Path) -> ConsumersRecord | None:
@@ -19,23 +23,17 @@ def read_consumers(directory: Path) -> ConsumersRecord | None:
     if not path.exists():
         return None
     found = read_document(path)
+    check_format(path, found, _FORMAT, "use the version that wrote it, or a new data directory")
     try:
-        lives = tuple((str(name), int(number)) for name, number in found["lives"].items())
-        membership = found.get("membership")  # an earlier version knew of none
-        taking_part = Membership() if membership is None else decode_membership(membership)
-        return ConsumersRecord(int(found["number"]), lives, taking_part)
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        return msgspec.convert(found["record"], ConsumersRecord)
+    except (KeyError, ValueError, TypeError) as error:
         raise Damaged(path, f"it has no numbers of consumers ({error!r})") from None
 
 
 def keep_consumers(directory: Path, record: ConsumersRecord) -> ConsumersKept | ConsumersNotKept:
     """Put ``record`` in the place of what was kept, durably; what came of it."""
     try:
-        document = {
-            "number": record.number,
-            "lives": dict(record.lives),
-            "membership": plain_membership(record.membership),
-        }
+        document = {"format": _FORMAT, "record": msgspec.to_builtins(record)}
         write_document(directory / FILE, document)
     except OSError as error:
         return ConsumersNotKept(record.number, f"{type(error).__name__}: {error}")

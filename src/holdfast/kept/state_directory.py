@@ -37,6 +37,7 @@ from holdfast.disk import sync_directory
 from holdfast.durable import (
     Damaged,
     Held,
+    check_format,
     make_private,
     read_document,
     read_table,
@@ -200,11 +201,7 @@ class StateDirectory:
             manifest: Manifest = read_document(path)
         except Damaged as error:
             raise StateError(f"{error}; or start over with a new state directory") from None
-        if manifest.get("format") != _FORMAT:
-            raise StateError(
-                f"{path} has format {manifest.get('format')}, this version of Holdfast reads "
-                f"{_FORMAT}; start over with a new state directory"
-            )
+        check_format(path, manifest, _FORMAT, "start over with a new state directory")
         return manifest
 
     def _remove_unnamed(self) -> None:

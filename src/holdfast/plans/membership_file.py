@@ -1,12 +1,14 @@
 """Who takes part in a deployment beyond what its file says, on disk: ``data/membership.json``.
 
-    {"epoch": 3, "gone": {"screen": 1, "main-2": 2},
-     "added": {"main-3": "main-1"}, "places": {"main-3": "east"},
-     "collected": [["screen", "out", "main-3", 3]]}
-
-    ... "taking": [["counts.g2.1-1", "counts.1-1"]],
+    {"format": 1,
+     "membership": {"epoch": 3, "gone": [["screen", 1], ["main-2", 2]],
+                    "added": [["main-3", "main-1"]],
+                    "collected": [["screen", "out", "main-3", 3]],
+                    "taking": [["counts.g2.1-1", "counts.1-1"]], "leaving": []},
+     "places": {"main-3": "east"},
      "shards": {"counts": {"given": 2, "generations": [[1, 2], [2, 4]]}}}
 
+``membership`` is what goes over the wire, too (``core.records``), the rest is for those who plan.
 ``places`` says where a replica that was added runs, as ``replicas`` of the deployment file does;
 ``collected`` which readers keep no feed of a stream at which producer, and since when; ``taking``
 which replicas of new shards take over from whom; ``leaving`` which copies are about to go, and
@@ -26,19 +28,25 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.records import Membership
-from holdfast.deployment import Deployment, membership_path
-from holdfast.durable import Damaged, make_private, read_document, write_document
+from holdfast.deployment import (
+    MEMBERSHIP_FORMAT,
+    Deployment,
+    membership_document,
+    membership_path,
+)
+from holdfast.durable import Damaged, make_private, write_document
 from holdfast.flight.wire import NOT_DECODED, decode_membership, plain_membership
 
 
 def read_membership(data: Path) -> Membership:
     """The newest membership that is known below a data directory."""
-    path = membership_path(data)
-    if not path.exists():
+    kept = membership_document(data)
+    if kept is None:
         return Membership()
     try:
-        return decode_membership(_listed(read_document(path)))
+        return decode_membership(kept["membership"])
     except NOT_DECODED as error:
+        path = membership_path(data)
         raise Damaged(path, f"it says nothing of who takes part ({error!r})") from None
 
 
@@ -55,31 +63,16 @@ def change_membership(
     """
     make_private(deployment.data)
     with _deciding(deployment.data):
-        path = membership_path(deployment.data)
-        before = read_document(path) if path.exists() else {"places": {}}
+        before = membership_document(deployment.data) or {"places": {}, "shards": {}}
         membership = change(read_membership(deployment.data))
-        found = plain_membership(membership)
         document = {
-            "epoch": found["epoch"],
-            "gone": dict(found["gone"]),
-            "added": dict(found["added"]),
-            "collected": found["collected"],
-            "taking": found["taking"],
-            "leaving": dict(found["leaving"]),
+            "format": MEMBERSHIP_FORMAT,
+            "membership": plain_membership(membership),
             "places": {**before["places"], **(places or {})},
-            "shards": {**before.get("shards", {}), **(shards or {})},
+            "shards": {**before["shards"], **(shards or {})},
         }
-        write_document(path, document)
+        write_document(membership_path(deployment.data), document)
     return membership
-
-
-def _listed(document: dict[str, Any]) -> dict[str, Any]:
-    # An earlier version knew of no copies that are about to go.
-    document = {"leaving": {}, **document}
-    pairs = {name: list(document[name].items()) for name in ("gone", "added", "leaving")}
-    # An earlier version knew of no feeds that are collected, and of no shards that take over.
-    later = {name: document.get(name, []) for name in ("collected", "taking")}
-    return {"epoch": document["epoch"], **pairs, **later}
 
 
 @contextmanager
