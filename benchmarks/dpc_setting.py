@@ -42,7 +42,7 @@ class Setting:
     beside_tuples: int = 0
     while_failed: str = "process"
     while_stabilizing: str = "process"
-    reconcile: str = "checkpoint"
+    reconcile: str = "checkpoint"  # as the paper calls it
     heartbeat_ms: int = 250
     redo_buckets: int = 50
     adapts: bool = False
@@ -123,7 +123,7 @@ def describe_deployment(setting: Setting, directory: Path) -> Deployment:
                 replicas,
                 Policy(setting.while_failed),
                 Policy(setting.while_stabilizing),
-                Reconcile(setting.reconcile),
+                Reconcile.UNDO if setting.reconcile == "undo" else Reconcile.RESTORE,
             )
             for name in setting.fragment_names
         },

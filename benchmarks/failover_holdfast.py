@@ -39,7 +39,7 @@ data = "{protection}"
 [timing]
 delay = "20 seconds"
 heartbeat = "100 ms"
-checkpoint = "500 ms"
+record_interval = "500 ms"
 
 [sources.readings]
 

@@ -72,7 +72,7 @@ def network_of(race: bool, job_us: int) -> NetworkSpec:
             tuple(f"{name}{letter}" for letter in "abc"[:REPLICAS]),
             Policy.PROCESS,
             Policy.PROCESS,
-            Reconcile.CHECKPOINT,
+            Reconcile.RESTORE,
             race=race,
         )
         for name, operator in operators.items()

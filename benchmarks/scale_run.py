@@ -78,7 +78,7 @@ def _tree(query: int, replicas: int) -> Iterator[Fragment]:
             tuple(f"{name}{letter}" for letter in "abcdefgh"[:replicas]),
             Policy.PROCESS,
             Policy.PROCESS,
-            Reconcile.CHECKPOINT,
+            Reconcile.RESTORE,
         )
 
 

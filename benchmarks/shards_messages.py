@@ -86,7 +86,7 @@ def _two_operators() -> NetworkSpec:
         copies = (f"{name}a", f"{name}b")
         standby = StandbySettings(copies, Protection.HYBRID, heartbeat_interval_us=200_000)
         plan = Plan(((f"{name}.0", operator),))
-        return Fragment(name, plan, copies, process, process, Reconcile.CHECKPOINT, standby)
+        return Fragment(name, plan, copies, process, process, Reconcile.RESTORE, standby)
 
     first = pair("f00", Union(("s0",)))
     second = pair("f10", Window(("f00.0",), SECOND_US))

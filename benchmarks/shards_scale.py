@@ -157,7 +157,7 @@ def _one_fragment(alone: bool = False) -> NetworkSpec:
         pair.copies[:1] if alone else pair.copies,
         process,
         process,
-        Reconcile.CHECKPOINT,
+        Reconcile.RESTORE,
         None if alone else pair,
     )
     return build(timing, ("s0",), (fragment,), ("f00.0",))

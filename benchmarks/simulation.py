@@ -62,7 +62,7 @@ def ten_replicas() -> NetworkSpec:
             (f"{name}a", f"{name}b"),
             Policy.PROCESS,
             Policy.PROCESS,
-            Reconcile.CHECKPOINT,
+            Reconcile.RESTORE,
         )
 
     fragments = (

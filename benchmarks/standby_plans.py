@@ -89,8 +89,8 @@ def detectors(quick: bool) -> Plan:
         "heartbeat": standby("hybrid", heartbeat="110 ms"),
         "benchmark": standby("hybrid", heartbeat="110 ms", detector="benchmark", misses="1000000"),
         "sweeping": standby("hybrid", elsewhere),
-        "individual": standby("hybrid", elsewhere, checkpoint="individual"),
-        "synchronous": standby("hybrid", elsewhere, checkpoint="synchronous"),
+        "individual": standby("hybrid", elsewhere, send="individual"),
+        "synchronous": standby("hybrid", elsewhere, send="synchronous"),
     }
     branches = dict.fromkeys(fragments, 2)
     for count in (6,) if quick else (4, 6, 8):

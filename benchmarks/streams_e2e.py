@@ -50,7 +50,7 @@ chaos = true
 [timing]
 delay = "10 seconds"
 heartbeat = "250 ms"
-checkpoint = "2 seconds"
+record_interval = "2 seconds"
 
 [sources.readings]
 

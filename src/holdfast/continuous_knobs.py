@@ -40,7 +40,7 @@ def read_continuous(found: dict[str, Any]) -> Continuous | None:
         raise KnobError("checkpoint", f"it is continuous, or left out; got {checkpoint!r}")
     _check_protection(found)
     if found.get("reconcile") == Reconcile.UNDO.value:
-        what = 'it keeps the state, undo keeps none; use reconcile = "checkpoint"'
+        what = 'it keeps the state, undo keeps none; use reconcile = "restore"'
         raise KnobError("checkpoint", what)
     values = {CONTINUOUS_KNOBS[key]: _value(key, value) for key, value in given.items()}
     if not {"extent", "replay"} & given.keys():

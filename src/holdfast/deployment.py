@@ -40,7 +40,7 @@
     delivery = "exactly-once"         # at-least-once, at-most-once
 
     [fragments.main.standby]          # how the copies of a passive or hybrid fragment stand by
-    checkpoint = "sweeping"           # sweeping, individual, synchronous
+    send = "sweeping"                 # when checkpoints go out; individual, synchronous
     persist = true                    # checkpoints are on disk before they count
 
     [outputs.busy]
@@ -184,7 +184,7 @@ class FragmentSpec:
     replicas: tuple[Endpoint, ...]
     while_failed: Policy = Policy.PROCESS
     while_stabilizing: Policy = Policy.PROCESS
-    reconcile: Reconcile = Reconcile.CHECKPOINT
+    reconcile: Reconcile = Reconcile.RESTORE
     colocate: tuple[str, ...] | None = None
     standby: StandbySettings | None = None
     continuous: Continuous | None = None

@@ -118,7 +118,7 @@ class DeploymentReader(TableReader):
             "heartbeat": "heartbeat_interval_us",
             "partner_timeout": "partner_timeout_us",
             "postpone_lease": "postpone_lease_us",
-            "checkpoint": "record_interval_us",
+            "record_interval": "record_interval_us",
             "retry": "retry_us",
             "stall": "stall_us",
         }
@@ -272,9 +272,7 @@ class DeploymentReader(TableReader):
             raise self._error(
                 f"{where}.replicas", f"a number or a list of host:port, got {replicas!r}"
             )
-        reconcile = self._choice(
-            f"{where}.reconcile", found.get("reconcile", "checkpoint"), Reconcile
-        )
+        reconcile = self._choice(f"{where}.reconcile", found.get("reconcile", "restore"), Reconcile)
         self._check_protection(where, protection, len(endpoints) - found.get(ARRIVED, 0), reconcile)
         spec = FragmentSpec(
             name,
@@ -342,7 +340,7 @@ class DeploymentReader(TableReader):
                     where,
                     "only passive and hybrid fragments have copies that wait, to which checkpoints "
                     "are sent; all others keep their state themselves, now and then "
-                    '(timing.checkpoint) or in their log (checkpoint = "continuous")',
+                    '(timing.record_interval) or in their log (checkpoint = "continuous")',
                 )
             return None
         found = found or {}
@@ -353,7 +351,7 @@ class DeploymentReader(TableReader):
             "read_state_after": "read_state_after_us",
         }
         plain = ("load_threshold", "slowdown")
-        self._table(where, found, "checkpoint", "persist", "misses", "detector", *plain, *lengths)
+        self._table(where, found, "send", "persist", "misses", "detector", *plain, *lengths)
         values: dict[str, Any] = {
             field: self._length(f"{where}.{key}", found[key])
             for key, field in lengths.items()
@@ -365,11 +363,10 @@ class DeploymentReader(TableReader):
             raise self._error(
                 f"{where}.detector", f"it is one of heartbeat, benchmark; got {detector!r}"
             )
-        checkpoint = found.get("checkpoint", "sweeping")
         return StandbySettings(
             (f"{name}-1", f"{name}-2"),
             protection,
-            self._choice(f"{where}.checkpoint", checkpoint, Checkpointing),
+            self._choice(f"{where}.send", found.get("send", "sweeping"), Checkpointing),
             persist=self._flag(f"{where}.persist", found.get("persist", True)),
             misses_until_awake=self._count(
                 f"{where}.misses", found.get("misses", 1 if protection is Protection.HYBRID else 3)

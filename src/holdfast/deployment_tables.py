@@ -15,6 +15,17 @@ _SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 E = TypeVar("E", bound=Enum)
 
+# (table or key, what was written in it): what is to be written now. A checkpoint was four things.
+_RENAMED = {
+    ("timing", "checkpoint"): "record_interval",
+    ("standby", "checkpoint"): "send",
+    ("reconcile", "checkpoint"): "restore",
+}
+
+
+def _renamed(where: str, given: object) -> str | None:
+    return _RENAMED.get((where.rpartition(".")[2], str(given)))
+
 
 class TableReader:
     """What the tables of one file have in common."""
@@ -28,6 +39,8 @@ class TableReader:
     def _known(self, where: str, found: dict[str, Any], *names: str) -> None:
         unknown = [key for key in found if key not in names]
         if unknown:
+            if (now := _renamed(where, unknown[0])) is not None:
+                raise self._error(where, f"{unknown[0]!r} is called {now!r} now")
             raise self._error(
                 where, f"{unknown[0]!r} means nothing here; known are {', '.join(names)}"
             )
@@ -66,6 +79,8 @@ class TableReader:
         try:
             return choices(value)
         except ValueError:
+            if (now := _renamed(where, value)) is not None:
+                raise self._error(where, f"{value!r} is called {now!r} now") from None
             known = ", ".join(str(each.value) for each in choices)
             raise self._error(where, f"it is one of {known}; got {value!r}") from None
 

@@ -38,7 +38,7 @@ class Racing(World):
         found = super()._status(deployment, nodes, within_s)
         spared = [
             producer
-            for reader, _, producer, _ in self.membership().get("collected", ())
+            for reader, _, producer, _ in self.membership().collected
             if reader == "screen" and producer not in self.revived
         ]
         for name in nodes:
@@ -76,7 +76,7 @@ class Racing(World):
 
     @property
     def feeds(self) -> list[str]:
-        return [one[2] for one in self.membership().get("collected", ())]
+        return [one[2] for one in self.membership().collected]
 
 
 def test_the_least_useful_feeds_and_replicas_go_until_the_cost_is_what_was_given(
@@ -133,11 +133,11 @@ def test_a_feed_that_its_reader_has_revived_stays_for_a_while(
     assert world.feeds == ["main-3"]
     assert world.placed == ["a", "b", "c"]
     world.revived = ["main-3"]
-    before = world.membership()["epoch"]
+    before = world.membership().epoch
     world.pass_by(2)
-    assert world.membership()["epoch"] == before, "it is needed"
+    assert world.membership().epoch == before, "it is needed"
     world.pass_by(4)
-    assert world.membership()["epoch"] > before, "and then looked at again"
+    assert world.membership().epoch > before, "and then looked at again"
 
 
 def test_below_the_cost_a_replica_that_went_is_added_where_it_shortens_the_way(

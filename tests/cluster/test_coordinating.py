@@ -17,7 +17,9 @@ from holdfast.cluster.desired import Desired
 from holdfast.cluster.placing import NotPlaced, Servers
 from holdfast.core.adaptation import AdaptationSettings
 from holdfast.core.cluster_messages import Version
+from holdfast.core.records import Membership
 from holdfast.errors import HoldfastError
+from holdfast.flight.wire import decode_membership
 from holdfast.nodes.journal import Journal
 from tests.processes.planned import planned
 
@@ -155,9 +157,9 @@ class World:
     def placed(self) -> list[str]:
         return self.member.desired.submissions["one"].placed["main"]
 
-    def membership(self) -> dict[str, Any]:
+    def membership(self) -> Membership:
         text = self.member.desired.submissions["one"].membership
-        return {} if text is None else json.loads(text)
+        return Membership() if text is None else decode_membership(json.loads(text)["membership"])
 
 
 @pytest.fixture
@@ -192,12 +194,12 @@ def test_what_a_lost_server_ran_is_replaced_and_removed_when_the_new_one_is_stab
     world.states["main-3"] = "recovering"
     assert world.look() == "main-3 at c takes the place of main-2"
     assert world.placed == ["a", "b", "c"]
-    assert world.membership()["added"] == {"main-3": "main-1"}
+    assert world.membership().added == (("main-3", "main-1"),)
     assert "main-3 is not stable yet" in world.look()
     world.states["main-3"] = "stable"
     assert world.look() == "main-2 is removed"
     assert world.placed == ["a", "c"]
-    assert world.membership()["gone"].keys() == {"main-2"}
+    assert [name for name, _ in world.membership().gone] == ["main-2"]
     for _ in range(3):
         assert world.look() == ""
     assert world.placed == ["a", "c"]

@@ -45,7 +45,7 @@ class Bench:
 
     def __init__(
         self,
-        reconcile: Reconcile = Reconcile.CHECKPOINT,
+        reconcile: Reconcile = Reconcile.RESTORE,
         record: RecoveryRecord | None = None,
         logged: tuple[LoggedStream, ...] = (),
     ) -> None:

@@ -52,7 +52,7 @@ alpha = 0.9
 heartbeat = "100 ms"
 partner_timeout = "300 ms"
 postpone_lease = "2 seconds"
-checkpoint = "500 ms"
+record_interval = "500 ms"
 redo_buckets = 10
 
 [fragments.main]

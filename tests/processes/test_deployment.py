@@ -23,7 +23,7 @@ network = "network.py"
 [timing]
 delay = "2 seconds"
 alpha = 0.8
-checkpoint = "500 ms"
+record_interval = "500 ms"
 
 [sources.load]
 from = "rate:100"
@@ -48,7 +48,7 @@ sink = "jsonl:busy.jsonl"
 
 HYBRID = """
 protection = "hybrid"
-standby = { checkpoint = "individual", persist = false, promote_after = "2 seconds" }
+standby = { send = "individual", persist = false, promote_after = "2 seconds" }
 """
 
 
@@ -150,6 +150,13 @@ def test_continuous_checkpoints_have_a_time_or_bounds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        ("record_interval", "checkpoint", "timing: 'checkpoint' is called 'record_interval' now"),
+        ('"undo"', '"checkpoint"', "main.reconcile: 'checkpoint' is called 'restore' now"),
+        (
+            'replicas = ["127.0.0.1:4712"]\ncolocate = "small"',
+            'protection = "hybrid"\nstandby = { checkpoint = "individual" }',
+            "standby: 'checkpoint' is called 'send' now",
+        ),
         ("replicas = 2", "replicas = 2\nextent = 7", 'it needs checkpoint = "continuous"'),
         ("replicas = 2", 'replicas = 2\ncheckpoint = "later"', "it is continuous, or left out"),
         ("replicas = 2", 'replicas = 2\ncheckpoint = "continuous"', "undo keeps none"),

@@ -46,7 +46,7 @@ replicas = 2
 output = "found"
 """
 CONTINUOUS = DEPLOYMENT.replace(
-    "replicas = 2", 'replicas = 2\nreconcile = "checkpoint"\ncheckpoint = "continuous"'
+    "replicas = 2", 'replicas = 2\nreconcile = "restore"\ncheckpoint = "continuous"'
 )
 NODES = ("main-1", "main-2")
 

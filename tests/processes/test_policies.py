@@ -53,13 +53,13 @@ SOURCES = ("left", "right")
 S, D, P = Policy.SUSPEND, Policy.DELAY, Policy.PROCESS
 # By name: while failed, while stabilizing, reconciling by.
 POLICIES = {
-    "suspend-suspend": (S, S, Reconcile.CHECKPOINT),
-    "delay-suspend": (D, S, Reconcile.CHECKPOINT),
-    "delay-delay": (D, D, Reconcile.CHECKPOINT),
-    "delay-process": (D, P, Reconcile.CHECKPOINT),
-    "process-suspend": (P, S, Reconcile.CHECKPOINT),
-    "process-delay": (P, D, Reconcile.CHECKPOINT),
-    "process-process": (P, P, Reconcile.CHECKPOINT),
+    "suspend-suspend": (S, S, Reconcile.RESTORE),
+    "delay-suspend": (D, S, Reconcile.RESTORE),
+    "delay-delay": (D, D, Reconcile.RESTORE),
+    "delay-process": (D, P, Reconcile.RESTORE),
+    "process-suspend": (P, S, Reconcile.RESTORE),
+    "process-delay": (P, D, Reconcile.RESTORE),
+    "process-process": (P, P, Reconcile.RESTORE),
     "process-process-undo": (P, P, Reconcile.UNDO),
 }
 

@@ -46,7 +46,7 @@ directory = "security/here"
 listen = "{server}"
 
 [timing]
-checkpoint = "500 ms"
+record_interval = "500 ms"
 
 [sources.load]
 from = "rate:1000"

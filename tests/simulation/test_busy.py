@@ -25,7 +25,7 @@ def world(policies: tuple[Policy, Policy], seed: int) -> World:
     timing = Timing(bucket_us=200_000, delay_us=X, alpha=0.9, alpha_adapts=True)
     streams = ("s0", "s1", "s2")
     plan = Plan((("f00.0", Union(streams)),))
-    fragment = Fragment("f00", plan, ("f00a", "f00b"), *policies, Reconcile.CHECKPOINT)
+    fragment = Fragment("f00", plan, ("f00a", "f00b"), *policies, Reconcile.RESTORE)
     spec = networks.build(timing, streams, (fragment,), ("f00.0",), job_us=30_000)
     away = Fault(FaultKind.PARTITION, 30 * SECOND_US, 45 * SECOND_US, ("e0",))
     server_of = place(spec, Random(seed))

@@ -23,7 +23,7 @@ TIMING = Timing(bucket_us=250_000, delay_us=12 * SECOND_US)
 
 def world_of(*faults: Fault) -> World:
     """Two racing fragments of three replicas each; the client reads the second."""
-    fast = (Policy.PROCESS, Policy.PROCESS, Reconcile.CHECKPOINT)
+    fast = (Policy.PROCESS, Policy.PROCESS, Reconcile.RESTORE)
     first = Fragment(
         "f00", Plan((("f00.0", Union(("s0",))),)), ("f00a", "f00b", "f00c"), *fast, race=True
     )

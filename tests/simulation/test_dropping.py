@@ -27,7 +27,7 @@ BLOCKS = 6
 
 def world_of(bound: Bound) -> World:
     """A union of two sources, one of which is away for a minute; a client is away, too."""
-    fast = (Policy.PROCESS, Policy.PROCESS, Reconcile.CHECKPOINT)
+    fast = (Policy.PROCESS, Policy.PROCESS, Reconcile.RESTORE)
     one = Fragment("f00", Plan((("f00.0", Union(("s0", "s1"))),)), REPLICAS, *fast)
     spec = networks.build(TIMING, ("s0", "s1"), (one,), ("f00.0",))
     servers = place(spec, Random(0))

@@ -33,18 +33,18 @@ COPIES = ("f10a", "f10b")
 CONTINUOUS = Continuous(4, None, None, 125_000, 250_000)
 # How the second of two fragments is protected, and keeps its state.
 KINDS: dict[str, tuple[StandbySettings | None, Reconcile, Continuous | None]] = {
-    "active": (None, Reconcile.CHECKPOINT, None),
+    "active": (None, Reconcile.RESTORE, None),
     "undo": (None, Reconcile.UNDO, None),
-    "continuous": (None, Reconcile.CHECKPOINT, CONTINUOUS),
+    "continuous": (None, Reconcile.RESTORE, CONTINUOUS),
     "passive": (
         StandbySettings(COPIES, Protection.PASSIVE, misses_until_awake=3),
-        Reconcile.CHECKPOINT,
+        Reconcile.RESTORE,
         None,
     ),
-    "hybrid": (StandbySettings(COPIES), Reconcile.CHECKPOINT, None),
+    "hybrid": (StandbySettings(COPIES), Reconcile.RESTORE, None),
     "passive continuous": (
         StandbySettings(COPIES, Protection.PASSIVE, misses_until_awake=3),
-        Reconcile.CHECKPOINT,
+        Reconcile.RESTORE,
         CONTINUOUS,
     ),
 }
@@ -60,7 +60,7 @@ def scenario(kind: str, *faults: Fault, seed: int = 1, apart: tuple[str, ...] = 
         ("f00a", "f00b"),
         fast,
         fast,
-        Reconcile.CHECKPOINT,
+        Reconcile.RESTORE,
     )
     window = Window(("f00.0",), 5 * TIMING.bucket_us)
     second = Fragment(

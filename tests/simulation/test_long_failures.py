@@ -29,7 +29,7 @@ def an_hour_without_one_input() -> World:
     )
     plan = Plan((("f00.0", Union(("s0", "s1"))),))
     policy = Policy.PROCESS
-    fragment = Fragment("f00", plan, ("f00a",), policy, policy, Reconcile.CHECKPOINT)
+    fragment = Fragment("f00", plan, ("f00a",), policy, policy, Reconcile.RESTORE)
     spec = networks.build(timing, ("s0", "s1"), (fragment,), ("f00.0",))
     away = Fault(FaultKind.PARTITION, 5 * SECOND_US, 5 * SECOND_US + HOUR_US, ("e0",))
     schedule = Schedule((away,), away.end + spec.calm_us)

@@ -25,7 +25,7 @@ TIMING = Timing(bucket_us=250_000, delay_us=2 * SECOND_US)
 
 def world_of(*faults: Fault) -> World:
     """Two fragments in a row of two replicas each; a client reads each of them."""
-    fast = (Policy.PROCESS, Policy.PROCESS, Reconcile.CHECKPOINT)
+    fast = (Policy.PROCESS, Policy.PROCESS, Reconcile.RESTORE)
     first = Fragment("f00", Plan((("f00.0", Union(("s0",))),)), ("f00a", "f00b"), *fast)
     window = Window(("f00.0",), 5 * TIMING.bucket_us)
     second = Fragment("f10", Plan((("f10.0", window),)), ("f10a", "f10b"), *fast)

@@ -34,7 +34,7 @@ def world(
     timing = Timing(bucket_us=200_000, delay_us=X, alpha=0.9, alpha_adapts=adapts)
     streams = ("s0", "s1", "s2")
     plan = Plan((("f00.0", Union(streams)),))
-    fragment = Fragment("f00", plan, ("f00a", "f00b"), *policies, Reconcile.CHECKPOINT)
+    fragment = Fragment("f00", plan, ("f00a", "f00b"), *policies, Reconcile.RESTORE)
     spec = networks.build(timing, streams, (fragment,), ("f00.0",), job_us)
     start = start_s * SECOND_US
     away = Fault(FaultKind.PARTITION, start, start + int(away_s * SECOND_US), ("e0",))

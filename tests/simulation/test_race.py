@@ -29,7 +29,7 @@ def network(race: bool) -> NetworkSpec:
     def fragment(name: str, operator: Union | Window) -> Fragment:
         copies = tuple(f"{name}{letter}" for letter in "abc")
         plan = Plan(((f"{name}.0", operator),))
-        keeps = Reconcile.CHECKPOINT
+        keeps = Reconcile.RESTORE
         return Fragment(name, plan, copies, Policy.PROCESS, Policy.PROCESS, keeps, race=race)
 
     fragments = (fragment("f00", Union(("s0", "s1"))), fragment("f10", Window(("f00.0",), 250_000)))

@@ -27,7 +27,7 @@ def fragment(name: str, *operators: Operator) -> Fragment:
     plan = Plan(tuple((f"{name}.{at}", each) for at, each in enumerate(operators)))
     copies = tuple(f"{name}{letter}" for letter in "abc")
     policy = Policy.PROCESS
-    return Fragment(name, plan, copies, policy, policy, Reconcile.CHECKPOINT, race=True)
+    return Fragment(name, plan, copies, policy, policy, Reconcile.RESTORE, race=True)
 
 
 def network() -> NetworkSpec:

@@ -241,7 +241,7 @@ def one_input_is_away(redo_buckets: int) -> Scenario:
     timing = Timing(bucket_us=250_000, delay_us=2 * SECOND_US, redo_buckets=redo_buckets)
     plan = Plan((("f00.0", Union(("s0", "s1"))),))
     policy = Policy.PROCESS
-    fragment = Fragment("f00", plan, ("f00a",), policy, policy, Reconcile.CHECKPOINT)
+    fragment = Fragment("f00", plan, ("f00a",), policy, policy, Reconcile.RESTORE)
     spec = networks.build(timing, ("s0", "s1"), (fragment,), ("f00.0",), job_us=87_500)
     away = Fault(FaultKind.PARTITION, 5 * SECOND_US, 35 * SECOND_US, ("e0",))
     schedule = Schedule((away,), away.end + spec.calm_us)

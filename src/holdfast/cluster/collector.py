@@ -21,7 +21,7 @@ from holdfast.cluster.collecting import (
 )
 from holdfast.cluster.placed import running_of
 from holdfast.cluster.placing import NotPlaced
-from holdfast.cluster.status import node_status
+from holdfast.cluster.status import is_stable, node_status
 from holdfast.core.collection import Collection
 from holdfast.core.records import Membership
 from holdfast.deployment import Deployment, FragmentSpec
@@ -124,7 +124,7 @@ class Collector:
                 return f"nothing is collected before {node} has heard of the last change"
         for spec in deployment.fragments.values():
             for replica in running_of(deployment, spec):
-                if said[replica].get("state") != "stable" and spec.standby is None:
+                if not is_stable(said[replica]) and spec.standby is None:
                     return f"nothing is collected while {replica} is {said[replica].get('state')}"
         return watch(deployment, read_plan(deployment), rates, self._member.there(), said)
 
@@ -230,7 +230,7 @@ class Collector:
             spec, left = self._others_of(deployment, replica)
             self._check_place(deployment, spec, None)
             said = node_status(deployment, left)
-            if all(said[each].get("state") != "stable" for each in left):
+            if not any(is_stable(said[each]) for each in left):
                 states = ", ".join(f"{each} is {said[each].get('state', 'gone')}" for each in left)
                 raise NotPlaced(f"{replica} stays until another one of {spec.name} is stable: "
                                 f"{states}")  # fmt: skip

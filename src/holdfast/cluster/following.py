@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.cluster.members import MembershipError
 from holdfast.cluster.rescaling import change_number
-from holdfast.cluster.status import node_status
+from holdfast.cluster.status import is_in, is_stable, node_status
 from holdfast.core.messages import CopyState
 from holdfast.core.scaling import Scaling, ScalingSettings
 from holdfast.deployment import Deployment, load_deployment
@@ -102,10 +102,10 @@ def load_of(shards: Iterable[Mapping[str, Any]]) -> float | None:
     """
     most = 0.0
     for said in shards:
-        if said.get("state") == CopyState.SUSPENDED.value:
+        if is_in(said, CopyState.SUSPENDED):
             continue
         busy = said.get("busy")
-        if said.get("state") != "stable" or busy is None:
+        if not is_stable(said) or busy is None:
             return None
         # Who is further behind than it may be has more to do than it has time.
         behind = said["behind_s"] > said["delay_s"]

@@ -15,8 +15,10 @@ from typing import Any
 
 from holdfast.cluster.desired import SUBMITTED
 from holdfast.cluster.remote import RemoteServer, ServerError
-from holdfast.cluster.status import node_status
+from holdfast.cluster.status import copy_is, is_stable, node_status
+from holdfast.core.messages import CopyState
 from holdfast.core.records import Membership
+from holdfast.core.standby import RUNNING
 from holdfast.deployment import (
     LOOPBACK,
     Deployment,
@@ -173,7 +175,7 @@ def move_replica(
     if fragment.standby is not None:
         return _move_copy(found, fragment, replica, place, force, wait_s)
     name, _ = add_replica(deployment, fragment.name, place)
-    why = _wait_for(found, name, wait_s, lambda said: said.get("state") == "stable")
+    why = _wait_for(found, name, wait_s, is_stable)
     if why is not None:
         raise MembershipError(
             f"{name} at {place} is not stable after {wait_s:g} s: {why}. {replica} stays. "
@@ -216,8 +218,8 @@ def _move_copy(
         lambda known, name: known.with_in_place_of(name, others[0], copy),
     )
     left_s = deadline - time.monotonic()
-    holds = ("suspended", "awake", "primary")
-    why = _wait_for(found, name, left_s, lambda said: said.get("copy") in holds)
+    holds = (CopyState.SUSPENDED, *RUNNING)
+    why = _wait_for(found, name, left_s, lambda said: copy_is(said, *holds))
     if why is not None:
         raise MembershipError(
             f"{name} at {place} has the place of {copy}, and holds nothing after {wait_s:g} s: "
@@ -236,7 +238,7 @@ def relieve(deployment: Deployment, copy: str, other: str, wait_s: float) -> Non
     asked = False
     while True:
         said = node_status(deployment, [copy, other])
-        runs = said[other].get("copy") == "primary" and said[other].get("state") == "stable"
+        runs = copy_is(said[other], CopyState.PRIMARY) and is_stable(said[other])
         if runs and not said[copy].get("awake"):
             return
         if not asked:
@@ -304,7 +306,7 @@ def _check_others(deployment: Deployment, replica: str, others: list[str]) -> No
         found = said[name]
         if "error" in found:
             reasons.append(f"{name} does not answer ({found['error']})")
-        elif found.get("state") != "stable":
+        elif not is_stable(found):
             reasons.append(f"{name} is {found.get('state')}")
         elif found.get("incarnation", 0) and not has_all(found["trimmed_below"], kept):
             reasons.append(f"{name} has joined later and may lack older tuples that {replica} has")

@@ -25,7 +25,7 @@ from holdfast.cluster.members import (
     why_not_yet,
 )
 from holdfast.cluster.remote import RemoteServer
-from holdfast.cluster.status import node_status
+from holdfast.cluster.status import copy_is, is_stable, node_status
 from holdfast.core.messages import CopyState
 from holdfast.core.records import Membership
 from holdfast.core.settings import Delivery
@@ -204,8 +204,8 @@ def _has_taken_over(said: dict[str, Any], lossy: bool) -> bool:
 
     lossy  it needs nothing for that.
     """
-    held = said.get("copy") == CopyState.SUSPENDED.value
-    return said.get("state") == "stable" or (held and (lossy or said.get("boundary", 0) > 0))
+    held = copy_is(said, CopyState.SUSPENDED)
+    return is_stable(said) or (held and (lossy or said.get("boundary", 0) > 0))
 
 
 def _has_old_tuples(

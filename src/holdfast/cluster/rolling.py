@@ -16,8 +16,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from holdfast.cluster.status import node_status
+from holdfast.cluster.status import copy_is, is_in, is_stable, node_status
 from holdfast.cluster.supervisor import SupervisorError, read_state, send_signal
+from holdfast.core.entry import EntryState
+from holdfast.core.messages import CopyState
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.plans.plan import is_planned
 
@@ -117,8 +119,8 @@ class _Rolling:
         nodes = [node for name in same for node in self._deployment.processes[name]]
         said = node_status(self._deployment, nodes, _ANSWER_SECONDS)
         for name in same:
-            copies = [said[node].get("copy") for node in self._deployment.processes[name]]
-            if "primary" not in copies:
+            own = self._deployment.processes[name]
+            if not any(copy_is(said[node], CopyState.PRIMARY) for node in own):
                 return name
         return same[0]
 
@@ -156,14 +158,15 @@ def _unwell(said: dict[str, Any]) -> str | None:
     """What a node is still waited for; None if it is well."""
     if "error" in said:
         return f"it does not answer ({said['error']})"
-    if said.get("copy") == "suspended" and not said.get("holds", True):
+    sleeps = copy_is(said, CopyState.SUSPENDED)
+    if sleeps and not said.get("holds", True):
         # Where checkpoints are only in memory, nobody but the primary may have the state then.
         # A copy of an earlier version does not say it, and is to be restarted all the same.
         return "it holds no state yet"
-    if said.get("kind") != "replica" or said.get("copy") == "suspended":
-        return "it cannot write" if said.get("state") == "paused" else None
-    if said.get("state") != "stable":
+    if said.get("kind") != "replica" or sleeps:
+        return "it cannot write" if is_in(said, EntryState.PAUSED) else None
+    if not is_stable(said):
         return str(said.get("why") or f"it is {said.get('state')}")
-    if said.get("copy", "primary") != "primary":
+    if "copy" in said and not copy_is(said, CopyState.PRIMARY):
         return f"its copy is {said['copy']}"
     return None

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.cluster.remote import RemoteServer, ServerError
-from holdfast.cluster.status import node_status
+from holdfast.cluster.status import is_stable, node_status
 from holdfast.deployment import Deployment, Endpoint, load_deployment, moved_path
 from holdfast.durable import write_whole
 from holdfast.plans.addresses import Addresses
@@ -158,7 +158,7 @@ def _can_give(status: dict[str, Any]) -> bool:
     """Whether a copy or replica has all that another one needs to begin anew."""
     if "copy" in status:
         return bool(status.get("awake"))
-    return status.get("state") == "stable"
+    return is_stable(status)
 
 
 def _moved(deployment: Deployment) -> dict[str, dict[str, str]]:

@@ -32,10 +32,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.core.adaptation import Adaptation, AdaptationSettings
+from holdfast.core.consistency import NodeState
 from holdfast.core.ground import Ground
 from holdfast.core.placement import Choice
 
-STABLE = "stable"
+STABLE = NodeState.STABLE.value
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,13 @@ class Policy(Enum):
 
 
 class Reconcile(Enum):
-    """How a reconciliation gets back to the state before the failure."""
+    """How a reconciliation gets back to the state before the failure.
 
-    CHECKPOINT = "checkpoint"
+    RESTORE  the very state is kept.
+    UNDO     it is given up, and rebuilt from the input since its marker.
+    """
+
+    RESTORE = "restore"
     UNDO = "undo"
 
 
@@ -273,7 +277,7 @@ class ReplicaSettings:
     timing: Timing = field(default_factory=Timing)
     while_failed: Policy = Policy.PROCESS
     while_stabilizing: Policy = Policy.PROCESS
-    reconcile: Reconcile = Reconcile.CHECKPOINT
+    reconcile: Reconcile = Reconcile.RESTORE
     continuous: Continuous | None = None
     # The most tuples of its output queue that go with the state to a replica that joins.
     lent_tuples_max: int = 1_000_000
@@ -336,7 +340,7 @@ class ReplicaSettings:
         """What is kept of the state."""
         if self.continuous is not None:
             return Keeping.WINDOWS
-        return Keeping.STATE if self.reconcile is Reconcile.CHECKPOINT else Keeping.NOTHING
+        return Keeping.STATE if self.reconcile is Reconcile.RESTORE else Keeping.NOTHING
 
 
 @dataclass(frozen=True, slots=True)

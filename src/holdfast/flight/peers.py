@@ -41,6 +41,7 @@ from holdfast.core.messages import (
 from holdfast.core.pauses import pause_after
 from holdfast.core.pieces import ends_piece
 from holdfast.errors import HoldfastError
+from holdfast.flight.gone import nobody_listens
 from holdfast.flight.links import LinkCut, Links
 from holdfast.flight.parts import fits
 from holdfast.flight.refused import Refused, refusal_of
@@ -300,7 +301,8 @@ class _Peer:
             self.wait_to_hear(CALL_SECONDS)
         except Exception as error:
             self.failed(error)
-            if isinstance(message, CopyRequest) and _nobody_listens(error):
+            unavailable = isinstance(error, flight.FlightUnavailableError)
+            if isinstance(message, CopyRequest) and unavailable and nobody_listens(self._location):
                 self._owner.post(PeerUnreachable(self._name))
             return []
         self.went_well()
@@ -480,14 +482,6 @@ def _header_of(metadata: dict[str, Any], batch: pa.RecordBatch) -> Header:
         rows = 0 if batch is None else batch.num_rows
         raise WireError(f"a frame of {rows} tuples came as {header}")
     return header
-
-
-def _nobody_listens(error: Exception) -> bool:
-    """Whether the peer's process is gone, and not only slow to take a connection.
-
-    Flight has one type and no code for both; only gRPC's own words tell them apart.
-    """
-    return isinstance(error, flight.FlightUnavailableError) and "timed out" not in str(error)
 
 
 def explain(error: Exception) -> str:

@@ -46,7 +46,7 @@ def busy_unions(random: Random) -> NetworkSpec:
 
     def answers(name: str, operator: Operator) -> Fragment:
         policies = (random.choice(answering), random.choice(answering))
-        keeps = random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO])
+        keeps = random.choice([Reconcile.RESTORE, Reconcile.UNDO])
         copies = (f"{name}a", f"{name}b")
         return Fragment(name, Plan(((f"{name}.0", operator),)), copies, *policies, keeps)
 

@@ -97,7 +97,7 @@ def fragment_of(random: Random, name: str, plan: Plan, delivery: Delivery) -> Fr
         (f"{name}a",) if protection is Protection.NONE else (f"{name}a", f"{name}b"),
         Policy.PROCESS,
         random.choice([Policy.PROCESS, Policy.DELAY]),
-        Reconcile.CHECKPOINT,
+        Reconcile.RESTORE,
         delivery=delivery,
     )
     if protection not in (Protection.PASSIVE, Protection.HYBRID):

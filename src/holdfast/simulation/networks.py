@@ -29,7 +29,7 @@ from holdfast.core.settings import (
 )
 from holdfast.simulation.executor import Distinct, Join, Merge, Operator, Plan, Union, Window
 
-_KEEP = Reconcile.CHECKPOINT
+_KEEP = Reconcile.RESTORE
 # How many buckets a window may have where nobody keeps input for as long as it is open.
 LONG_BUCKETS = 120
 
@@ -376,7 +376,7 @@ def _generate_fragment(random: Random, name: str, inputs: list[str], timing: Tim
         replicas = 2
         standby = _generate_standby(random, (f"{name}a", f"{name}b"))
     policies = [Policy.PROCESS, Policy.PROCESS, Policy.DELAY, Policy.SUSPEND]
-    reconcile = random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO if standby is None else _KEEP])
+    reconcile = random.choice([Reconcile.RESTORE, Reconcile.UNDO if standby is None else _KEEP])
     continuous = _generate_continuous(random, standby, timing) if reconcile is _KEEP else None
     if continuous is not None and continuous.replay is not None:
         outputs = [(stream, _lengthened(one, timing)) for stream, one in outputs]

@@ -44,7 +44,7 @@ def slow_redo(random: Random) -> NetworkSpec:
         ("f00a", "f00b", "f00c")[: random.choice([2, 3])],
         Policy.PROCESS,
         Policy.PROCESS,
-        Reconcile.CHECKPOINT,
+        Reconcile.RESTORE,
     )
     return build(timing, ("s0", "s1"), (fragment,), ("f00.0",), job_us=100_000)
 
@@ -205,7 +205,7 @@ def racing_unions(random: Random) -> NetworkSpec:
     def racing(name: str, *outputs: tuple[str, Operator]) -> Fragment:
         copies = tuple(f"{name}{letter}" for letter in "abc"[: random.choice([2, 2, 3])])
         while_failed, while_stabilizing = random.choice(policies), random.choice(policies)
-        keeps = random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO])
+        keeps = random.choice([Reconcile.RESTORE, Reconcile.UNDO])
         return Fragment(
             name, Plan(outputs), copies, while_failed, while_stabilizing, keeps, race=True
         )
@@ -242,7 +242,7 @@ def racing_memories(random: Random) -> NetworkSpec:
     def racing(name: str, races: bool, *outputs: tuple[str, Operator]) -> Fragment:
         copies = tuple(f"{name}{letter}" for letter in "abc"[: random.choice([2, 2, 3])])
         while_failed, while_stabilizing = random.choice(policies), random.choice(policies)
-        keeps = random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO])
+        keeps = random.choice([Reconcile.RESTORE, Reconcile.UNDO])
         return Fragment(
             name, Plan(outputs), copies, while_failed, while_stabilizing, keeps, race=races
         )
@@ -285,7 +285,7 @@ def racing_chain(random: Random) -> NetworkSpec:
 
     def racing(name: str, operator: Operator) -> Fragment:
         copies = tuple(f"{name}{letter}" for letter in "abc"[: random.choice([2, 3, 3])])
-        keeps = random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO])
+        keeps = random.choice([Reconcile.RESTORE, Reconcile.UNDO])
         return Fragment(name, Plan(((f"{name}.0", operator),)), copies, *fast, keeps, race=True)
 
     first = racing("f00", Union(("s0", "s1"), random.choice([-1, 0])))
@@ -306,7 +306,7 @@ def bounded_unions(random: Random) -> NetworkSpec:
     fast = (Policy.PROCESS, random.choice([Policy.PROCESS, Policy.DELAY]))
 
     def bounded(name: str, operator: Operator) -> Fragment:
-        keeps = random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO])
+        keeps = random.choice([Reconcile.RESTORE, Reconcile.UNDO])
         copies, plan = (f"{name}a", f"{name}b"), Plan(((f"{name}.0", operator),))
         return Fragment(name, plan, copies, *fast, keeps, bound=random.choice([size, age]))
 
@@ -324,7 +324,7 @@ def chain(random: Random) -> NetworkSpec:
 
     def active(name: str, operator: Operator) -> Fragment:
         copies = tuple(f"{name}{letter}" for letter in "abc"[: random.choice([2, 2, 3])])
-        keeps = random.choice([Reconcile.CHECKPOINT, Reconcile.UNDO])
+        keeps = random.choice([Reconcile.RESTORE, Reconcile.UNDO])
         return Fragment(name, Plan(((f"{name}.0", operator),)), copies, *fast, keeps)
 
     first = active("f00", Union(("s0", "s1"), random.choice([-1, 0])))
@@ -344,6 +344,6 @@ def _one_fragment(
     outputs = tuple((f"f00.{number}", one) for number, one in enumerate(operators))
     policy = Policy.PROCESS
     fragment = Fragment(
-        "f00", Plan(outputs), copies, policy, policy, Reconcile.CHECKPOINT, pair, continuous
+        "f00", Plan(outputs), copies, policy, policy, Reconcile.RESTORE, pair, continuous
     )
     return build(timing, ("s0", "s1"), (fragment,), tuple(name for name, _ in outputs), job_us)
