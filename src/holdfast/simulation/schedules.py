@@ -42,6 +42,7 @@ from holdfast.simulation.membership_shapes import (
     _rescaled_at_most_once,
     _rescaled_copies,
     _rescaled_deliveries,
+    _rescaled_parts,
     _rescaled_windows,
     _rescalings,
 )
@@ -428,6 +429,7 @@ SHAPES: dict[Shape, float] = {
     _bounded: 0.0,
     _rescalings: 0.0,
     _rescaled_copies: 0.0,
+    _rescaled_parts: 0.0,
     _rescaled_windows: 0.0,
     _rescaled_deliveries: 0.0,
     _rescaled_at_most_once: 0.0,
@@ -452,6 +454,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _bounded: special_networks.bounded_unions,
     _rescalings: special_networks.rescaled_ring,
     _rescaled_copies: special_networks.rescaled_copies,
+    _rescaled_parts: special_networks.rescaled_parts,
     _rescaled_windows: special_networks.rescaled_windows,
     _rescaled_deliveries: rescaled_deliveries,
     _rescaled_at_most_once: rescaled_at_most_once,
