@@ -1,4 +1,4 @@
-"""The order of tuples and the pairs of a join, on tables, without Spark."""
+"""The order of tuples and their groups, on tables, without Spark."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from holdfast.spark import groups as groups_module
 from holdfast.spark.groups import group, in_stream_order
-from holdfast.spark.join_step import JoinStep
-from holdfast.spark.runs import sort_rows
 
 
 def test_tuples_of_one_time_and_seq_have_one_order() -> None:
@@ -34,31 +32,6 @@ def test_tuples_of_one_time_and_seq_have_one_order() -> None:
         bits = ordered["value"].combine_chunks().view(pa.int64()).to_pylist()
         texts.add(repr((bits, ordered["words"].to_pylist())))
     assert len(texts) == 1
-
-
-def test_a_join_finds_every_pair_within_its_distance() -> None:
-    random = np.random.default_rng(2)
-    before, after = 30, 70
-    step = JoinStep(before, after, (False, False), ("k0",), ((), ()))
-
-    def side(count: int) -> pa.Table:
-        stime, key = random.integers(0, 1000, count), random.integers(0, 12, count)
-        # Several keys share a hash.
-        columns = {"slot": stime // step.grain * step.grain, "hash": key % 5 - 2}
-        return sort_rows(pa.table({**columns, "stime": stime, "k0": key}))
-
-    for sizes in ((0, 5), (5, 0), (1, 1), (200, 300)):
-        left, right = side(sizes[0]), side(sizes[1])
-        found = step._match(left, right)
-        pairs = set(zip(found[0].tolist(), found[1].tolist(), strict=True))
-        assert len(pairs) == len(found[0])
-        expected = {
-            (i, j)
-            for i, one in enumerate(left.to_pylist())
-            for j, two in enumerate(right.to_pylist())
-            if one["k0"] == two["k0"] and -before <= two["stime"] - one["stime"] <= after
-        }
-        assert pairs == expected
 
 
 @given(
