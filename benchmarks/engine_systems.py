@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.engine_inputs import BUCKET_US, WINDOW_S, Case
+from benchmarks.engine_joins import sweep_joins
 from benchmarks.engine_queries import compare_queries
 from holdfast import Network, window
 from holdfast.frames import TIME
@@ -70,6 +71,8 @@ class Holdfast:
     def run(self, case: Case, root: Path, order: dict[str, Any]) -> dict[str, Any]:
         if "queries" in order:
             return compare_queries(self._spark, case.buckets, case.tuples)
+        if "joins" in order:
+            return sweep_joins(self._spark, order["joins"])
         if "sweep" in order:
             return self._sweep([Case(**each) for each in order["sweep"]], root)
         version = Version(self._engine)
