@@ -26,7 +26,7 @@ from holdfast.simulation.networks import Fragment
 from holdfast.simulation.world import World
 
 TIMING = Timing(bucket_us=250_000, delay_us=2 * SECOND_US)
-FAST = (Policy.PROCESS, Policy.PROCESS, Reconcile.CHECKPOINT)
+FAST = (Policy.PROCESS, Policy.PROCESS, Reconcile.RESTORE)
 # The simulator takes each block for a thousand bytes.
 BLOCKS = 20
 # What comes between two looks, a second apart, and what is under way.
