@@ -217,6 +217,7 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
         told["state_sweep_ratio"] = round(max(medians.values()) / min(medians.values()), 3)
         last = list(swept.values())[-1]
         told["bytes_per_window"] = round(last["bytes_per_window"], 1)
+        told["memory_per_window"] = round(last["memory_per_window"], 1)
         told["sweep_peak_gib"] = round(last["peak_gib"], 2)
     if queries := found.get("queries"):
         told["ten_queries_over_one"] = round(queries["ten_queries_over_one"], 2)
