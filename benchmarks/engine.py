@@ -220,6 +220,7 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
         told["state_sweep_ratio"] = round(max(medians.values()) / min(medians.values()), 3)
         last = list(swept.values())[-1]
         told["bytes_per_window"] = round(last["bytes_per_window"], 1)
+        told["memory_per_window"] = round(last["memory_per_window"], 1)
         told["sweep_peak_gib"] = round(last["peak_gib"], 2)
     if joins := found.get("joins"):
         medians = {size: each["median_ms"] for size, each in joins.items()}

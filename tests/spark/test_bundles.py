@@ -84,7 +84,7 @@ def test_a_run_that_is_too_large_is_not_written_for_nothing(
         for run in (OpenRun.of(columns), OpenRun(table), OpenRun(table).part(0, rows)):
             assert bundle.take(f"sums#1~windows~0~0~{rows}~0~0~7", run, []) == fits
     assert written == [1_700] * 3
-    assert OpenRun(rows_of(8_000, 0)).part(20, 30).bytes < 1_000
+    assert OpenRun(rows_of(8_000, 0)).part(20, 30).column_bytes < 1_000
 
 
 def test_a_path_that_only_looks_like_an_address_is_a_path() -> None:

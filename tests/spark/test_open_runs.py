@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.spark import open_runs
+from holdfast.spark import lookup_memory, lookups, open_runs
 from holdfast.spark.bundles import Bundle
 from holdfast.spark.compaction import divided, merge, merge_all
 from holdfast.spark.hash_search import Directory, Sieve
+from holdfast.spark.lookup_memory import LookupMemory
 from holdfast.spark.lookups import Keys, lookup
 from holdfast.spark.open_runs import (
     LargeRuns,
@@ -70,7 +71,7 @@ def test_files_are_asked_for_once_a_task_and_not_those_it_has_looked_at(
         asked.append(path)
         return True
 
-    monkeypatch.setattr(open_runs.os.path, "exists", exists)
+    monkeypatch.setattr("os.path.exists", exists)
     large = [str(tmp_path / str(number)) for number in range(3)]
     for path in large:
         write_run(path, pa.table({"slot": np.arange(1 << 18)}))
@@ -219,7 +220,7 @@ def test_hashes_are_found_where_a_binary_search_finds_them(
             found, rows = run.equal_hashes(*run.range_of(10), wanted)
             assert found.tolist() == same.tolist()
             assert rows.tolist() == (3 + expected[same]).tolist()
-            assert bool(run._directories) == (many_rows == 1)
+            assert bool(run._aids.held) == (many_rows == 1)
 
 
 class Searched(np.ndarray[Any, np.dtype[np.int64]]):
@@ -256,26 +257,23 @@ def test_rows_side_by_side_have_what_is_in_the_columns(kind: type) -> None:
     if kind is np.float64:
         values[:3] = [np.nan, -0.0, np.inf]
     columns = {"slot": np.zeros(10_000, np.int64), "value": values, "other": np.arange(10_000)}
+    columns["key"] = -columns["other"]
     run = OpenRun(pa.table(columns))
-    words = run.beside(("value", "other"))
-    if kind in (np.float32, np.bool_):
-        assert words is None
-        return
-    assert words is not None
-    assert run.beside(("value", "other")) is words
-    found = from_words(words[:, 0], np.dtype(kind))
-    assert found.dtype == kind
-    assert found.tobytes() == values.tobytes()
-    assert run.beside(("value",)) is None
+    found = run.beside(("value", "other"), ("key",))
+    assert found is not None
+    assert found is run.beside(("value", "other"), ("key",))
+    plain = kind not in (np.float32, np.bool_)
+    assert found.names == (("value",) if plain else ()) + ("other", "key")
+    for at, name in enumerate(found.names):
+        expected = run.plain(name)
+        assert expected is not None
+        values = from_words(found.rows[:, at], expected.dtype)
+        assert values.dtype == expected.dtype
+        assert values.tobytes() == expected.tobytes()
+    assert run.beside((), ("key",)) is None
+    assert (run.beside(("key",), ("value",)) is not None) == plain
     assert run.is_long
     assert not OpenRun(pa.table(columns).slice(0, 100)).is_long
-
-
-def test_rows_are_not_put_side_by_side_beyond_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_runs, "_MOST_BESIDE_BYTES", 10_000 * 2 * 8)
-    for rows, is_there in ((10_000, True), (10_001, False)):
-        columns = {"slot": np.zeros(rows, np.int64), "one": np.arange(rows), "two": np.arange(rows)}
-        assert (OpenRun(pa.table(columns)).beside(("one", "two")) is not None) == is_there
 
 
 ROWS = st.lists(
@@ -295,19 +293,30 @@ def made(rows: list[tuple[int, int, bool, int]], text: bool) -> OpenRun:
         "hash": pa.array([each % 3 - 1 for each in key], pa.int64()),
         "k0": pa.array([str(each) for each in key]) if text else pa.array(key, pa.int64()),
         "value": pa.array(value, pa.int64()),
+        # What never lies side by side with others, and what only does in some runs.
+        "name": pa.array([str(each) for each in value]),
+        "maybe": pa.array([each % 7 or None for each in value], pa.int64()),
         "dead": pa.array(dead, pa.bool_()),
     }
     return OpenRun(sort_rows(pa.table(columns)))
 
 
-@pytest.mark.parametrize("beside_from", [0, 4, 100])
+@pytest.mark.parametrize(
+    ("beside_from", "room"), [(0, 1 << 20), (4, 1 << 20), (100, 1 << 20), (0, 500), (0, 0)]
+)
 @given(runs=st.lists(ROWS, max_size=5), text=st.booleans(), split=st.integers(0, 5))
 def test_the_newest_row_of_each_key_is_found_before_and_after_runs_become_one(
-    runs: list[list[tuple[int, int, bool, int]]], text: bool, split: int, beside_from: int
+    runs: list[list[tuple[int, int, bool, int]]],
+    text: bool,
+    split: int,
+    beside_from: int,
+    room: int,
 ) -> None:
     """Also where rows of all runs, of large ones, or of none lie side by side."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(open_runs, "_BESIDE_ROWS", beside_from)
+        patch.setattr(lookups, "_MANY_KEYS", 1)
+        patch.setattr(lookup_memory, "MEMORY", LookupMemory(room))
         find_in_all_forms(runs, text, split)
 
 
@@ -327,8 +336,11 @@ def find_in_all_forms(runs: list[list[tuple[int, int, bool, int]]], text: bool, 
         one = [merge(swallowed, ["k0"], 0, not kept)] if swallowed else []
         forms.append([*kept, *one])
     for form in forms:
-        found, rows = lookup(form, keys, ["k0"], ["value"])
+        found, rows = lookup(form, keys, ["k0"], ["name", "value", "maybe"])
         values = [] if rows is None else rows["value"].to_pylist()
+        if rows is not None:
+            assert rows["name"].to_pylist() == [str(each) for each in values]
+            assert rows["maybe"].to_pylist() == [each % 7 or None for each in values]
         hit = [place for place, is_there in zip(places, found, strict=True) if is_there]
         assert dict(zip(hit, values, strict=True)) == alive
 

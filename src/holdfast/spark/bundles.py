@@ -42,7 +42,7 @@ class Bundle:
 
         ``swallowed``: the addresses of those that it replaces.
         """
-        if run.bytes > _MOST_BYTES:
+        if run.column_bytes > _MOST_BYTES:
             return False  # it would be written for nothing, and then once more
         piece = run.stream_bytes()
         if len(piece) > _MOST_BYTES:

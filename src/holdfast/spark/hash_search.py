@@ -24,10 +24,19 @@ class Sieve:
     """Holds back most hashes that are not among the given ones."""
 
     def __init__(self, hashes: Int64s) -> None:
-        bits = (len(hashes) * _HOLES_A_HASH).bit_length()
+        bits = self._bits(len(hashes))
         self._shift = 64 - bits
         self._is_there: Bools = np.zeros(1 << bits, np.bool_)
         self._is_there[hashes >> self._shift] = True
+
+    @staticmethod
+    def _bits(count: int) -> int:
+        return (count * _HOLES_A_HASH).bit_length()
+
+    @staticmethod
+    def bytes(count: int) -> int:
+        """What one for so many hashes takes."""
+        return 1 << Sieve._bits(count)
 
     def sifted(self, wanted: Int64s) -> Int64s:
         """Which of these may be among them."""
@@ -38,10 +47,19 @@ class Sieve:
 class Directory:
     """Of ascending hashes, where those with the same first bits begin: about one."""
 
-    def __init__(self, hashes: Int64s) -> None:
+    @staticmethod
+    def _bits(count: int) -> int:
         # Of evenly spread hashes at most one in two hundred is left for a search in steps. With
         # half as many beginnings it is up to one in thirty, and a lookup takes a third longer.
-        bits = max(1, len(hashes).bit_length())
+        return max(1, count.bit_length())
+
+    @staticmethod
+    def bytes(count: int) -> int:
+        """What one for so many hashes takes."""
+        return (4 if count < 2**31 else 8) << Directory._bits(count)
+
+    def __init__(self, hashes: Int64s) -> None:
+        bits = self._bits(len(hashes))
         self._shift, half = 64 - bits, 1 << (bits - 1)
         counts = np.bincount((hashes >> self._shift) + half, minlength=2 * half)
         starts = np.cumsum(counts) - counts

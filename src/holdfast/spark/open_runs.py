@@ -12,6 +12,7 @@ import mmap
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from holdfast.spark.hash_search import Directory, Sieve
+from holdfast.spark.lookup_memory import Aids, next_task
 from holdfast.spark.runs import (
     HASH,
     SLOT,
@@ -43,15 +45,15 @@ _PAGE_BYTES = mmap.PAGESIZE
 # than its file: 80 bytes of rows are 18 objects.
 _MOST_KEPT_BYTES, _RUN_BYTES = 64 << 20, 8 << 10
 # A column that is kept is copied where it holds on to so much, and to so many times its own bytes.
-_MUCH_BYTES, _MUCH_MORE = 16 << 10, 4
+_MUCH_BYTES, _MUCH_MORE = 64 << 10, 4
 # Up to so many rows, a run has a sieve.
 _SIEVED_ROWS = 1 << 20
 # From so many rows on, first bits lead to hashes sooner than a binary search; to few, from more on.
 _MANY_ROWS, _FEW_HASHES, _VERY_MANY_ROWS = 1 << 14, 256, 1 << 17
 _MOST_LAYOUTS = 1_000
 _WORD = 8
-# From so many rows on a run has rows side by side, too (``OpenRun.beside``), up to so many bytes.
-_BESIDE_ROWS, _MOST_BESIDE_BYTES = 1 << 13, 1 << 28
+# From so many rows on a run has rows side by side, too (``OpenRun.beside``).
+_BESIDE_ROWS = 1 << 13
 
 
 class Layout:
@@ -88,6 +90,14 @@ def _layout_of(columns: Mapping[str, Column]) -> Layout:
     return _layouts[kinds]
 
 
+@dataclass(frozen=True)
+class Beside:
+    """Some columns of a run, row by row."""
+
+    names: tuple[str, ...]
+    rows: Int64s
+
+
 class OpenRun:
     """A run that is looked at."""
 
@@ -99,8 +109,8 @@ class OpenRun:
         self._arrays: dict[str, pa.Array] = {}
         self._plain: dict[str, npt.NDArray[Any] | None] = {}
         self._ranges: dict[int, tuple[int, int]] = {}
-        self._directories: dict[int, Directory] = {}
-        self._beside: dict[tuple[str, ...], Int64s | None] = {}
+        self._aids = Aids()
+        self._words: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, ...]] = {}
         # Of which run it is which rows: Arrow is asked for all of them sooner than for each.
         self._within: tuple[OpenRun, int] | None = None
 
@@ -114,7 +124,7 @@ class OpenRun:
         made._columns = dict(columns)
         made._arrays = {}
         made._plain = {k: v for k, v in columns.items() if isinstance(v, np.ndarray)}
-        made._ranges, made._directories, made._beside = {}, {}, {}
+        made._ranges, made._aids, made._words = {}, Aids(), {}
         made._within = None
         return made
 
@@ -129,8 +139,8 @@ class OpenRun:
         return self._rows
 
     @property
-    def bytes(self) -> int:
-        """About how many its columns have."""
+    def column_bytes(self) -> int:
+        """About how many bytes its columns have."""
         if self._columns:
             return sum(int(each.nbytes) for each in self._columns.values())
         return int(self.rows.nbytes)
@@ -203,26 +213,33 @@ class OpenRun:
         """Whether it has so many rows that it pays to have them side by side."""
         return self._count >= _BESIDE_ROWS
 
-    def beside(self, names: tuple[str, ...]) -> Int64s | None:
-        """These columns once more, row by row; None if they are no words, or too many.
+    def beside(self, wanted: tuple[str, ...], keys: tuple[str, ...]) -> Beside | None:
+        """Columns once more, row by row: the keys, and before them those wanted that are words.
 
-        To look a key up among many rows is to wait for memory: once a row, or once a column.
+        None if a key is no word, or if there is no more than one column. To look a key up among
+        many rows is to wait for memory: once a row, or once a column.
         """
-        if names not in self._beside:
-            self._beside[names] = self._put_beside(names)
-        return self._beside[names]
+        words = self._words.get((wanted, keys))
+        if words is None:
+            words = tuple(name for name in (*wanted, *keys) if self._is_word(name))
+            enough = len(words) > 1 and words[-len(keys) :] == keys
+            self._words[wanted, keys] = words = words if enough else ()
+        if not words:
+            return None
+        size = _WORD * len(words) * self._count
+        return self._aids.get(words, size, lambda: self._put_beside(words), goes_first=True)
 
-    def _put_beside(self, names: tuple[str, ...]) -> Int64s | None:
-        columns = [self.plain(name) for name in names]
-        if len(names) < 2 or _WORD * len(names) * self._count > _MOST_BESIDE_BYTES:
-            return None
-        if not all(each is not None and is_word(each.dtype) for each in columns):
-            return None
-        rows = np.empty((self._count, len(names)), np.int64)
-        for at, each in enumerate(columns):
-            assert each is not None
-            rows[:, at] = each if each.dtype.kind in "iu" else each.view(np.int64)
-        return rows
+    def _is_word(self, name: str) -> bool:
+        values = self.plain(name)
+        return values is not None and is_word(values.dtype)
+
+    def _put_beside(self, words: tuple[str, ...]) -> Beside:
+        rows = np.empty((self._count, len(words)), np.int64)
+        for at, name in enumerate(words):
+            values = self.plain(name)
+            assert values is not None
+            rows[:, at] = values if values.dtype.kind in "iu" else values.view(np.int64)
+        return Beside(words, rows)
 
     @cached_property
     def slot(self) -> Int64s:
@@ -255,7 +272,12 @@ class OpenRun:
         Most keys are in the oldest run. That newer ones do not have them is told sooner than where
         in these they would be.
         """
-        return None if self._count > _SIEVED_ROWS else self._sieve.sifted(hashes)
+        if self._count > _SIEVED_ROWS:
+            return None
+        if not self.is_long:
+            return self._sieve.sifted(hashes)
+        sieve = self._aids.get("sieve", Sieve.bytes(self._count), lambda: Sieve(self.hash))
+        return None if sieve is None else sieve.sifted(hashes)
 
     @cached_property
     def _sieve(self) -> Sieve:
@@ -263,13 +285,15 @@ class OpenRun:
 
     def equal_hashes(self, low: int, high: int, wanted: Int64s) -> tuple[Int64s, Int64s]:
         """Which of these hashes are in these rows, which have one slot; the first row of each."""
-        segment = self.hash[low:high]
-        if high - low < (_MANY_ROWS if len(wanted) > _FEW_HASHES else _VERY_MANY_ROWS):
-            at = segment.searchsorted(wanted)
+        segment, count = self.hash[low:high], high - low
+        directory = None
+        if count >= (_MANY_ROWS if len(wanted) > _FEW_HASHES else _VERY_MANY_ROWS):
+            size = Directory.bytes(count)
+            directory = self._aids.get(low, size, lambda: Directory(segment))
+        if directory is None:
+            at: Int64s = segment.searchsorted(wanted)
         else:
-            if low not in self._directories:
-                self._directories[low] = Directory(segment)
-            at = self._directories[low].search(segment, wanted)
+            at = directory.search(segment, wanted)
         same = (segment.take(at, mode="clip") == wanted).nonzero()[0]
         rows: Int64s = at.take(same)
         if low:
@@ -424,6 +448,7 @@ def keep_open(path: str, run: OpenRun, size: int, swallowed: Iterable[str]) -> N
 
 def let_go() -> None:
     """Once a task: forget large runs whose files are gone, if it has not looked at them."""
+    next_task()
     with _lock:
         _large.let_go()
 
