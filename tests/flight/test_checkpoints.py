@@ -98,7 +98,9 @@ def test_a_large_table_goes_out_in_pieces() -> None:
     sent = list(encode_checkpoint(Checkpoint(12, 3, None, RECORD, (), None), chain))
     assert len(sent) == 1 + 2 * 4
     assert max(batch.nbytes for batch, _ in sent) < PIECE_BYTES + 100
-    (found,) = decode_checkpoint(sent).state  # type: ignore[misc]
+    states = decode_checkpoint(sent).state
+    assert isinstance(states, tuple)
+    (found,) = states
     assert [part.rows.equals(rows) for part in found.parts] == [True, True]
     with pytest.raises(WireError, match="not a checkpoint"):
         decode_checkpoint(sent[:-1])

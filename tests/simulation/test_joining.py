@@ -19,6 +19,7 @@ from holdfast.core.settings import (
     Timing,
 )
 from holdfast.simulation import networks
+from holdfast.simulation.checkpointing import CheckpointingProcess
 from holdfast.simulation.executor import Plan, Union, Window
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.layout import place
@@ -125,6 +126,7 @@ def test_a_partner_that_cannot_send_its_state_does_not_make_it_ready_all_the_tim
     one = scenario("active", lost("f10a"))
     world = World(one.spec, one.schedule, Random(one.seed), one.server_of)
     partner = world.replicas["f10b"]
+    assert isinstance(partner, CheckpointingProcess)
     send, tried = partner._ship, list[int]()
 
     def fail(life: int, to: str, sent: Checkpoint) -> None:
