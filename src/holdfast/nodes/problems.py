@@ -18,7 +18,7 @@ from holdfast.times import show_moment
 
 # With these a node gets something done all the same.
 GETS_ON = frozenset(
-    {"overload", "behind", "trim", "job", "bounds", "membership", "early", "crowded"}
+    {"overload", "behind", "trim", "job", "bounds", "full", "membership", "early", "crowded"}
 )
 
 
