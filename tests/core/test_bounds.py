@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from holdfast.core.bounds import BoundWatch, Standing
 from holdfast.core.effects import TrimLog
 from holdfast.core.events import KeptMeasured
@@ -146,8 +148,9 @@ def test_one_that_was_added_and_never_heard_of_is_not_there_either() -> None:
     served.acknowledgements.take_in("main-3")
     added = Membership().with_another("main-3", "main-1")
     watch = watching(RETIRE, at=now, known=("main-1", "main-2"))
-    watch.look({"s": served}, {"s": 2_000_000}, now, membership=added)
-    assert served.acknowledgements.lapsed == set()
+    for later in (0, 11 * SECOND_US):
+        watch.look({"s": served}, {"s": 2_000_000}, now + later, membership=added)
+        assert served.acknowledgements.lapsed == set()
     assert watch.found["s"].standing is Standing.BLOCKED
 
 
@@ -244,6 +247,82 @@ def test_a_source_waits_where_it_is_to_be_blocked() -> None:
     assert watch.found["s"].standing is Standing.WITHIN, "it is back"
 
 
+STOOD = "s keeps 2.0 MB of 1.0 for client, which is there and has acknowledged nothing for 11 s"
+
+
+def due(served: ServedStream) -> None:
+    """Whoever reads could have taken all of it."""
+    stime = 60 * SECOND_US
+    served.publish((StreamFrame(Header(Kind.BOUNDARY, served.next_id, 0, stime, stime, stime)),))
+
+
+@pytest.mark.parametrize("then", list(Then))
+def test_the_sources_wait_for_one_that_is_there_and_stands_still(then: Then) -> None:
+    served, watch = stream("client"), BoundWatch({"s": Bound(1_000_000, None, then)})
+    due(served)
+    start = now = 60 * SECOND_US
+    while now < start + 12 * SECOND_US:
+        assert watch.waits(now) == "", "it may be slow"
+        watch.heard("client", now)
+        assert watch.look({"s": served}, {"s": 2_000_000}, now) == []
+        now += SECOND_US
+    assert (watch.found["s"].standing, watch.waits(now)) == (Standing.BLOCKED, STOOD)
+    assert not served.acknowledgements.lapsed, "it is there"
+    # It gets on, slow as it is.
+    served.acknowledge("client", 1, now)
+    watch.look({"s": served}, {"s": 2_000_000}, now)
+    assert (watch.found["s"].standing, watch.waits(now)) == (Standing.WITHIN, "")
+
+
+def test_nobody_waits_for_what_is_not_due_or_not_needed() -> None:
+    for unready in (True, False):
+        served, watch = stream("client"), BoundWatch({"s": Bound(1_000_000, None)})
+        if not unready:
+            due(served)
+            served.kept_bytes = 999_999  # the log has not given the rest back
+        for second in range(60, 90):
+            watch.heard("client", second * SECOND_US)
+            watch.look({"s": served}, {"s": 2_000_000}, second * SECOND_US)
+        assert watch.found["s"].standing is Standing.WITHIN
+
+
+def test_a_bound_in_time_is_told_of_one_that_is_there_and_nobody_waits() -> None:
+    served, watch = stream("client"), BoundWatch({"s": Bound(None, SECOND_US)})
+    due(served)
+    for second in range(60, 73):
+        watch.heard("client", second * SECOND_US)
+        watch.look({"s": served}, {"s": 2_000_000}, second * SECOND_US)
+    assert watch.found["s"].standing is Standing.BEYOND
+    assert "keeps 12 s of 1 for client, which is there" in watch.beyond
+    assert watch.waits(72 * SECOND_US) == ""
+
+
+def test_to_let_go_of_one_that_is_away_frees_nothing_that_one_that_is_there_needs() -> None:
+    served, now = stream("client", "other"), 60 * SECOND_US
+    watch = watching(RETIRE, "client", at=now, known=("client", "other"))
+    watch.look({"s": served}, {"s": 2_000_000}, now)
+    assert not served.acknowledgements.lapsed
+    served.acknowledge("client", 5, now)
+    watch.look({"s": served}, {"s": 2_000_000}, now)
+    assert served.acknowledgements.lapsed == {"other"}
+
+
+def test_who_reads_and_is_full_has_the_sources_wait_until_it_has_room_or_is_away() -> None:
+    watch, now = BoundWatch(), 60 * SECOND_US
+    provider = Provider({"s": stream("main-1")}, lambda stream: StreamState.STABLE, watch=watch)
+    full = HeartbeatRequest(("s",), (("s", 1),), (), 0, full="best keeps too much")
+    provider.handle("stranger", full, now)
+    assert watch.waits(now) == "", "nothing is kept for it"
+    provider.handle("main-1", full, now)
+    assert watch.waits(now) == "best keeps too much"
+    assert watch.full == "the sources wait: main-1 is full: best keeps too much"
+    provider.handle("main-1", replace(full, full=""), now)
+    assert watch.waits(now) == watch.full == ""
+    provider.handle("main-1", full, now)
+    assert watch.waits(now + 10 * SECOND_US) == "best keeps too much"
+    assert watch.waits(now + 11 * SECOND_US) == watch.full == "", "it is away"
+
+
 def provisional(*counts: int) -> ServedStream:
     """A stable tuple, then tentative frames of so many tuples, one frame a second."""
     served = ServedStream("s", ("client",))
@@ -266,7 +345,7 @@ def test_tentative_tuples_beyond_a_bound_are_dropped_oldest_first_and_said() -> 
     assert [frame.header.stime_min // SECOND_US for frame in served.tentative] == [3, 4]
     assert watch.found["s"].standing is Standing.DROPPED
     assert "s: the oldest 200 tentative tuples were dropped" in watch.beyond
-    assert not watch.blocked
+    assert watch.waits(now) == ""
     # Stable ones have come in their place: nothing is wrong any more, and it is still counted.
     mark = Header(Kind.BOUNDARY, 1, 0, now, now, now)
     served.publish((StreamFrame(mark),))

@@ -35,7 +35,7 @@ def test_a_source_waits_for_a_client_that_is_away_and_goes_on_when_it_is_back(
         with Producer("load", location(node), name="test") as producer:
             producer.send(numbers(0, 10))
             producer.flush(30.0)
-            wait(lambda: node.entry.view().blocked and bool(node.status()["problems"]))
+            wait(lambda: bool(node.entry.view().full) and bool(node.status()["problems"]))
             (problem,) = node.status()["problems"]
             assert "for reader, which is away" in problem
             producer.send(numbers(10, 10))

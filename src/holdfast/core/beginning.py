@@ -40,7 +40,7 @@ class Beginning:
     open: bool = False
     consumers: Consumers | None = None
     incarnation: int = 0
-    bounds: BoundWatch | None = None
+    bounds: BoundWatch = field(default_factory=BoundWatch)
     patient: bool = False
 
 

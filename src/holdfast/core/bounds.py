@@ -12,9 +12,9 @@ then (arrivals.py). What happens:
 - DROP: of the tentative tuples the oldest go, as many as are beyond the bound, whoever is away or
   not. Stable ones take their place anyway; who subscribes before that lacks them. They are counted.
   Of stable tuples none goes: beyond the bound it is as with BLOCK.
-- BLOCK: the source waits. So it does where nobody may lapse: a replica may only while another one
-  of its fragment is there, or nobody would have what its state needs. One that was never heard is
-  not, nor is one that joins: it says that it is there, and has no state.
+- BLOCK: the sources wait, until that one is back. So they do where nobody may lapse: a replica may
+  only while another one of its fragment is there, or nobody would have what its state needs. One
+  that was never heard is not, nor is one that joins: it says that it is there, and has no state.
 
 Who is another one of a fragment follows from the replicas it had when the provider began, and from
 who takes part now (``core.membership``): replicas are added, move and go. Which others are of the
@@ -22,8 +22,23 @@ same new shard only those know that began after it; until then each of its repli
 only one, and kept for.
 
 Who is heard of is never lapsed, however slow it is, and what somebody else needs stays. A lapse is
-not written down: who restarts keeps everything again, and lets go again. Nothing of this is silent:
-what is the matter is a sentence for people, for as long as it is.
+not written down: who restarts keeps everything again, and lets go again.
+
+One that is there may stand still all the same: its disk is full, it joins and nobody has a state
+for it, it waits for another input, what it hands results to takes none. While it gets on it is kept
+for, however far behind it is. If it has acknowledged nothing for as long as somebody may be away,
+though it could (what is kept was due), and more bytes are kept for it than the bound says, the
+sources wait for it, whatever else happens to those who are away. A bound that is exceeded in time
+only is told: waiting would make no tuple younger, and a long window may need old ones.
+
+The sources, not the replicas: a replica that took no more, or computed no more, would have its
+input wait on its own disk instead of its output, and hold back results that others wait for. So it
+goes on with all that was taken, within X, and says to those it reads from that it is *full*, with
+its heartbeats, and they to theirs. An entry point that hears so takes no more from its source, like
+one that is beyond a bound of its own; what was not taken is nobody's promise yet. Who has said so
+and is away is not waited for.
+
+Nothing of this is silent: what is the matter is a sentence for people, for as long as it is.
 """
 
 from __future__ import annotations
@@ -48,6 +63,7 @@ class Standing(Enum):
     LAPSED = "lapsed"
     DROPPED = "dropped"
     BLOCKED = "blocked"
+    BEYOND = "beyond"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,38 +74,81 @@ class Finding:
     text: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Exceeded:
+    """How a stream is beyond its bound.
+
+    needs_bytes  in bytes, so many of which somebody may still ask for: a log gives room back in
+                 large pieces. None if it is in time.
+    """
+
+    text: str
+    needs_bytes: int | None = None
+
+
 WELL = Finding(Standing.WITHIN)
 EVERYBODY = Membership()
+EVERYWHERE: Mapping[str, Bound] = {}
+# More of what is said to others goes on no wire.
+LONGEST_TEXT = 500
 
 
 class BoundWatch:
     """Looks at the streams of one provider."""
 
-    def __init__(self, bounds: Mapping[str, Bound]) -> None:
+    def __init__(self, bounds: Mapping[str, Bound] = EVERYWHERE) -> None:
         self._bounds = dict(bounds)
+        self._away_us = max((one.away_us for one in bounds.values()), default=Bound().away_us)
         # Who was never heard counts from when something was first kept for it.
         self._heard_at: dict[str, int] = {}
         # Who was heard, and has what it reads from here come to: it does not join.
         self._settled: set[str] = set()
+        # Who has said that it is full, and why.
+        self._full: dict[str, str] = {}
+        # Of streams with due tuples: the first id that is needed, and since when it is that.
+        self._stands: dict[str, tuple[int, int]] = {}
         # When the tuples came that are kept of a stream, and its tentative frames.
         self._came = {stream: Arrivals() for stream in self._bounds}
         self._tentative_came = {stream: Arrivals() for stream in self._bounds}
         self.found: dict[str, Finding] = {}
 
     @property
-    def blocked(self) -> bool:
-        """Whether a source has to wait."""
-        return any(one.standing is Standing.BLOCKED for one in self.found.values())
-
-    @property
     def beyond(self) -> str:
         """What is kept beyond a bound, and for whom nothing is kept any more, in words."""
-        return "; ".join(one.text for one in self.found.values() if one.text)
+        found = [one for one in self.found.values() if one.standing is not Standing.BLOCKED]
+        return "; ".join(one.text for one in found if one.text)
+
+    @property
+    def full(self) -> str:
+        """For whom sources wait, and why, in words."""
+        found = [one for one in self.found.values() if one.standing is Standing.BLOCKED]
+        said = [f"{name} is full: {text}" for name, text in self._full.items()]
+        texts = "; ".join([*(one.text for one in found), *said])
+        return f"the sources wait: {texts}" if texts else ""
+
+    def waits(self, now: int) -> str:
+        """What those are told who are read from: why sources have to wait; nothing if not."""
+        self.forget_who_is_away(now)
+        here = [one.text for one in self.found.values() if one.standing is Standing.BLOCKED]
+        return "; ".join(dict.fromkeys([*here, *self._full.values()]))[:LONGEST_TEXT]
+
+    def forget_who_is_away(self, now: int) -> None:
+        """Nobody waits for one that was full when it was heard last."""
+        for name in list(self._full):
+            if self._is_away(name, self._away_us, now):
+                del self._full[name]
 
     def heard(self, consumer: str, now: int, joins: bool = False) -> None:
         """A consumer is there; ``joins``: it has nothing yet of what it reads from here."""
         self._heard_at[consumer] = now
         (self._settled.discard if joins else self._settled.add)(consumer)
+
+    def note_full(self, consumer: str, why: str) -> None:
+        """What one who was just heard says of its room."""
+        if why:
+            self._full[consumer] = why
+        else:
+            self._full.pop(consumer, None)
 
     def look(
         self,
@@ -106,6 +165,7 @@ class BoundWatch:
         effects: list[Effect] = []
         for stream, bound in self._bounds.items():
             self._note_what_came(streams[stream], now)
+            self._note_what_is_needed(streams[stream], now)
             for name in streams[stream].acknowledgements.consumers:
                 self._heard_at.setdefault(name, now)
             exceeded = self._exceeded(bound, streams[stream], sizes.get(stream, 0), now)
@@ -123,13 +183,25 @@ class BoundWatch:
         come = served.tentative_come
         self._tentative_came[served.stream].look(come - len(served.tentative), come, now)
 
-    def _exceeded(self, bound: Bound, served: ServedStream, size: int, now: int) -> str | None:
-        """Why a stream is beyond its bound; None if it is not."""
+    def _note_what_is_needed(self, served: ServedStream, now: int) -> None:
+        needs = served.acknowledgements.needs().values()
+        needed = min(needs, default=served.next_id)
+        # Nobody can have processed what no boundary has passed.
+        due = bool(served.stable) and served.stable[0].header.stime_max < served.boundary
+        if needed >= served.next_id or not due:
+            self._stands.pop(served.stream, None)
+        elif self._stands.get(served.stream, (-1, 0))[0] != needed:
+            self._stands[served.stream] = (needed, now)
+
+    def _exceeded(self, bound: Bound, served: ServedStream, size: int, now: int) -> Exceeded | None:
+        """How a stream is beyond its bound; None if it is not."""
         if bound.size_bytes is not None and size > bound.size_bytes:
-            return f"{size / MEGABYTE:,.1f} MB of {bound.size_bytes / MEGABYTE:,.1f}"
+            text = f"{size / MEGABYTE:,.1f} MB of {bound.size_bytes / MEGABYTE:,.1f}"
+            return Exceeded(text, served.kept_bytes or size)
         since = self._came[served.stream].since
         if bound.age_us is not None and since is not None and since < now - bound.age_us:
-            return f"{(now - since) / 1e6:,.0f} s of {bound.age_us / 1e6:,.0f}"
+            text = f"{(now - since) / 1e6:,.0f} s of {bound.age_us / 1e6:,.0f}"
+            return Exceeded(text)
         return None
 
     def _drop(self, bound: Bound, served: ServedStream, size: int, now: int) -> None:
@@ -164,35 +236,69 @@ class BoundWatch:
         self,
         served: ServedStream,
         bound: Bound,
-        exceeded: str,
+        exceeded: Exceeded,
         now: int,
         membership: Membership,
         effects: list[Effect],
     ) -> Finding | None:
         """What becomes of a stream beyond its bound; None if nobody who is away is the reason."""
         needs = served.acknowledgements.needs()
-        if not needs:
+        least = min(needs.values(), default=served.next_id)
+        if least >= served.next_id:
             return None
-        slowest = min(needs, key=lambda name: needs[name])
-        if needs[slowest] >= served.next_id or not self._is_away(slowest, bound, now):
+        slowest = [name for name in needs if needs[name] == least]
+        there = [name for name in slowest if not self._is_away(name, bound.away_us, now)]
+        if there and (bound.then is Then.RETIRE or len(there) == len(slowest)):
+            # To let go of others would free nothing.
+            return self._if_it_stands(served, bound, exceeded, there[0], now)
+        slowest = [name for name in slowest if name not in there]
+        return self._of_one_away(served, bound, exceeded, slowest[0], now, membership, effects)
+
+    def _if_it_stands(
+        self, served: ServedStream, bound: Bound, exceeded: Exceeded, name: str, now: int
+    ) -> Finding | None:
+        """What becomes of a stream beyond its bound for one that is there."""
+        _, since = self._stands.get(served.stream, (0, now))
+        needs_bytes = exceeded.needs_bytes
+        needed = needs_bytes is None or needs_bytes > (bound.size_bytes or 0)
+        if now - since <= bound.away_us or not needed:
             return None
-        kept = f"{served.stream} keeps {exceeded} for {slowest}, which is away"
+        text = (
+            f"{served.stream} keeps {exceeded.text} for {name}, which is there and has "
+            f"acknowledged nothing for {(now - since) / 1e6:,.0f} s"
+        )
+        return Finding(Standing.BEYOND if needs_bytes is None else Standing.BLOCKED, text)
+
+    def _of_one_away(
+        self,
+        served: ServedStream,
+        bound: Bound,
+        exceeded: Exceeded,
+        slowest: str,
+        now: int,
+        membership: Membership,
+        effects: list[Effect],
+    ) -> Finding:
+        """What becomes of a stream beyond its bound for one that is away."""
+        kept = f"{served.stream} keeps {exceeded.text} for {slowest}, which is away"
         if bound.then is Then.RETIRE and self._may_lapse(slowest, bound, membership, now):
             effects += served.lapse(slowest)
             return self._of_those_gone(served)
         why = "" if bound.then is not Then.RETIRE else "; no other replica of its fragment is there"
         return Finding(Standing.BLOCKED, f"{kept}{why}")
 
-    def _is_away(self, name: str, bound: Bound, now: int) -> bool:
+    def _is_away(self, name: str, away_us: int, now: int) -> bool:
         # A replica that nothing was ever kept for here, and that was never heard, is not there.
-        return now - self._heard_at.get(name, -bound.away_us - 1) > bound.away_us
+        return now - self._heard_at.get(name, -away_us - 1) > away_us
 
     def _may_lapse(self, name: str, bound: Bound, membership: Membership, now: int) -> bool:
         group = _fragment_of(name, bound, membership)
         if group is None:
             return True
         return any(
-            other != name and other in self._settled and not self._is_away(other, bound, now)
+            other != name
+            and other in self._settled
+            and not self._is_away(other, bound.away_us, now)
             for other in group
         )
 

@@ -7,7 +7,7 @@ acknowledgements.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from holdfast.core import detector
@@ -41,9 +41,16 @@ class Consumer:
     """Everything a process does to receive its input streams."""
 
     def __init__(
-        self, owner: str, inputs: tuple[Input, ...], copies: dict[str, StreamCopy], timing: Timing
+        self,
+        owner: str,
+        inputs: tuple[Input, ...],
+        copies: dict[str, StreamCopy],
+        timing: Timing,
+        full: Callable[[int], str] = lambda now: "",
     ) -> None:
+        """``full`` gives the reason why it wants no more for now."""
         self._owner = owner
+        self._full = full
         interval_us = timing.heartbeat_interval_us
         self._feed_ids = FeedIds()
         self.upstreams = {
@@ -182,19 +189,19 @@ class Consumer:
                 continue
             for effect in one.handle(detector.TimePassed(), now):
                 if isinstance(effect, AskPeer):
-                    effects.append(self._request(peer))
+                    effects.append(self._request(peer, self._full(now)))
                 elif isinstance(effect, PeerLost):
                     for stream in self._streams_at[peer]:
                         effects += self.upstreams[stream].handle(PeerSilent(peer), now)
         self.next_due = min(one.next_ask_at for one in self.detectors.values())
         return effects
 
-    def _request(self, peer: str) -> Send:
+    def _request(self, peer: str, full: str) -> Send:
         streams = self._streams_at[peer]
         feeds = tuple([feed for name in streams for feed in self.upstreams[name].feeds_at(peer)])
         acks = tuple([(name, self.acks[name]) for name in streams])
-        newest = self._feed_ids.newest
-        return Send(peer, HeartbeatRequest(streams, acks, feeds, newest, self.incarnation))
+        newest, life = self._feed_ids.newest, self.incarnation
+        return Send(peer, HeartbeatRequest(streams, acks, feeds, newest, life, full=full))
 
     def _heard(self, peer: str, reply: HeartbeatReply, now: int) -> list[ConsumerEffect]:
         if peer not in self.detectors:

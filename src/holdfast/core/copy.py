@@ -154,6 +154,7 @@ class Copy:
             self.consumers.membership.epoch,
             self.incarnation,
             self.bounds.beyond,
+            self.bounds.full,
             Neighbours.of(self.settings, self.served),
         )
 

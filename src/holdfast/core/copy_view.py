@@ -96,6 +96,7 @@ class CopyView:
     epoch     of the membership that it obeys
     incarnation  which life of its directory it is
     beyond    what is kept beyond a bound, and for whom nothing is any more, in words
+    full      for whom sources wait, and why
     neighbours  whom it reads from and who reads from it, as of now
     """
 
@@ -110,6 +111,7 @@ class CopyView:
     epoch: int
     incarnation: int
     beyond: str
+    full: str
     neighbours: Neighbours
 
 

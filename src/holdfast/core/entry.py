@@ -104,8 +104,9 @@ class EntrySettings:
 class EntryView:
     """What others may know of an entry point: how far its stream is, and whom it obeys.
 
-    blocked  the source has to wait: too much is kept for somebody who is away.
     beyond   what is kept beyond its bound, and for whom nothing is any more, in words.
+    full     for whom the source has to wait, and why: too much is kept, here or by whoever reads
+             from here.
     """
 
     state: EntryState
@@ -113,8 +114,8 @@ class EntryView:
     first_id: int
     boundary: int
     epoch: int
-    blocked: bool
     beyond: str
+    full: str
 
 
 class EntryPoint(Machine[EntryState, Trigger]):
@@ -164,7 +165,7 @@ class EntryPoint(Machine[EntryState, Trigger]):
         """How it is now."""
         served, epoch = self.served, self.consumers.membership.epoch
         place = (served.next_id, served.first_id, served.boundary)
-        return EntryView(self.state, *place, epoch, self.bounds.blocked, self.bounds.beyond)
+        return EntryView(self.state, *place, epoch, self.bounds.beyond, self.bounds.full)
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         effects = self.consumers.tell(self._word.heard(event))
@@ -191,6 +192,7 @@ class EntryPoint(Machine[EntryState, Trigger]):
                 self._timer_at = 0
                 if self.state is EntryState.PAUSED and now >= self._retry_at:
                     self.move(Trigger.RETRY, now)
+        self.bounds.forget_who_is_away(now)
         effects += self._write(now)
         at = self._retry_at if self.state is EntryState.PAUSED else self._boundary_at
         if at > now and at != self._timer_at:

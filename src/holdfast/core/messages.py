@@ -54,6 +54,8 @@ class HeartbeatRequest:
     incarnation  which life of the consumer's directory asks (``core.membership``).
     epoch        of the membership that the asker obeys.
     membership   that one, if the peer is known to obey an older one.
+    full         why the asker wants no more for now, in words: more is kept there, or behind it,
+                 than may be (``core.bounds``).
     """
 
     streams: tuple[str, ...]
@@ -63,6 +65,7 @@ class HeartbeatRequest:
     incarnation: int = 0
     epoch: int = 0
     membership: Membership | None = None
+    full: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -460,6 +460,7 @@ class ProtectedReplica(ShippingCopy):
         if now < self._keep_at:
             return
         self._keep_at = now + self.settings.timing.heartbeat_interval_us
+        life, full = self.incarnation, self.bounds.waits(now)
         streams_at: dict[str, list[str]] = {}
         for one in self.settings.inputs:
             for producer in one.producers:
@@ -468,7 +469,7 @@ class ProtectedReplica(ShippingCopy):
             acks = tuple((name, self.acks[name]) for name in streams if name in self.acks)
             if self.lossy:
                 acks = tuple((name, NOTHING_NEEDED) for name in streams)
-            request = HeartbeatRequest(tuple(streams), acks, (), now, self.incarnation)
+            request = HeartbeatRequest(tuple(streams), acks, (), now, life, full=full)
             effects.append(Send(producer, request))
 
     def _benchmark(self, event: BenchmarkEvent, now: int, effects: list[Effect]) -> None:

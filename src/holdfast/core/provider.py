@@ -38,7 +38,7 @@ class Provider:
         watch: BoundWatch | None = None,
     ) -> None:
         self.streams = streams
-        self.watch = watch or BoundWatch({})
+        self.watch = watch or BoundWatch()
         self.consumers = consumers or Consumers()
         self._state_of = state_of
 
@@ -63,6 +63,8 @@ class Provider:
         if self.consumers.counts(sender, request.incarnation):
             # Who holds what comes until it has joined acknowledges nothing.
             self.watch.heard(sender, now, joins=not request.acks)
+            if any(one.acknowledgements.knows(sender) for one in self.streams.values()):
+                self.watch.note_full(sender, request.full)
         acks = request.acks if self._counts(sender, request) else ()
         for stream, first_needed in acks:
             if stream in self.streams:

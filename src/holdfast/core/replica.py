@@ -78,7 +78,7 @@ class Replica:
         self.copies = begin_copies(settings, record)
         address = settings.address
         eager = settings.while_failed is Policy.PROCESS
-        self.consumer = Consumer(address, settings.inputs, self.copies, timing)
+        self.consumer = Consumer(address, settings.inputs, self.copies, timing, begin.bounds.waits)
         self.consumer.live_as(begin.incarnation)
         delays = Policy.DELAY in (settings.while_failed, settings.while_stabilizing)
         self.patience, position = Patience(self.timing, delays), record.boundary

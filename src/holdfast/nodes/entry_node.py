@@ -208,7 +208,7 @@ class EntryNode(Node):
         """In the thread of a source or a producer; waits for room."""
         with self._room:
             while not self._stopping and (
-                self._pending_bytes > PENDING_BYTES or self.entry.view().blocked
+                self._pending_bytes > PENDING_BYTES or self.entry.view().full
             ):
                 self._room.wait(0.5)
             self._pending_bytes += offer.batch.nbytes
@@ -216,7 +216,8 @@ class EntryNode(Node):
 
     def look(self) -> None:
         super().look()
-        self.say_beyond(self.entry.view().beyond)
+        view = self.entry.view()
+        self.say_beyond(view.beyond, view.full)
 
     def _offer(self, offer: Offer) -> None:
         self._pending[offer.number] = offer

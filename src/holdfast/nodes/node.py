@@ -180,9 +180,10 @@ class Node(Hosted):
             self._told_epoch = found.epoch
             self.loop.post(MembershipTold(found))
 
-    def say_beyond(self, text: str) -> None:
-        """Say what is kept, or no longer kept, for those who are away."""
-        self.problems.set("bounds", text or None)
+    def say_beyond(self, beyond: str, full: str) -> None:
+        """Say what is kept, or no longer kept, for those who are away, and who waits for that."""
+        self.problems.set("bounds", beyond or None)
+        self.problems.set("full", full or None)
 
     def work(self) -> Work:
         """The work of the driver, where it watches it."""

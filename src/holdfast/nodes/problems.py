@@ -18,7 +18,18 @@ from holdfast.times import show_moment
 
 # With these a node gets something done all the same.
 GETS_ON = frozenset(
-    {"overload", "behind", "trim", "job", "bounds", "membership", "early", "crowded", "query"}
+    {
+        "overload",
+        "behind",
+        "trim",
+        "job",
+        "bounds",
+        "full",
+        "membership",
+        "early",
+        "crowded",
+        "query",
+    }
 )
 
 

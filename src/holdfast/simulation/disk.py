@@ -220,8 +220,11 @@ class Disk:
         return sum(len(log) for log in self._frames.values())
 
     def sizes(self) -> tuple[tuple[str, int], ...]:
-        """How much of each stream is kept, as if every frame had a thousand bytes."""
-        return tuple((stream, 1_000 * len(log)) for stream, log in self._frames.items())
+        """How much of each stream is kept, as if every block had a thousand bytes."""
+        return tuple(
+            (stream, 1_000 * sum(frame.block is not None for frame in log))
+            for stream, log in self._frames.items()
+        )
 
     def _next_id(self, stream: str) -> int:
         for frame in reversed(self._log(stream)):

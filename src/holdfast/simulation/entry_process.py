@@ -81,8 +81,10 @@ class EntryProcess(Process):
             if self.world.random.random() < 0.01:
                 self.source.offer_from(0)  # it has lost patience, or its connection
             own_time = self.settings.own_time
-            for batch in self.source.offers(None if own_time else now + self.ahead_us):
-                self.receive(batch)
+            # Where too much is kept, its source waits.
+            if not self.driver.view().full:
+                for batch in self.source.offers(None if own_time else now + self.ahead_us):
+                    self.receive(batch)
             if own_time and self.source.all_taken:
                 self.receive(SourceReached(self.source.reached))
         interval = int(self._interval_us * (0.5 + self.world.random.random()))
