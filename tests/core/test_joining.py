@@ -21,7 +21,9 @@ from holdfast.core.events import (
     CheckpointApplied,
     CheckpointFailed,
     CheckpointNotSent,
+    ConsumersKept,
     Event,
+    MembershipTold,
     MessageArrived,
     Started,
     TimerFired,
@@ -42,7 +44,7 @@ from holdfast.core.messages import (
     StreamState,
     Subscribe,
 )
-from holdfast.core.records import Checkpoint, Found, LoggedStream, RecoveryRecord
+from holdfast.core.records import Checkpoint, Found, LoggedStream, Membership, RecoveryRecord
 from holdfast.core.settings import Input, Output, ReplicaSettings, Timing
 from tests.core.frames_for_tests import boundary, stable
 
@@ -317,6 +319,53 @@ def test_it_begins_empty_if_a_producer_turns_up_that_has_everything() -> None:
     bench.says("q", 0, incarnation)
     assert bench.copy.state is CopyState.PRIMARY
     assert any(isinstance(one, BeginRunning) for one in bench.effects)
+
+
+def test_who_takes_part_now_is_asked() -> None:
+    """A partner and a producer went, and others have come, while it asked."""
+    bench = Bench(partners=("b",))
+    request = bench.hold()
+    membership = Membership().with_another("q2", "q").with_another("b2", "b").without("b", "q")
+    bench.give(MembershipTold(membership))
+    bench.give(ConsumersKept(1))
+    incarnation = bench.copy.incarnation
+    assert incarnation > request.incarnation, "q2 holds nothing for the earlier attempt"
+    bench.wait(1)
+    assert {peer for peer, _ in bench.sent(HeartbeatRequest)} == {"p", "q2"}
+    bench.says("p", 40, incarnation)
+    bench.says("q2", 30, incarnation)
+    bench.wait(1)
+    ((partner, request),) = bench.sent(JoinRequest)
+    assert (partner, request.incarnation) == ("b2", incarnation)
+
+
+def test_what_has_come_is_gone_on_from_whoever_takes_part_now() -> None:
+    bench = Bench(partners=("b",))
+    request = bench.hold()
+    bench.hear("b", CheckpointShipped(checkpoint(request)))
+    bench.give(MembershipTold(Membership().with_another("b2", "b").without("b")))
+    bench.give(ConsumersKept(1))
+    assert bench.copy.incarnation == request.incarnation
+    bench.give(CheckpointFailed(77, "full"))
+    assert bench.copy.incarnation > request.incarnation
+    assert bench.copy.joining is not None
+
+
+def test_it_says_when_nobody_has_anything() -> None:
+    bench = Bench()
+    request = bench.hold()
+    bench.hear("b", JoinReply(request.incarnation, request.round, False))
+    assert "c is asked for its state" in bench.copy.glance().why
+    bench.wait(100_000)
+    ((_, request),) = bench.sent(JoinRequest)
+    bench.hear("c", JoinReply(request.incarnation, request.round, False))
+    assert (
+        "no other replica of the fragment has the state (b, c said so)" in bench.copy.glance().why
+    )
+    bench.wait(100_000)
+    ((_, request),) = bench.sent(JoinRequest)
+    bench.hear("b", JoinReply(request.incarnation, request.round, True))
+    assert bench.copy.glance().why.endswith("b sends its state")
 
 
 def test_readers_are_told_that_it_recovers() -> None:

@@ -158,3 +158,22 @@ def test_a_replica_that_was_away_for_longer_than_anything_is_kept_joins_anew() -
     world.finish()
     assert world.joins.counts["joined"] == 1
     assert not world.standby.void
+
+
+def test_one_that_joins_asks_those_who_take_part_now() -> None:
+    """Its disk is lost with what it knew of a partner that came, and the one it knows is cut off.
+
+    That one is gone later.
+    """
+    added = fault(FaultKind.ADDED, 7, 7.001, "xf10a")
+    lost = fault(FaultKind.DISK_LOST, 12, 13, "xf10b")
+    cut = Fault(FaultKind.CUT, 11 * SECOND_US, 60 * SECOND_US, ("xf10a", "xf10b"))
+    world = world_of(added, lost, cut, removed(20, "xf10a"))
+    world.begin()
+    world.clock.run_until(35 * SECOND_US)
+    copy = world.replicas["f10b"].driver
+    assert copy.joining is None
+    assert copy.replica is not None
+    assert copy.settings.partners == ("f10a+1",)
+    world.clock.run_until(world.schedule.end)
+    world.finish()

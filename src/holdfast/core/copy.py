@@ -22,7 +22,7 @@ from typing import Any, assert_never
 from holdfast.core import joining
 from holdfast.core.beginning import Beginning, at_record, serve, whole_frames
 from holdfast.core.bounds import BoundWatch
-from holdfast.core.copy_view import CopyView, Glance, InputView, Neighbours, OutputView
+from holdfast.core.copy_view import CopyView, Glance
 from holdfast.core.delivery import begin_anew, of_use
 from holdfast.core.effects import (
     ApplyCheckpoint,
@@ -138,25 +138,7 @@ class Copy:
 
     def view(self) -> CopyView:
         """How it is now."""
-        replica = self.replica
-        boundary = -1 if self.held is None else self.held[0].boundary
-        upstreams = {} if replica is None else replica.consumer.upstreams
-        soutputs = {} if replica is None else replica.soutputs
-        return CopyView(
-            None if replica is None else replica.state,
-            boundary if replica is None else replica.versions.stable_position,
-            tuple(InputView.of(one) for one in upstreams.values()),
-            tuple(OutputView.of(name, one) for name, one in self.served.items()),
-            tuple((name, one.why) for name, one in soutputs.items() if one.why is not None),
-            self.settings.timing.alpha if replica is None else replica.patience.alpha,
-            None if replica is None else replica.patience.measured_us,
-            self.state,
-            self.consumers.membership.epoch,
-            self.incarnation,
-            self.bounds.beyond,
-            self.bounds.full,
-            Neighbours.of(self.settings, self.served),
-        )
+        return CopyView.of(self)
 
     def tentative_blocks(self) -> Iterator[tuple[str, object]]:
         """What is kept of tentative tuples, for whoever measures it, with the stream."""
@@ -228,6 +210,18 @@ class Copy:
         if self.replica is not None:
             self.replica.manager.go_on_with(self.settings)
             self._drive(MembershipTold(membership), now, effects)
+        self._ask_those_who_are_left(now)
+
+    def _ask_those_who_are_left(self, now: int) -> None:
+        """Join as anew if others are to be asked now: for who has come nobody holds anything yet.
+
+        What has come already is gone on from.
+        """
+        machine = self.joining
+        if machine is None or self._applying is not None or machine.asks(self._lenders()):
+            return
+        self.joined(machine)
+        self._join_as(max(now, self.incarnation + 1), machine.lacks, now)
 
     def _among(self, membership: Membership) -> ReplicaSettings:
         return self.settings.among(membership)
@@ -420,6 +414,7 @@ class Copy:
                     assert_never(order)
         refused = [one for one in refused if not machine.keeps(one.checkpoint)]
         effects += [Send(one.peer, refusal(one.checkpoint, self.settings.query)) for one in refused]
+        self._ask_those_who_are_left(now)
 
     def _joined(
         self, machine: Joining, number: int, state: object, now: int, effects: list[Effect]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from holdfast.core.consistency import NodeState
 from holdfast.core.frame import Why
@@ -11,6 +12,10 @@ from holdfast.core.messages import CopyState
 from holdfast.core.serving import ServedStream
 from holdfast.core.settings import ReplicaSettings
 from holdfast.core.upstream import Upstream
+
+if TYPE_CHECKING:
+    from holdfast.core.copy import Copy
+    from holdfast.core.protected import ProtectedReplica
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,28 @@ class CopyView:
     full: str
     neighbours: Neighbours
 
+    @classmethod
+    def of(cls, copy: Copy) -> CopyView:
+        replica = copy.replica
+        boundary = -1 if copy.held is None else copy.held[0].boundary
+        upstreams = {} if replica is None else replica.consumer.upstreams
+        soutputs = {} if replica is None else replica.soutputs
+        return cls(
+            None if replica is None else replica.state,
+            boundary if replica is None else replica.versions.stable_position,
+            tuple(InputView.of(one) for one in upstreams.values()),
+            tuple(OutputView.of(name, one) for name, one in copy.served.items()),
+            tuple((name, one.why) for name, one in soutputs.items() if one.why is not None),
+            copy.settings.timing.alpha if replica is None else replica.patience.alpha,
+            None if replica is None else replica.patience.measured_us,
+            copy.state,
+            copy.consumers.membership.epoch,
+            copy.incarnation,
+            copy.bounds.beyond,
+            copy.bounds.full,
+            Neighbours.of(copy.settings, copy.served),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Glance:
@@ -152,3 +179,18 @@ class PairView:
     confirmed: tuple[tuple[str, int], ...]
     changes: tuple[tuple[tuple[str, str], int], ...]
     benchmark: tuple[tuple[tuple[str, str], int], ...]
+
+    @classmethod
+    def of(cls, copy: ProtectedReplica) -> PairView:
+        switch, joining = copy.switch, copy.joining
+        return cls(
+            copy.state,
+            copy.replica is not None or copy.held is not None or copy.lossy,
+            switch.term,
+            switch.reason if joining is None else joining.why,
+            copy.overloaded,
+            copy.load,
+            tuple((name, one.checkpointer.confirmed) for name, one in copy.others.items()),
+            tuple(switch.visits.items()),
+            tuple(copy.benchmark.visits.items()),
+        )

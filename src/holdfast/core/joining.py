@@ -31,6 +31,9 @@ busy machine or over a long way, every answer would be one to a round that is ov
 all that partners do would be in vain. So an answer that comes after its partner was given up is no
 use itself, but tells that answers take longer: from then on silence may last twice as long.
 
+Who takes part may change meanwhile. One that is gone is asked no more, and one that has come is to
+hold, too: the attempt is made anew with those who are there.
+
 A producer that knows a later life than this one, of an attempt whose number came from a clock that
 was ahead, says so; then the attempt is made anew, under a greater number.
 
@@ -156,11 +159,9 @@ class Joining(Machine[JoinState, Trigger]):
         # Those who compute something else, as far as they have said.
         self._strangers: set[str] = set()
         self._partners = settings.partners
-        self._streams_at: dict[str, tuple[str, ...]] = {
-            peer: tuple(each.stream for each in settings.inputs if peer in each.producers)
-            for one in settings.inputs
-            for peer in one.producers
-        }
+        # Those that have said that they have nothing, since they have said anything else.
+        self._empty: set[str] = set()
+        self._streams_at = _streams_at(settings)
         self._streams = {one.stream for one in settings.inputs}
         self._begins_empty = settings.begins_empty
         self._held: set[str] = set()
@@ -195,10 +196,12 @@ class Joining(Machine[JoinState, Trigger]):
             case JoinState.HOLDING:
                 waits = ", ".join(sorted(set(self._streams_at) - self._held))
                 return f"{self.lacks}; waits for {waits} to keep what comes"
-            case JoinState.READING if not self._partners:
+            case JoinState.READING if self._empty >= set(self._partners):
+                asked = f" ({', '.join(self._partners)} said so)" if self._partners else ""
                 return (
-                    f"{self.lacks}, and no other replica of the fragment has the state. Put back "
-                    f"a copy of the lost directory, or start the deployment on a new data directory"
+                    f"{self.lacks}, and no other replica of the fragment has the state{asked}. Put "
+                    f"back a copy of the lost directory, or start the deployment on a new data "
+                    f"directory"
                 )
             case JoinState.READING:
                 partner = self._asked()
@@ -206,6 +209,11 @@ class Joining(Machine[JoinState, Trigger]):
                 return f"{self.lacks}; {partner} {what}{self._of_another_query(partner)}"
             case _:
                 return f"{self.lacks}; takes the state of {self._asked()}"
+
+    def asks(self, settings: ReplicaSettings) -> bool:
+        """Whether it asks those whom these settings name."""
+        same = set(self._partners) == set(settings.partners)
+        return same and self._streams_at == _streams_at(settings)
 
     def handle(self, event: JoinEvent, now: int) -> list[JoinEffect]:
         match event:
@@ -272,6 +280,10 @@ class Joining(Machine[JoinState, Trigger]):
     def _answered(self, peer: str, reply: JoinReply, now: int) -> None:
         mine = (reply.incarnation, reply.round) == (self.incarnation, self._round)
         self._look_if_late(peer, reply, mine)
+        told = reply.refused is None and reply.incarnation == self.incarnation
+        if told and peer in self._partners:
+            # Whatever round it answers: all that it could have since, it would have from here.
+            (self._empty.discard if reply.comes else self._empty.add)(peer)
         if self.state is JoinState.READING and mine and peer == self._asked():
             self._heard_at = now
             self._promised = reply.comes
@@ -336,3 +348,12 @@ class Joining(Machine[JoinState, Trigger]):
         self.require(self._held <= set(self._streams_at), "held by one that is no producer")
         applying = self.state is JoinState.APPLYING
         self.require(not applying or self._applying is not None, "applies nothing")
+
+
+def _streams_at(settings: ReplicaSettings) -> dict[str, tuple[str, ...]]:
+    """What is read at each producer."""
+    return {
+        peer: tuple(each.stream for each in settings.inputs if peer in each.producers)
+        for one in settings.inputs
+        for peer in one.producers
+    }

@@ -148,17 +148,7 @@ class ProtectedReplica(ShippingCopy):
         return Glance(switch.state.value, *told)
 
     def pair_view(self) -> PairView:
-        return PairView(
-            self.state,
-            self.replica is not None or self.held is not None or self.lossy,
-            self.switch.term,
-            self.switch.reason if self.joining is None else self.joining.why,
-            self.overloaded,
-            self.load,
-            tuple((name, one.checkpointer.confirmed) for name, one in self.others.items()),
-            tuple(self.switch.visits.items()),
-            tuple(self.benchmark.visits.items()),
-        )
+        return PairView.of(self)
 
     def report(self) -> CopyReport:
         boundary, live, ready = -1, -1, False
@@ -355,9 +345,7 @@ class ProtectedReplica(ShippingCopy):
     def _turn_to(self, there: list[str], now: int) -> None:
         """These are the other copies now."""
         self.others = {name: self.others.get(name) or self._make_other(name) for name in there}
-        if self.joining is not None:
-            self.joined(self.joining)
-            self._join_as(max(now, self.incarnation + 1), self.joining.lacks, now)
+        self._ask_those_who_are_left(now)
 
     def _lenders(self) -> ReplicaSettings:
         return replace(self.settings, partners=tuple(self.others))

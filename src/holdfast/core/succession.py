@@ -73,8 +73,6 @@ class Succession(Joining):
         self._groups = settings.predecessors
         # The states that come are written into the log, as window states of the boundary.
         self._in_log = settings.keeping is Keeping.WINDOWS
-        # Partners that have said that they have nothing.
-        self._empty: set[str] = set()
         # (producer, stream): where it begins, and how far it was when it was heard last.
         self._heard_of: dict[tuple[str, str], tuple[int, int]] = {}
         # Of each predecessor: which replica is asked, when it was heard, what has come.
@@ -127,10 +125,6 @@ class Succession(Joining):
         if self.state is JoinState.TAKING:
             self._predecessor_said(peer, reply, now)
             return
-        # Whatever round it answers: all that it could have since, it would have from here.
-        has_none = not reply.comes and reply.refused is None
-        if reply.incarnation == self.incarnation and has_none and peer in self._partners:
-            self._empty.add(peer)
         super()._answered(peer, reply, now)
         self._look_at_partners(now)
 

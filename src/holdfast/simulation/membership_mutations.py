@@ -8,6 +8,7 @@ from holdfast.core.acknowledgements import Acknowledgements
 from holdfast.core.collection import Collection
 from holdfast.core.consumer import Consumer
 from holdfast.core.events import ConsumersKept, ConsumersNotKept
+from holdfast.core.joining import Joining
 from holdfast.core.membership import Consumers, Word
 from holdfast.core.messages import HeartbeatRequest
 from holdfast.core.provider import Provider
@@ -71,6 +72,14 @@ def keep_nothing_for_one_that_is_added(original: Any) -> Any:
 def trim_for_those_who_know_of_more_readers(original: Any) -> Any:
     def broken(self: Provider, sender: str, request: HeartbeatRequest) -> bool:
         return self.consumers.counts(sender, request.incarnation)
+
+    return broken
+
+
+@mutation(Joining, "asks", shape="arrivals")
+def ask_for_a_state_where_it_was_asked_for_first(original: Any) -> Any:
+    def broken(self: Joining, settings: Any) -> bool:
+        return True
 
     return broken
 

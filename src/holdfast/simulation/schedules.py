@@ -350,7 +350,10 @@ def _ruin(random: Random, layout: Layout) -> list[Fault]:
 
 
 def _arrivals(random: Random, layout: Layout) -> list[Fault]:
-    """Replicas are added while others are away, and one of those that were there goes."""
+    """Replicas are added while others are away, and one of those that were there goes.
+
+    One that has lost its disk joins meanwhile, and cannot reach who was its partner so far.
+    """
     time = 8 * SECOND_US
     faults = []
     for _ in range(random.randint(1, 2)):
@@ -365,10 +368,18 @@ def _arrivals(random: Random, layout: Layout) -> list[Fault]:
             end = start + int(random.uniform(0.2, 6) * SECOND_US)
             faults.append(Fault(random.choice(kinds), start, end, (other,)))
         faults.append(Fault(FaultKind.ADDED, time, time + 1, (like,)))
+        began, goes = time, random.choice(group)
         time = max(one.end for one in faults) + int(random.uniform(3, 10) * SECOND_US)
         if random.random() < 0.5:
-            faults.append(Fault(FaultKind.REMOVED, time, time + 1, (random.choice(group),)))
+            faults.append(Fault(FaultKind.REMOVED, time, time + 1, (goes,)))
             time += 2 * SECOND_US
+        lost = [one for one in group if one not in (like, goes)]
+        if lost and random.random() < 0.5:
+            start = began + int(random.uniform(0.5, 3) * SECOND_US)
+            end = start + int(random.uniform(0.3, 2) * SECOND_US)
+            faults.append(Fault(FaultKind.DISK_LOST, start, end, (lost[0],)))
+            cut = (start - SECOND_US, time + 15 * SECOND_US)
+            faults += [Fault(FaultKind.CUT, *cut, (one, lost[0])) for one in sorted({like, goes})]
     return faults
 
 

@@ -45,6 +45,7 @@ class JoinChecks:
         # How far each life of each consumer has acknowledged each stream.
         self._acknowledged: dict[tuple[str, int, str], int] = {}
         self._could_since: dict[str, int] = {}
+        self._epoch = 0
         self.counts: Counter[str] = Counter()
         # For whom somebody has kept nothing for a while.
         self.lapsed: set[str] = set()
@@ -72,7 +73,7 @@ class JoinChecks:
         timing = world.spec.timing
         patience_us = timing.delay_us + 3 * timing.heartbeat_interval_us
         early = machine.is_patient(world.clock.now + process.ahead_us)
-        for name in {name for one in process.settings.inputs for name in one.producers}:
+        for name in {name for one in process.driver.settings.inputs for name in one.producers}:
             producer = world.processes[name]
             life = _life_on_disk(producer, process.address)
             if producer.disk_lost or life >= request.incarnation:
@@ -106,7 +107,8 @@ class JoinChecks:
     def is_known_to_others(self, address: str) -> bool:
         """Whether another replica of the fragment has something on disk to go on from."""
         replicas = self._world.replicas
-        partners = [one for one in replicas[address].settings.partners if one in replicas]
+        membership = self._world.authority.membership
+        partners = replicas[address].settings.among(membership).partners
         return any(replicas[one].disk.record is not None for one in partners)
 
     def forgot(self, address: str) -> None:
@@ -114,7 +116,7 @@ class JoinChecks:
         world = self._world
         if address not in world.replicas or address in world.copies:
             return
-        partners = world.replicas[address].settings.partners
+        partners = world.replicas[address].settings.among(world.authority.membership).partners
         if partners and not self.is_known_to_others(address):
             world.give_up(f"nobody has the state of {address} any more")
 
@@ -163,18 +165,20 @@ class JoinChecks:
         if not process.settings.begins_empty:
             return  # it takes over from several; progress.py wants it to have done so
         why = "it waits for its input" if machine is None else f"{machine.why}\n{machine.story()}"
-        if not process.settings.partners:
+        if self._epoch != world.authority.membership.epoch:
+            self._epoch = world.authority.membership.epoch
+            self._could_since = dict.fromkeys(self._could_since, world.clock.now)
+        settings = process.settings.among(world.authority.membership)
+        if not settings.partners:
             world.give_up(f"{address} is alone: {why}")
             return
-        producers = [name for one in process.settings.inputs for name in one.producers]
-        gone = world.authority.gone
-        needed = [self._stands_since(name, address) for name in producers if name not in gone]
+        needed = [
+            self._stands_since(name, address) for one in settings.inputs for name in one.producers
+        ]
         lent = [
             self._stands_since(name, address, late=True)
-            for name in process.settings.partners
-            if name not in gone
-            and world.replicas[name].replica is not None
-            and world.replicas[name].disk.record
+            for name in settings.partners
+            if world.replicas[name].replica is not None and world.replicas[name].disk.record
         ]
         helpers = [since for since in lent if since is not None]
         everybody = [since for since in needed if since is not None]
@@ -185,9 +189,9 @@ class JoinChecks:
         since = max(since, self._could_since.get(address, 0))
         timing = world.spec.timing
         turn_us = (timing.misses_until_down + 3) * timing.heartbeat_interval_us
-        allowed = timing.delay_us + (1 + len(process.settings.partners)) * turn_us + 3 * SECOND_US
-        here = [name for name in process.settings.partners if name not in gone]
-        allowed += FAR_US * any(world.link_stands_since(one, address) is None for one in here)
+        allowed = timing.delay_us + (1 + len(settings.partners)) * turn_us + 3 * SECOND_US
+        far = any(world.link_stands_since(one, address) is None for one in settings.partners)
+        allowed += FAR_US * far
         if world.clock.now - since > allowed:
             raise Violation(
                 "joining", f"{address} could have joined since {since / 1e6:.3f} s: {why}"
