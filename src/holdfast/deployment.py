@@ -107,6 +107,8 @@ RESCALED = "rescaled"
 ARRIVED = "arrived"
 # What the jobs of each fragment were measured to need, in microseconds, beside the other tables.
 MEASURED = "measured"
+# The servers that have another machine in their place, in the same way.
+MOVED = "moved"
 
 
 class DeploymentError(HoldfastError):
@@ -309,6 +311,8 @@ class Deployment:
     distances: Distances = field(default_factory=Distances)
     # Clients that were retired and replicas that were removed since the file was written.
     gone: frozenset[str] = frozenset()
+    # Servers that are another machine now than the file says: a spare took their place.
+    moved: frozenset[str] = frozenset()
     # How much of a stream is kept for somebody who is away; "" for those not named.
     bounds: Mapping[str, Bound] = field(default_factory=dict)
     # What a cluster discards of it; None: nothing.
@@ -433,6 +437,7 @@ def read_tables(path: str | os.PathLike[str]) -> dict[str, Any]:
             table = found.get("servers", {}).get(server, {})
             if table.get("listen") == place["was"]:  # else the file has been changed since
                 table["listen"] = place["now"]
+                found.setdefault(MOVED, []).append(server)
     _add_replicas(found, file.parent / str(found.get("data", "data")))
     _change_shards(found, file.parent / str(found.get("data", "data")))
     measured = measured_path(file.parent / str(found.get("data", "data")))
@@ -464,6 +469,10 @@ def _refuse_handed_on(tables: dict[str, Any], file: Path) -> None:
         raise DeploymentError(
             f"{file.name}: {MEASURED!r} means nothing here; what jobs need is measured by "
             f"holdfast divide"
+        )
+    if MOVED in tables:
+        raise DeploymentError(
+            f"{file.name}: {MOVED!r} means nothing here; where a server is now says its 'listen'"
         )
     fragments = tables.get("fragments")
     for name, table in fragments.items() if isinstance(fragments, dict) else ():

@@ -28,6 +28,7 @@ from holdfast.deployment import (
     ARRIVED,
     LOOPBACK,
     MEASURED,
+    MOVED,
     RESCALED,
     ClientSpec,
     CollectionSpec,
@@ -61,7 +62,7 @@ class DeploymentReader(TableReader):
     def deployment(self, found: dict[str, Any]) -> Deployment:
         self._known(
             "the file",
-            {key: each for key, each in found.items() if key != MEASURED},
+            {key: each for key, each in found.items() if key not in (MEASURED, MOVED)},
             "name",
             "network",
             "data",
@@ -94,6 +95,7 @@ class DeploymentReader(TableReader):
             fragments=self._fragments(found),
             outputs={name: self._output(name, each) for name, each in _items(found, "outputs")},
             measured=found.get(MEASURED, {}),
+            moved=frozenset(found.get(MOVED, ())),
             clients={name: self._client(name, each) for name, each in _items(found, "clients")},
             security=self._security(found),
             spark_master=str(spark.get("master", "local[2]")),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from holdfast.core.effects import Append, ApplyCheckpoint, Effect, RunJob, Send
+import pytest
+
+from holdfast.core.effects import Append, ApplyCheckpoint, Effect, EndProcess, RunJob, Send
 from holdfast.core.events import (
     Appended,
     CheckpointApplied,
+    ConsumersKept,
     Event,
     JobDone,
     MessageArrived,
@@ -36,7 +39,9 @@ from holdfast.core.messages import (
     Unsubscribe,
 )
 from holdfast.core.protected import ProtectedReplica
+from holdfast.core.provider import Provider
 from holdfast.core.records import Checkpoint, InLog, LoggedStream, RecoveryRecord
+from holdfast.core.serving import ServedStream
 from holdfast.core.settings import (
     Continuous,
     Input,
@@ -51,13 +56,16 @@ TIMING = Timing(bucket_us=100, delay_us=3_000_000, heartbeat_interval_us=100_000
 PAIR = StandbySettings(("a", "b"), heartbeat_interval_us=100_000)
 
 
-def make(address: str, continuous: Continuous | None = None) -> ProtectedReplica:
+def make(
+    address: str, continuous: Continuous | None = None, begins_empty: bool = True
+) -> ProtectedReplica:
     settings = ReplicaSettings(
         address,
         (Input("in", ("entry",)),),
         (Output("out", frozenset({"in"}), ("reader",)),),
         timing=TIMING,
         continuous=continuous,
+        begins_empty=begins_empty,
     )
     return ProtectedReplica(settings, PAIR)
 
@@ -65,8 +73,10 @@ def make(address: str, continuous: Continuous | None = None) -> ProtectedReplica
 class Copy:
     """A driver with its clock; keeps what it orders."""
 
-    def __init__(self, address: str, continuous: Continuous | None = None) -> None:
-        self.driver = make(address, continuous)
+    def __init__(
+        self, address: str, continuous: Continuous | None = None, begins_empty: bool = True
+    ) -> None:
+        self.driver = make(address, continuous, begins_empty)
         (self.other,) = PAIR.others_than(address)
         self.now = 1_000_000
         self.give(Started())
@@ -309,3 +319,58 @@ def test_a_copy_that_goes_to_sleep_leaves_what_it_emitted_in_its_log() -> None:
     # Its record was not on disk yet: what is held is the checkpoint it began with.
     assert copy.driver.held is not None
     assert copy.driver.held[0].boundary == 100
+
+
+def beat_of(copy: Copy) -> HeartbeatRequest:
+    """What a copy says to its producer next."""
+    for _ in range(20):
+        for effect in copy.give(TimerFired(), 50_000):
+            if isinstance(effect, Send) and isinstance(effect.message, HeartbeatRequest):
+                return effect.message
+    raise AssertionError("it says nothing")
+
+
+@pytest.mark.parametrize("awake", [False, True])
+def test_a_copy_that_has_another_in_its_place_acknowledges_nothing_and_ends(awake: bool) -> None:
+    """It is cut off from the other copy and from whoever replaced it, not from the producer."""
+    served = ServedStream("in", ("a", "b"))
+    served.publish((*(stable(at, 10 * at + 5) for at in range(20)), boundary(20, 200)))
+    provider = Provider({"in": served}, lambda stream: StreamState.STABLE)
+    old = Copy("b")
+    take(old, WHOLE)
+    if awake:
+        old.hear_primary(100)
+        old.silence()
+    assert (old.driver.replica is not None) is awake
+    provider.handle("b", beat_of(old), 0)
+    provider.handle("a", HeartbeatRequest(("in",), (("in", 15),), (), 0), 0)
+    assert served.first_id == 10, "it holds what goes on from there"
+
+    new = Copy("b", begins_empty=False)
+    arrival = beat_of(new)
+    assert arrival.incarnation > 0
+    provider.handle("b", arrival, 0)
+    provider.consumers.handle(ConsumersKept(1))
+
+    if not awake:
+        take(old, CHANGES)
+    (told,) = [one for one in provider.handle("b", beat_of(old), 0) if isinstance(one, Send)]
+    assert served.first_id == 10, "what the new one is lent may need it"
+    (end,) = [
+        one
+        for one in old.give(MessageArrived("entry", told.message))
+        if isinstance(one, EndProcess)
+    ]
+    assert "was replaced" in end.reason
+    (told,) = [one for one in provider.handle("b", beat_of(new), 0) if isinstance(one, Send)]
+    assert not any(
+        isinstance(one, EndProcess) for one in new.give(MessageArrived("entry", told.message))
+    )
+
+
+def test_one_that_has_nothing_takes_a_number_above_the_one_it_hears_of() -> None:
+    copy = Copy("b")
+    report = StreamReport("in", StreamState.STABLE, 100, 100, 0)
+    effects = copy.give(MessageArrived("entry", HeartbeatReply((report,), (), 7)))
+    assert not any(isinstance(one, EndProcess) for one in effects)
+    assert beat_of(copy).incarnation > 7

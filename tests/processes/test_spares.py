@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -19,10 +21,12 @@ from holdfast.cluster.planning import plan_of
 from holdfast.cluster.spares import why_not
 from holdfast.cluster.status import node_status
 from holdfast.cluster.supervisor import Supervisor
-from holdfast.deployment import DeploymentError, load_deployment
+from holdfast.deployment import DeploymentError, load_deployment, read_tables
 from holdfast.network import Network
 from holdfast.plans.addresses import Addresses, free_ports
-from holdfast.plans.plan import write_plan
+from holdfast.plans.fragment_plans import FragmentPlan, FragmentStream
+from holdfast.plans.plan import Plan, SourcePlan, write_plan
+from holdfast.plans.topology import Topology
 from holdfast.testing.deployed import Load, expected_file, supervised, wait_for_lines
 from tests.processes.test_kill import readings
 
@@ -191,6 +195,31 @@ def test_what_cannot_begin_anew_is_not_moved(
     alone = path.read_text().replace(', "127.0.0.1"', "").replace(', "near"', "")
     path.write_text(alone.replace("active", "none"))
     assert why_not(load_deployment(path), "east") == "main-1 has on its disk what nobody else has"
+
+
+def test_a_copy_on_a_spare_takes_a_place_as_another_life(tmp_path: Path) -> None:
+    """The one that was there before may still run, cut off from whoever replaced it."""
+    path = write(tmp_path, "hybrid", {"east": 4701, "west": 4702})
+    schema = pa.schema([("cpu", pa.float64())])
+    means = FragmentStream("means", schema, frozenset(["load"]))
+    main = FragmentPlan("main", {"load": schema}, (means,), False, ())
+    plan = Plan(200_000, {"load": SourcePlan(schema, None, ())}, {"main": main}, ("means",))
+
+    def begins_empty(path: Path) -> list[bool]:
+        topology = Topology(load_deployment(path), plan)
+        return [topology.replica(name).begins_empty for name in ("main-1", "main-2")]
+
+    assert begins_empty(path) == [True, True]
+    moved = {"east": {"was": "127.0.0.1:4701", "now": "127.0.0.2:4702"}}
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "moved.json").write_text(json.dumps(moved))
+    assert begins_empty(path) == [False, True]
+    # A server is sent the tables as they are now, and reads them the same.
+    (tmp_path / "copy.json").write_text(json.dumps(read_tables(path)))
+    assert begins_empty(tmp_path / "copy.json") == [False, True]
+    path.write_text('moved = ["east"]\n' + path.read_text())
+    with pytest.raises(DeploymentError, match="'moved' means nothing here"):
+        load_deployment(path)
 
 
 def test_a_spare_runs_nothing_else(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 A replica has nothing that another one of its fragment has not, if that one is stable; nor has a
 copy of a passive or hybrid fragment, once the other copy runs. So it can begin anew on another
-machine, with an empty directory: a replica joins (``core/joining.py``), a copy learns from the
-other that it is the secondary, and is sent a whole checkpoint. Entry points and replicas that are
-alone have tuples or state on their disks that nobody else has, and stay where they are.
+machine, with an empty directory: it joins (``core/joining.py``), as another life of its name, so
+that what the earlier one acknowledges counts no more. Entry points and replicas that are alone have
+tuples or state on their disks that nobody else has, and stay where they are.
 
 To replace a server is to say that it listens elsewhere:
 

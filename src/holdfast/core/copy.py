@@ -158,12 +158,7 @@ class Copy:
         return arrived, max(versions.stable_position, versions.live_position or 0)
 
     def glance(self) -> Glance:
-        replica, partners = self.replica, peers_of(self.settings, self.consumers.membership)
-        if self.joining is not None:
-            return Glance(self.state.value, self.joining.why, None, partners, joining=True)
-        if replica is None:
-            return Glance("starting", "", None, partners)
-        return Glance(replica.state.value, "", replica.versions.stable_position, partners)
+        return Glance.of(self, peers_of(self.settings, self.consumers.membership))
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         """Take a fact, return orders. The only way anything here changes."""
@@ -333,15 +328,7 @@ class Copy:
         if replica is None:
             return
         consumer = replica.consumer
-        has_nothing = self.held is None and replica.appender.durable is None
-        if consumer.newest_life > self.incarnation:
-            if has_nothing:
-                # Of whoever went by this name before, nothing is left.
-                self.incarnation = max(now, consumer.newest_life + 1)
-                consumer.live_as(self.incarnation)
-            else:
-                lives = (self.incarnation, consumer.newest_life)
-                effects.append(EndProcess(replaced(self.settings.address, *lives)))
+        if self._is_replaced(consumer.newest_life, now, effects):
             return
         lacking = consumer.out_of_reach()
         if lacking is None:
@@ -352,13 +339,32 @@ class Copy:
         stream, first_id = lacking
         if self.settings.delivery is Delivery.AT_MOST_ONCE:
             replica.copies[stream].forget_ids()
-        elif has_nothing:
+        elif self._has_nothing:
             lacks = f"nothing is here, and {stream} cannot be had from before {first_id}"
             self._begin_joining(lacks, now, effects)
         elif self.settings.can_join and now - self._lacks_since > self.settings.timing.delay_us:
             needed = consumer.upstreams[stream].copy.next_id
             reason = f"{stream} is needed from {needed} on and begins at {first_id}"
             effects.append(StartOver(f"{self.settings.address}: {reason}"))
+
+    @property
+    def _has_nothing(self) -> bool:
+        running = self.replica
+        return self.held is None and (running is None or running.appender.durable is None)
+
+    def _is_replaced(self, newest_life: int, now: int, effects: list[Effect]) -> bool:
+        """Whether a producer knows of a later life than this one, which ends then."""
+        if newest_life <= self.incarnation:
+            return False
+        if self._has_nothing:
+            # Of whoever went by this name before, nothing is left.
+            self.incarnation = max(now, newest_life + 1)
+            if self.replica is not None:
+                self.replica.consumer.live_as(self.incarnation)
+        else:
+            lives = (self.incarnation, newest_life)
+            effects.append(EndProcess(replaced(self.settings.address, *lives)))
+        return True
 
     def _begin_joining(self, lacks: str, now: int, effects: list[Effect]) -> None:
         self._put_down(effects)

@@ -161,6 +161,15 @@ class Glance:
     joining: bool = False
     others: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, copy: Copy, partners: tuple[str, ...]) -> Glance:
+        replica = copy.replica
+        if copy.joining is not None:
+            return cls(copy.state.value, copy.joining.why, None, partners, joining=True)
+        if replica is None:
+            return cls("starting", "", None, partners)
+        return cls(replica.state.value, "", replica.versions.stable_position, partners)
+
 
 @dataclass(frozen=True, slots=True)
 class PairView:

@@ -16,7 +16,10 @@ Who the other copies are may change (``core.membership``). One that is about to 
 first: the next one begins a term of its own. A new copy has the place of one that is gone. It
 *arrives*: it joins as a replica does (``core.joining``), with what another copy lends it, because
 its producers may have trimmed what an empty state would need; with what it was lent it stands by.
-Its acknowledgements count under its own incarnation.
+Its acknowledgements count under its own incarnation. So does a copy whose machine is gone and that
+has another in its place, under the same name: were it sent a checkpoint as one that has lost its
+state is, the earlier one might still run, cut off from everybody but the producers, and acknowledge
+in its name what it needs itself. The producers tell the earlier one, which ends, asleep or not.
 
 Copies of a new shard arrive as well: the first takes over from those that had its slots before
 (``core.succession``), the others join it. Of the old shards' copies one that runs lends its state
@@ -180,6 +183,9 @@ class ProtectedReplica(ShippingCopy):
                 self._join_as(max(now, 1), "it is new, and takes the place of another copy", now)
             case _ if self.joining is not None and isinstance(event, OF_JOINING):
                 self._arrive(self.joining, event, now, effects)
+            case MessageArrived(_, HeartbeatReply(incarnation=newest_life)):
+                self._stand_by(event, now, effects)
+                self._is_replaced(newest_life, now, effects)
             case _:
                 self._stand_by(event, now, effects)
         self._look_at_loans(now)

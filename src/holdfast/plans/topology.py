@@ -246,7 +246,15 @@ class Topology:
         if spec.delivery is Delivery.AT_MOST_ONCE:
             return True
         first = self._generation(fragment, process) == 1
-        return first and (spec.standby is None or process in spec.standby.copies)
+        return first and (spec.standby is None or self._was_there(spec.standby.copies, process))
+
+    def _was_there(self, copies: tuple[str, ...], process: str) -> bool:
+        """Whether a copy is where it was when the deployment began.
+
+        Where that is another machine now, the first one may still go by its name.
+        """
+        server = self._deployment.endpoints[process].server
+        return process in copies and server not in self._deployment.moved
 
     def _predecessors(self, fragment: str, process: str) -> tuple[tuple[str, ...], ...]:
         """Whose work a replica takes over: the first of a shard, or of what merges, does that."""

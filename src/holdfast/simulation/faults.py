@@ -120,6 +120,11 @@ class Schedule:
         return self.shape == "bulky"
 
     @property
+    def spares(self) -> bool:
+        """Whether a copy that has lost its disk is another one, in the place of the first."""
+        return self.shape == "spared"
+
+    @property
     def failing_jobs(self) -> bool:
         """Whether jobs fail so often that all replicas may fail at the same tuple."""
         return self.shape == "failing_jobs"

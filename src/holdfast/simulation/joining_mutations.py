@@ -10,6 +10,7 @@ from holdfast.core.acknowledgements import Acknowledgements
 from holdfast.core.copy import Copy
 from holdfast.core.joining import Joining
 from holdfast.core.membership import Consumers
+from holdfast.core.protected import ProtectedReplica
 from holdfast.core.upstream import Upstream
 from holdfast.simulation.planting import mutation
 
@@ -80,3 +81,12 @@ def wait_for_one_that_knows_nothing_yet(original: Any) -> Any:
 @mutation(Joining, "_look_if_late", shape="remote")
 def learn_nothing_from_answers_that_come_too_late(original: Any) -> Any:
     return lambda self, peer, reply, awaited: None
+
+
+@mutation(ProtectedReplica, "_take", shape="spared")
+def begin_on_a_spare_as_one_that_has_lost_its_state(original: Any) -> Any:
+    def broken(self: ProtectedReplica, event: Any, now: int, effects: list[Any]) -> None:
+        self.settings = replace(self.settings, begins_empty=True)
+        original(self, event, now, effects)
+
+    return broken

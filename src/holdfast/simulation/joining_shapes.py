@@ -98,3 +98,29 @@ def _remote(random: Random, layout: Layout) -> list[Fault]:
         ]
         time = near + int(random.uniform(2, 8) * SECOND_US)
     return faults
+
+
+def _spared(random: Random, layout: Layout) -> list[Fault]:
+    """Copies get other machines under their names, with nothing on their disks.
+
+    What they said before is still on its way to the producers, over links that were slow; the
+    other copy is lost soon after, so that the new one goes on from what it was lent.
+    """
+    time = 6 * SECOND_US
+    faults = []
+    for _ in range(random.choice([1, 2, 3])):
+        pair = list(random.choice(layout.pairs)[:2])
+        random.shuffle(pair)
+        hit, other = pair
+        end = time + int(random.choice([0.2, 0.4, 3]) * random.uniform(0.5, 1.5) * SECOND_US)
+        faults.append(Fault(FaultKind.DISK_LOST, time, end, (hit,)))
+        if random.random() < 0.6:
+            slow = (time - 2 * SECOND_US, end - 50_000)
+            producers = layout.producers[hit]
+            faults += [Fault(FaultKind.SLOW_LINK, *slow, (one, hit)) for one in producers]
+        lost = end + int(random.uniform(0.1, 8) * SECOND_US)
+        back = lost + int(random.choice([0.5, 6]) * random.uniform(0.5, 1.5) * SECOND_US)
+        if random.random() < 0.6:
+            faults.append(Fault(FaultKind.CRASH, lost, back, (other,)))
+        time = max(one.end for one in faults) + int(random.uniform(3, 15) * SECOND_US)
+    return faults

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.core.effects import Append, ApplyCheckpoint, RunJob, TimeStandardSet
@@ -71,6 +72,8 @@ class ProtectedProcess(CheckpointingProcess):
 
     def lose_disk(self) -> None:
         super().lose_disk()
+        if self.world.schedule.spares:
+            self.settings = replace(self.settings, begins_empty=False)
         self.world.standby.forgot(self)
 
     def gone(self) -> None:

@@ -35,7 +35,7 @@ from holdfast.simulation.deliveries import (
 )
 from holdfast.simulation.ending_shapes import _stopped
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Schedule
-from holdfast.simulation.joining_shapes import _rejoin, _remote, _stranded
+from holdfast.simulation.joining_shapes import _rejoin, _remote, _spared, _stranded
 from holdfast.simulation.membership_shapes import (
     _departures,
     _moves,
@@ -474,7 +474,13 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _bulky: special_networks.two_copies,
 }
 # Shapes that need a pair of copies of a certain kind.
-SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3, _relay: 0.25, _moves: 0.0}
+SHAPES_OF_PAIRS: dict[Shape, float] = {
+    _overtaken: 0.2,
+    _overload: 0.3,
+    _relay: 0.25,
+    _moves: 0.0,
+    _spared: 0.0,
+}
 
 
 def _pairs_for(shape: Shape, layout: Layout) -> list[tuple[str, ...]]:
