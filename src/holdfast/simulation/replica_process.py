@@ -151,7 +151,8 @@ class ReplicaProcess(Process):
         if isinstance(message, FeedFrames) and self.settings.delivery is Delivery.EXACTLY_ONCE:
             for stream, served in self.driver.served.items():
                 if served.feeds(send.to, message.feed):
-                    self.world.truth.check_published(self.address, stream, message.frames)
+                    truth, kept = self.world.truth, served.stable
+                    truth.check_sent(self.address, stream, message.frames, kept)
         super()._send(send)
 
     def job_duration(self, job: RunJob) -> int:
