@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, assert_never
 
 from holdfast.core.consumer import Consumer, ConsumerEvent
 from holdfast.core.copy_view import InputView
@@ -49,7 +49,7 @@ from holdfast.core.messages import NotServed, StreamFrame, SubscribeRefused
 from holdfast.core.records import Membership
 from holdfast.core.settings import Input, Timing
 from holdfast.core.stream_copy import GapFound, StreamCopy
-from holdfast.core.upstream_events import TakeFrames
+from holdfast.core.upstream_events import JudgeSource, TakeFrames
 
 
 class ClientState(Enum):
@@ -144,7 +144,7 @@ class Client(Machine[ClientState, Trigger]):
                 self._committed = max(self._committed, next_id)
         self._look_at_membership(self._word.heard(event), now, effects)
         self.copy.forget_delivered()
-        self.consumer.acknowledge(self.stream, self._safe())
+        self.consumer.acknowledge({self.stream: self._safe()})
         at = self.consumer.next_due
         if at > now and at != self._timer_at:
             self._timer_at = at
@@ -171,14 +171,19 @@ class Client(Machine[ClientState, Trigger]):
     def _consume(self, event: ConsumerEvent, now: int, effects: list[Effect]) -> None:
         broken: set[int] = set()
         for effect in self.consumer.handle(event, now):
-            if isinstance(effect, Send):
-                effects.append(effect)
-            elif isinstance(effect, TakeFrames):
-                try:
-                    for frame in effect.frames:
-                        self._take(frame, now, effects)
-                except GapFound:
-                    broken.add(effect.feed)
+            match effect:
+                case Send():
+                    effects.append(effect)
+                case TakeFrames():
+                    try:
+                        for frame in effect.frames:
+                            self._take(frame, now, effects)
+                    except GapFound:
+                        broken.add(effect.feed)
+                case JudgeSource():
+                    pass  # it waits for nothing: whoever merges streams decides by that
+                case _:
+                    assert_never(effect)
         for feed in broken:
             self._consume(FeedLost(feed), now, effects)
 

@@ -138,9 +138,9 @@ class Consumer:
             effects += self.upstreams[stream].leave(peer, now)
         return effects
 
-    def acknowledge(self, stream: str, first_needed: int) -> None:
-        """From now on heartbeats say that this is the first id that may be asked for again."""
-        self.acks[stream] = first_needed
+    def acknowledge(self, acks: Mapping[str, int]) -> None:
+        """From now on heartbeats say that these are the first ids that may be asked for again."""
+        self.acks.update(acks)
 
     def acknowledge_as(self, acks: Mapping[str, int]) -> None:
         """Begin with what was acknowledged before; of another stream nothing was."""

@@ -239,14 +239,10 @@ class ReplicaProcess(Process):
         answer: Looked | Checked | RoundFailed
         if self.world.random.random() < self.world.job_failure_rate:
             answer = RoundFailed("executor lost")
+        elif isinstance(order.order, LookAtWindows):
+            answer = windows.look(self.plan, order.state, order.at, order.order)
         else:
-            replica = self.replica
-            assert replica is not None, "only a running replica orders rounds"
-            time = replica.versions.stable_position
-            if isinstance(order.order, LookAtWindows):
-                answer = windows.look(self.plan, order.state, time, order.order)
-            else:
-                answer, blocks = windows.check(self.plan, order.state, time, order.order)
+            answer, blocks = windows.check(self.plan, order.state, order.at, order.order)
         duration = int(20_000 * self.world.random.random()) * (1 + 9 * self.slow)
         read = WindowsRead(order.round, answer, blocks)
         self.world.clock.after(duration, self.receive_in_life, self.life, read)
