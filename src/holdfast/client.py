@@ -21,7 +21,6 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from types import TracebackType
 from typing import NoReturn
 
@@ -43,11 +42,10 @@ from holdfast.core.effects import (
     Send,
     SetTimer,
 )
-from holdfast.core.events import Event, MembershipTold, MessageArrived
+from holdfast.core.events import Committed, Event, MembershipTold, MessageArrived
 from holdfast.core.frame import Kind
 from holdfast.core.messages import (
     HeartbeatReply,
-    HeartbeatRequest,
     NotServed,
     SubscribeRefused,
 )
@@ -120,8 +118,8 @@ class Client:
                      that have such results. What an earlier life had beyond ``next_id`` comes
                      again.
         lossy        the output is delivered at most once: begin with what comes from now on.
-        since        of such an output, the tuple time, in microseconds, up to which an earlier
-                     life has it.
+        since        the tuple time, in microseconds, up to which an earlier life has the stream:
+                     nothing tentative comes that is older, and, at most once, nothing at all.
         named        whether the deployment names it, and so keeps tuples for it.
         membership   who takes part, as far as this machine knows: whoever was cut off while all
                      its producers were replaced has nobody else to hear it from.
@@ -227,7 +225,10 @@ class Client:
 
     def commit(self, next_id: int | None = None) -> None:
         """What is below ``next_id`` (default: what was read) will not be asked for again."""
-        self._committed = max(self._committed, self.next_id if next_id is None else next_id)
+        reached = self.next_id if next_id is None else next_id
+        if reached > self._committed:
+            self._committed = reached
+            self._loop.post(Committed(reached))
 
     @property
     def committed(self) -> int:
@@ -276,8 +277,6 @@ class Client:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Send(to, message):
-                if isinstance(message, HeartbeatRequest):
-                    message = self._committed_only(message)
                 self._peers.send(to, message)
             case SetTimer(at):
                 self._loop.set_timer(at)
@@ -294,11 +293,6 @@ class Client:
 
     def _not_ordered(self, effect: OfServing | OfEntryPoints | OfReplicas) -> NoReturn:
         raise AssertionError(f"a client does not order {effect}")
-
-    def _committed_only(self, request: HeartbeatRequest) -> HeartbeatRequest:
-        """What was delivered is not safe until the application says so."""
-        acks = tuple((stream, min(ack, self._committed)) for stream, ack in request.acks)
-        return replace(request, acks=acks)
 
     def _tuples(self, effect: DeliverTuples) -> None:
         assert isinstance(effect.block, Block)

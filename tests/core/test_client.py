@@ -8,7 +8,7 @@ from holdfast.core.effects import (
     Effect,
     Send,
 )
-from holdfast.core.events import FeedLost, MessageArrived, Started, TimerFired
+from holdfast.core.events import Committed, FeedLost, MessageArrived, Started, TimerFired
 from holdfast.core.frame import Kind
 from holdfast.core.messages import (
     FeedFrames,
@@ -24,10 +24,12 @@ from holdfast.core.messages import (
 from holdfast.core.settings import Input
 from tests.core.frames_for_tests import boundary, mark, stable, tentative
 
+SETTINGS = ClientSettings("c", Input("o", ("a",)))
 
-def subscribed() -> tuple[Client, int]:
+
+def subscribed(settings: ClientSettings = SETTINGS) -> tuple[Client, int]:
     """A client that follows its only provider, and its feed."""
-    client = Client(ClientSettings("c", Input("o", ("a",))))
+    client = Client(settings)
     (request, _) = client.handle(Started(), 1)
     assert isinstance(request, Send)
     assert isinstance(request.message, HeartbeatRequest)
@@ -58,7 +60,40 @@ def test_tentative_tuples_are_taken_back_when_their_corrections_come() -> None:
     assert effects[0] == DeliverUndo("o", first_id=1, below_stime=111)
     assert [type(one).__name__ for one in effects[1:]] == ["DeliverTuples", "DeliverBoundary"]
     assert client.state.name == "CORRECT"
-    assert client.consumer.acks["o"] == 3
+
+
+def acknowledged(client: Client, now: int) -> int:
+    """What it tells its provider with its next heartbeat."""
+    sent = [one.message for one in client.handle(TimerFired(), now) if isinstance(one, Send)]
+    (request,) = [one for one in sent if isinstance(one, HeartbeatRequest)]
+    return dict(request.acks)["o"]
+
+
+def test_only_what_is_committed_is_acknowledged() -> None:
+    client, feed = subscribed()
+    deliver(client, feed, 0, stable(0, 10, 20, 30), boundary(3, 100))
+    assert acknowledged(client, 1_000_000) == 0, "the application may yet be lost"
+    client.handle(Committed(2), 1_000_001)
+    client.handle(Committed(1), 1_000_002)
+    assert acknowledged(client, 2_000_000) == 2
+    client.handle(Committed(3), 2_000_001)
+    assert acknowledged(client, 3_000_000) == 3
+
+
+def test_what_an_earlier_life_has_is_acknowledged_and_not_more_than_came() -> None:
+    client = Client(ClientSettings("c", Input("o", ("a",)), next_id=7))
+    client.handle(Started(), 1)
+    assert acknowledged(client, 1_000_000) == 7
+    client.handle(Committed(9), 1_000_001)
+    assert acknowledged(client, 2_000_000) == 7
+
+
+def test_who_begins_again_is_not_shown_tentatively_what_it_has_for_good() -> None:
+    """Its provider may be behind the one that an earlier life followed."""
+    client, feed = subscribed(ClientSettings("c", Input("o", ("a",)), next_id=3, since=200))
+    later = tentative(1, 150, 210)
+    effects = deliver(client, feed, 0, boundary(1, 100), tentative(1, 110, 120), later)
+    assert [one.stime_from for one in effects if isinstance(one, DeliverTuples)] == [200]
 
 
 def test_tuples_that_were_delivered_are_not_kept_though_they_are_tentative() -> None:

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from holdfast.core.detector import PeerState
 from holdfast.core.effects import Append, ApplyCheckpoint, Effect, EndProcess, RunJob, Send
 from holdfast.core.events import (
     Appended,
     CheckpointApplied,
+    CheckpointNotSent,
     ConsumersKept,
     Event,
     JobDone,
@@ -176,6 +178,19 @@ def test_a_standing_feed_flows_when_the_copy_wakes() -> None:
     # From what the reader has not acknowledged on.
     assert kinds(flows.frames) == ["STABLE", "BOUNDARY"]
     assert flows.frames[0].header.first_id == 1
+
+
+def test_a_checkpoint_that_could_not_be_sent_is_no_word_of_the_other_copy() -> None:
+    copy = Copy("b")
+    copy.hear_primary(100)
+    take(copy, WHOLE)
+    detector = copy.driver.others["a"].detector
+    states = [detector.state]
+    for _ in range(4):
+        copy.give(TimerFired(), 100_000)
+        copy.give(CheckpointNotSent(7, "nobody took it"))
+    assert [*states, detector.state] == [PeerState.UP, PeerState.DOWN]
+    assert copy.driver.state is CopyState.AWAKE, "it hears nothing, and stands in"
 
 
 def run_one_job(copy: Copy, stop: int) -> list[Effect]:

@@ -73,6 +73,8 @@ def test_any_other_sink_has_stable_tuples_only(tmp_path: Path) -> None:
     rows, status = told(tmp_path, tentative=False)
     assert [(row["seq"], row["number"]) for row in rows] == [(0, 1), (1, 2)]
     assert status["state"] == "tentative"
+    saved = json.loads((tmp_path / "False" / "position.json").read_text())
+    assert saved["since"] == 2_000_001, "the boundary is behind its newest tuple"
 
 
 class Scripted:

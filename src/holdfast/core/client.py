@@ -7,6 +7,9 @@ application stable tuples, tentative tuples and undos: an undo says which tentat
 taken back, by time, because the stable ones that follow stand in their place. Nothing can
 take back a stable tuple, because stable tuples are only ever appended.
 
+What was handed over is not safe: the application may be lost before it has made it durable, and
+then asks for it again. So a client acknowledges what the application has committed, and no more.
+
     CORRECT ──tentative──▶ PROVISIONAL ──first correction──▶ CORRECTING ──last──▶ CORRECT
                                 ▲                                │
                                 └───────────tentative────────────┘
@@ -17,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, assert_never
 
 from holdfast.core.consumer import Consumer, ConsumerEvent
 from holdfast.core.copy_view import InputView
@@ -31,6 +34,7 @@ from holdfast.core.effects import (
     SetTimer,
 )
 from holdfast.core.events import (
+    Committed,
     Event,
     FeedLost,
     MembershipTold,
@@ -44,8 +48,8 @@ from holdfast.core.membership import Word, told_to_go
 from holdfast.core.messages import NotServed, StreamFrame, SubscribeRefused
 from holdfast.core.records import Membership
 from holdfast.core.settings import Input, Timing
-from holdfast.core.stream_copy import FAR_FUTURE, GapFound, StreamCopy
-from holdfast.core.upstream_events import TakeFrames
+from holdfast.core.stream_copy import GapFound, StreamCopy
+from holdfast.core.upstream_events import JudgeSource, TakeFrames
 
 
 class ClientState(Enum):
@@ -75,7 +79,8 @@ TABLE: Mapping[tuple[Enum, Enum], Enum] = {
 class ClientSettings:
     """One client of one stream. ``next_id`` is where an earlier life of it got to.
 
-    since  of a lossy stream, whose ids do not last: how far in time that was.
+    since  how far in time that was. Who provides the stream now may be behind that, and the ids of
+           a lossy stream do not last.
     """
 
     address: str
@@ -95,14 +100,15 @@ class Client(Machine[ClientState, Trigger]):
         self.settings = settings
         stream = settings.input.stream
         self.stream = stream
-        self.copy = StreamCopy(stream, settings.next_id, settings.input.lossy)
-        self.copy.cut = settings.since
+        self.copy = StreamCopy(stream, settings.next_id, settings.input.lossy, settings.since)
         self.consumer = Consumer(
             settings.address, (settings.input,), {stream: self.copy}, settings.timing
         )
         self.membership = Membership()
         self._word = Word()
         self._delivered_boundary = 0
+        # Up to which id the application will not ask again, whatever becomes of it.
+        self._committed = settings.next_id
         self._timer_at = 0
 
     def machines(self) -> Iterator[Machine[Any, Any]]:
@@ -134,16 +140,20 @@ class Client(Machine[ClientState, Trigger]):
                 pass  # it is left, and what it sent before is still on its way
             case MessageArrived() | FeedLost():
                 self._consume(event, now, effects)
+            case Committed(next_id):
+                self._committed = max(self._committed, next_id)
         self._look_at_membership(self._word.heard(event), now, effects)
-        # What is delivered need not be kept, except the places of tentative tuples.
-        self.copy.stable.clear()
-        self.copy.ages.clear()
-        self.consumer.acks[self.stream] = max(0, self.copy.first_id_needed(FAR_FUTURE))
+        self.copy.forget_delivered()
+        self.consumer.acknowledge({self.stream: self._safe()})
         at = self.consumer.next_due
         if at > now and at != self._timer_at:
             self._timer_at = at
             effects.append(SetTimer(at))
         return self._word.stamped(effects, self.membership)
+
+    def _safe(self) -> int:
+        """The first id that may be asked for again."""
+        return max(0, min(self._committed, self.copy.next_id))
 
     def _look_at_membership(
         self, heard: Membership | None, now: int, effects: list[Effect]
@@ -161,14 +171,19 @@ class Client(Machine[ClientState, Trigger]):
     def _consume(self, event: ConsumerEvent, now: int, effects: list[Effect]) -> None:
         broken: set[int] = set()
         for effect in self.consumer.handle(event, now):
-            if isinstance(effect, Send):
-                effects.append(effect)
-            elif isinstance(effect, TakeFrames):
-                try:
-                    for frame in effect.frames:
-                        self._take(frame, now, effects)
-                except GapFound:
-                    broken.add(effect.feed)
+            match effect:
+                case Send():
+                    effects.append(effect)
+                case TakeFrames():
+                    try:
+                        for frame in effect.frames:
+                            self._take(frame, now, effects)
+                    except GapFound:
+                        broken.add(effect.feed)
+                case JudgeSource():
+                    pass  # it waits for nothing: whoever merges streams decides by that
+                case _:
+                    assert_never(effect)
         for feed in broken:
             self._consume(FeedLost(feed), now, effects)
 

@@ -145,6 +145,10 @@ class Consumer:
             effects += self.upstreams[stream].leave(peer, now)
         return effects
 
+    def acknowledge(self, acks: Mapping[str, int]) -> None:
+        """From now on heartbeats say that these are the first ids that may be asked for again."""
+        self.acks.update(acks)
+
     def acknowledge_as(self, acks: Mapping[str, int]) -> None:
         """Begin with what was acknowledged before; of another stream nothing was."""
         self.acks = {name: acks.get(name, 0) for name in self.acks}

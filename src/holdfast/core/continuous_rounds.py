@@ -52,7 +52,9 @@ class WindowRounds:
         # The oldest window states that the newest stable state needs.
         self.extent = start
         self._round = 0
+        # The state that it is about, and where that stands.
         self._state: object = None
+        self._at = start
         self._waiting: JobDone | None = None
         self._begins: list[CecEffect] = []
 
@@ -93,7 +95,7 @@ class WindowRounds:
         if done.reached is not None:
             machine.handle(Measured(job_us=done.took_us, tuples=done.reached.inputs), now)
             self._begins = machine.handle(done.reached, now)
-            self._round, self._state = done.job, done.state
+            self._round, self._state, self._at = done.job, done.state, running.stop
         self.extent = machine.extent_from
         marker = max(0, min(machine.replay_from, running.stop))
         return replace(done, marker=marker)
@@ -117,4 +119,5 @@ class WindowRounds:
         return Read(event.windows, tuple(orders), waiting)
 
     def _orders(self, orders: list[CecEffect]) -> list[ReadWindows]:
-        return [ReadWindows(self._round, self._state, order, self.note()) for order in orders]
+        of = (self._round, self._state, self._at)
+        return [ReadWindows(*of, order, self.note()) for order in orders]

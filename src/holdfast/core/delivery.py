@@ -255,8 +255,8 @@ class NoKeeper(Keeper):
         pass
 
     def flush(self, now: int) -> list[Effect]:
-        for stream, one in self._consumer.upstreams.items():
-            self._consumer.acks[stream] = max(0, one.copy.next_id)
+        came = {name: one.copy.next_id for name, one in self._consumer.upstreams.items()}
+        self._consumer.acknowledge({name: max(0, next_id) for name, next_id in came.items()})
         return []
 
 

@@ -175,10 +175,13 @@ class ReadWindows:
     """Look at windows in a state, or read them for the log; comes back as WindowsRead.
 
     It is done beside the next job.
+
+    at  the time at which the state stands.
     """
 
     round: int
     state: object
+    at: int
     order: LookAtWindows | CheckWindows
     note: tuple[tuple[str, int], ...] = ()
 

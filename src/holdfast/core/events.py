@@ -56,6 +56,13 @@ class TimerFired:
 
 
 @dataclass(frozen=True, slots=True)
+class Committed:
+    """A client's application has what is below this id, whatever becomes of the client."""
+
+    next_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class OutputBlock:
     """What a job produced on one output, from ``emit_from`` on.
 
@@ -341,6 +348,7 @@ Event: TypeAlias = (
     | PeerUnreachable
     | FeedLost
     | TimerFired
+    | Committed
     | JobDone
     | JobFailed
     | EarlyDone

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
 from holdfast.core import detector, standby, sweeping
 from holdfast.core.acknowledgements import NOTHING_NEEDED
@@ -46,12 +46,7 @@ from holdfast.core.benchmark_detector import (
 from holdfast.core.consistency import NodeState
 from holdfast.core.copy_view import Glance, PairView
 from holdfast.core.detector import AskPeer, PeerLost
-from holdfast.core.effects import (
-    Effect,
-    Send,
-    TimeStandardSet,
-    TrimLog,
-)
+from holdfast.core.effects import Effect, Send, TimeStandardSet, TrimLog
 from holdfast.core.events import (
     BusyMeasured,
     CheckpointApplied,
@@ -303,10 +298,13 @@ class ProtectedReplica(ShippingCopy):
                     self._wake(now, effects)
                 case Sleep():
                     self._sleep(now, effects)
-                case ReadState(peer) if not self.lossy:
-                    if now - self._read_at > READ_PATIENCE_US and self._applying is None:
+                case ReadState(peer):
+                    patient = now - self._read_at <= READ_PATIENCE_US or self._applying is not None
+                    if not patient and not self.lossy:
                         self._read_at = now
                         effects.append(Send(peer, StateRequest(self.report().boundary)))
+                case _:
+                    assert_never(order)
         if self.state is not before and self.state is CopyState.PRIMARY:
             self._all_checkpointers(sweeping.PartnerAnew(), now)
 

@@ -163,7 +163,7 @@ class Replica:
                 self.versions.handle(event, now)
             case Appended() | AppendFailed():
                 acknowledged = self.appender.handle(event, now)
-                self.consumer.acks.update(acknowledged)
+                self.consumer.acknowledge(dict(acknowledged))
                 decide = self._may_act(now)
         if decide:
             self._decide(now, effects)

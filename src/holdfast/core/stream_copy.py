@@ -39,7 +39,8 @@ class GapFound(Exception):
 class StreamCopy:
     """The received part of one stream."""
 
-    def __init__(self, stream: str, next_id: int = 0, lossy: bool = False) -> None:
+    def __init__(self, stream: str, next_id: int = 0, lossy: bool = False, since: int = 0) -> None:
+        """``since``: everything older than this time is here already, or is not wanted."""
         self.stream = stream
         self.next_id = next_id
         self.lossy = lossy
@@ -47,7 +48,7 @@ class StreamCopy:
         self._stime_from = 0
         self.boundary = 0
         self.tentative_boundary = 0
-        self.cut = 0
+        self.cut = since
         # What the newest tentative frame says that it lacks.
         self.why: Why | None = None
         self.progressed_at = 0
@@ -148,6 +149,12 @@ class StreamCopy:
     def drop_tentative_below(self, stime: int) -> None:
         """Forget tentative tuples that the live version has processed."""
         self.tentative.drop_below(stime)
+
+    def forget_delivered(self) -> None:
+        """Somebody else has everything now; of tentative tuples their places are still needed."""
+        self.stable.clear()
+        self.ages.clear()
+        self._ids_by_stime.clear()
 
     def forget_ages_below(self, stime: int) -> None:
         """Tuples older than ``stime`` have been processed: no deadline waits for them."""

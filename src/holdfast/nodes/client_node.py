@@ -86,10 +86,12 @@ class ClientNode(Hosted):
             links=self.links,
             role=Role.REPLICATE,
             lossy=lossy,
-            since=int(saved.get("boundary", 0)) if lossy else 0,
+            since=int(saved.get("since", saved.get("boundary", 0))),
             membership=place.membership,
         )
         self._boundary = 0
+        # Up to which time the sink has the stream: nothing tentative is shown of it again.
+        self._since = 0
         # Up to which tuple time something stands tentatively, and why; 0 for nothing.
         self._tentative_until = 0
         self._why: Why | None = None
@@ -152,6 +154,8 @@ class ClientNode(Hosted):
         match event:
             case Tuples(True, first_id, table):
                 self._writer.write(numbered(first_id, table, self._own))
+                # They come in the order of time.
+                self._since = table["stime"][-1].cast(pa.int64()).as_py() + 1
                 self.metrics.tuples_in.inc(table.num_rows)
                 return
             case Tuples(False, _, table, why):
@@ -168,6 +172,7 @@ class ClientNode(Hosted):
                     self._writer.undo(below_stime)
             case Boundary(stime):
                 self._boundary = stime
+                self._since = max(self._since, stime)
                 self.metrics.boundary.set(stime / 1e6)
                 if self._takes_tentative:
                     self._writer.boundary(stime)
@@ -203,7 +208,7 @@ class ClientNode(Hosted):
             "next_id": self._client.next_id,
             "position": position,
             "writer": self._writer_id,
-            "boundary": self._boundary,
+            "since": self._since,
         }
         try:
             write_document(self._path, saved)

@@ -4,8 +4,9 @@ Those of standby are in ``standby_mutations``, those of what is kept in ``keepin
 those of what is read in ``stream_mutations``, those of early results in ``early_mutations`` and,
 of windows and joins, ``ahead_mutations`` and ``pair_mutations``, those of joining in
 ``joining_mutations``, those of who takes part in ``membership_mutations``, those of shards in
-``shard_mutations`` and ``ring_mutations``, those of bounds in ``bound_mutations``, those of who
-ends in order in ``ending_mutations``; ``MUTATIONS`` has them all.
+``shard_mutations`` and ``ring_mutations``, those of bounds in ``bound_mutations``, those of
+clients in ``client_mutations``, those of who ends in order in ``ending_mutations``; ``MUTATIONS``
+has them all.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from holdfast.core.upstream import Upstream
 from holdfast.core.versions import Begin, Line, Versions
 from holdfast.simulation import ahead_mutations as ahead_mutations
 from holdfast.simulation import bound_mutations as bound_mutations
+from holdfast.simulation import client_mutations as client_mutations
 from holdfast.simulation import delivery_mutations as delivery_mutations
 from holdfast.simulation import early_mutations as early_mutations
 from holdfast.simulation import ending_mutations as ending_mutations

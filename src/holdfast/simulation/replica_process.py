@@ -160,7 +160,8 @@ class ReplicaProcess(Process):
         if isinstance(message, FeedFrames) and self.settings.delivery is Delivery.EXACTLY_ONCE:
             for stream, served in self.driver.served.items():
                 if served.feeds(send.to, message.feed):
-                    self.world.truth.check_published(self.address, stream, message.frames)
+                    truth, kept = self.world.truth, served.stable
+                    truth.check_sent(self.address, stream, message.frames, kept)
         super()._send(send)
 
     def job_duration(self, job: RunJob) -> int:
@@ -247,14 +248,10 @@ class ReplicaProcess(Process):
         answer: Looked | Checked | RoundFailed
         if self.world.random.random() < self.world.job_failure_rate:
             answer = RoundFailed("executor lost")
+        elif isinstance(order.order, LookAtWindows):
+            answer = windows.look(self.plan, order.state, order.at, order.order)
         else:
-            replica = self.replica
-            assert replica is not None, "only a running replica orders rounds"
-            time = replica.versions.stable_position
-            if isinstance(order.order, LookAtWindows):
-                answer = windows.look(self.plan, order.state, time, order.order)
-            else:
-                answer, blocks = windows.check(self.plan, order.state, time, order.order)
+            answer, blocks = windows.check(self.plan, order.state, order.at, order.order)
         duration = int(20_000 * self.world.random.random()) * (1 + 9 * self.slow)
         read = WindowsRead(order.round, answer, blocks)
         self.world.clock.after(duration, self.receive_in_life, self.life, read)

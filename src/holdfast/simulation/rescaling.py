@@ -224,7 +224,7 @@ class Rescaling:
         authority.dismiss(leaving)
         world.rescaled += 1
         self._tell(leaving)
-        self._tell_clients()
+        self.tell_clients()
 
     def _tell(self, leaving: dict[str, Process]) -> None:
         """Those they read from leave with them: each has to find out by itself, as from a file."""
@@ -234,8 +234,8 @@ class Rescaling:
         left = {name: process for name, process in leaving.items() if process.up}
         self._world.clock.after(SECOND_US, self._tell, left or leaving)
 
-    def _tell_clients(self) -> None:
-        """One that was away meanwhile knows nobody who is left: it looks at the file."""
+    def tell_clients(self) -> None:
+        """One that was away, or begins again, knows nobody who is left: it looks at the file."""
         world, authority = self._world, self._authority
         behind = [
             one
@@ -246,7 +246,7 @@ class Rescaling:
             if one.running and set(one.consumer.detectors) <= set(authority.gone):
                 one.receive(MembershipTold(authority.membership))
         if behind:
-            world.clock.after(SECOND_US, self._tell_clients)
+            world.clock.after(SECOND_US, self.tell_clients)
 
     def _stands_in(self, name: str) -> bool:
         """Whether one that merges new shards has all that somebody may ask the old ones for."""

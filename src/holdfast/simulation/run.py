@@ -83,6 +83,7 @@ def shaped(seed: int, shape: str | None = None) -> Scenario | None:
         spec = with_own_time(spec)
     times = (spec.timing.least_alpha_x_us, spec.calm_us)
     schedule = schedules.generate(random, chosen, layout, *times)
+    schedule = schedules.with_returning_clients(Random(-4 - seed), schedule, layout)
     return Scenario(seed, spec, server_of, schedule)
 
 

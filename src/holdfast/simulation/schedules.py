@@ -9,6 +9,7 @@ bound_shapes.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from random import Random
 from typing import TypeAlias
@@ -66,6 +67,8 @@ WEIGHTS = {
 # A clock that is wrong by a minute, and how long it may be: a process follows it by a twentieth.
 LONGEST_STEP_US = 60 * SECOND_US
 STEPPED_US = 5 * SECOND_US
+# In such a share of the schedules clients are lost besides.
+_RETURNING = 0.25
 
 
 def choose(random: Random, layout: Layout, wanted: str | None = None) -> Shape | None:
@@ -98,6 +101,19 @@ def generate(
         calm_us += 200 * SECOND_US  # what minutes left to redo takes minutes
     end = max(fault.end for fault in faults) + calm_us
     return Schedule(tuple(faults), end, shape.__name__.removeprefix("_"))
+
+
+def with_returning_clients(random: Random, schedule: Schedule, layout: Layout) -> Schedule:
+    """The same schedule; in some, clients are lost and come back again and again besides."""
+    clients = [server for server in layout.servers if server.startswith("c")]
+    if random.random() >= _RETURNING:
+        return schedule
+    faults = []
+    time = 5 * SECOND_US
+    while (end := time + int(random.uniform(0.1, 4) * SECOND_US)) < schedule.healed_at:
+        faults.append(Fault(FaultKind.CRASH, time, end, (random.choice(clients),)))
+        time = end + int(random.choice([0.5, 3, 15]) * random.uniform(0.5, 1.5) * SECOND_US)
+    return replace(schedule, faults=(*schedule.faults, *faults))
 
 
 def _bursts(random: Random, layout: Layout) -> list[Fault]:

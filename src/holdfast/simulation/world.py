@@ -333,10 +333,7 @@ class World:
         if fault.kind is FaultKind.PARTITION:
             others = [one for one in self.servers if one not in servers]
             return any(self.network.in_use(one, two) for one in servers for two in others)
-        found = self._at(servers[0])
-        if fault.kind is FaultKind.DISK_FULL:
-            found = [one for one in found if not isinstance(one, ClientProcess)]
-        return any(one.up for one in found)
+        return any(one.up for one in self._at(servers[0]))
 
     @property
     def faults(self) -> Counter[str]:
@@ -412,11 +409,10 @@ class World:
         machine = begins and not in_order and self.random.random() < 0.3
         (self._dark.add if machine else self._dark.discard)(server)
         for process in self._at(server):
-            if isinstance(process, ClientProcess):
-                process.pause() if begins else process.resume()
-            elif begins:
+            if begins:
                 process.stop() if in_order else process.crash(machine)
-                if loses_disk:
+                # A client that has lost its place cannot go on: what was before is acknowledged.
+                if loses_disk and not isinstance(process, ClientProcess):
                     self._lose_disk(process)
             elif not self._down[server]:
                 process.start()

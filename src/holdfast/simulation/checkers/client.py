@@ -1,6 +1,7 @@
 """No loss, no duplicate, no stable tuple undone: what clients are handed, tuple by tuple.
 
-Stable tuples come with consecutive ids, each once, and equal what the replicas agree on.
+Stable tuples come with consecutive ids, each once, and equal what the replicas agree on. A client
+that begins again gets them from the place on that its application has kept.
 Tentative tuples never go back in time, or a client would see the same stretch twice. And they say
 what they lack: streams that reach the client's.
 """
@@ -35,14 +36,18 @@ class ClientChecks:
         for stream, operator in plan.outputs:
             self._inputs[stream] = (*self._inputs.get(stream, ()), *operator.inputs)
 
+    def begins_again(self, client: ClientProcess) -> None:
+        """What it was told tentatively is taken back: it does not remember it."""
+        self._tentative_until.pop(client.address, None)
+
     def stable(self, client: ClientProcess, first_id: int, rows: list[Row]) -> None:
         if client.settings.input.lossy:
             delivery.came(client, rows)
             return
-        if first_id != len(client.stable):
+        if first_id != client.next_id:
             raise Violation(
                 "no loss, no duplicate",
-                f"{client.address} has {len(client.stable)} stable tuples and gets id {first_id}",
+                f"{client.address} has {client.next_id} stable tuples and gets id {first_id}",
             )
         if not self._world.truth.void:
             self._world.truth.compare(client.driver.stream, first_id, tuple(rows), client.address)
@@ -64,11 +69,11 @@ class ClientChecks:
                 f"{sorted(reaching)} reach it",
             )
         until = self._tentative_until.get(client.address, -1)
-        if rows[0][0] <= until or (client.stable and rows[0][0] <= client.stable[-1][0]):
+        newest = client.newest
+        if rows[0][0] <= until or (newest is not None and rows[0][0] <= newest[0]):
             raise Violation(
                 "no duplicate",
-                f"{client.address} gets {rows[0]} again: tentative to {until}, stable to "
-                f"{client.stable[-1:]}",
+                f"{client.address} gets {rows[0]} again: tentative to {until}, stable to {newest}",
             )
         self._tentative_until[client.address] = rows[-1][0]
 

@@ -72,6 +72,24 @@ class Truth:
             self.check_published(address, stream, frames)
 
     def check_published(self, address: str, stream: str, frames: Sequence[StreamFrame]) -> None:
-        """What readers confirm in time is never appended: what they are sent counts as well."""
+        """A replica has published this."""
         if not self.void:
             self.learn(stream, frames, address)
+
+    def check_sent(
+        self,
+        address: str,
+        stream: str,
+        frames: Sequence[StreamFrame],
+        kept: Sequence[StreamFrame],
+    ) -> None:
+        """What readers confirm in time is never appended: what they are sent counts as well.
+
+        The first reader may take the stream up wherever it is: what is kept from before was sent
+        to nobody.
+        """
+        known = len(self.rows.get(stream, ()))
+        placed = [one.header for one in frames if one.header.kind in (Kind.STABLE, Kind.BOUNDARY)]
+        if stream not in self.late and placed and placed[0].first_id > known:
+            self.check_published(address, stream, kept)
+        self.check_published(address, stream, frames)
