@@ -91,7 +91,7 @@ class Server(NoStreams):
         cluster       take part in a cluster.
         metrics_port  serve metrics of the cluster over HTTP, on this machine only; 0: any port.
         """
-        self.journal = Journal("server")
+        self.journal = Journal("server", "process")
         self._data = data.resolve()
         self._security = security
         self._trusted = None if networks is None else Trusted(networks)
