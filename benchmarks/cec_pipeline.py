@@ -20,9 +20,9 @@ from pyspark.sql import functions as F
 
 from holdfast import Network, count_window
 from holdfast.core.events import RecoveryRecord
-from holdfast.core.frame import Kind
+from holdfast.core.frame import Header, Kind
 from holdfast.core.settings import Continuous
-from holdfast.frames import SEQ, TIME, Frame, boundary_frame, data_frame
+from holdfast.frames import SEQ, TIME, Frame, data_frame
 from holdfast.kept.continuous_recovery import load, read_extent
 from holdfast.log import Durability, LogOptions, StreamLog
 from holdfast.spark.continuous_states import WindowBatch
@@ -163,7 +163,7 @@ class Pipeline:
         if results.num_rows:
             batch = results.drop_columns([SEQ.name]).combine_chunks().to_batches()[0]
             self.log.append(data_frame(Kind.STABLE, self.log.next_id, batch))
-        self.log.append(boundary_frame(self.log.next_id, bucket.end))
+        self.log.append(Frame(Header(Kind.BOUNDARY, self.log.next_id, 0, bucket.end, bucket.end)))
         self._append(opened)
         self.steps.seconds.append(time.perf_counter() - begun)
         self.steps.pauses.append(paused - computed)

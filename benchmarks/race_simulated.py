@@ -37,7 +37,7 @@ from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.simulation import networks
 from holdfast.simulation.client_process import ClientProcess
 from holdfast.simulation.conditions import Conditions
-from holdfast.simulation.executor import Join, Operator, Plan, Row, Union, Window
+from holdfast.simulation.executor import Computation, Join, Operator, Row, Union, Window
 from holdfast.simulation.faults import Schedule
 from holdfast.simulation.main import collected_afterwards
 from holdfast.simulation.network import Quality
@@ -68,7 +68,7 @@ def network_of(race: bool, job_us: int) -> NetworkSpec:
     fragments = tuple(
         Fragment(
             name,
-            Plan(((f"{name}.0", operator),)),
+            Computation(((f"{name}.0", operator),)),
             tuple(f"{name}{letter}" for letter in "abc"[:REPLICAS]),
             Policy.PROCESS,
             Policy.PROCESS,

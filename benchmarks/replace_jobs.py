@@ -12,7 +12,7 @@ from holdfast.deployment import Deployment
 from holdfast.plans.addresses import Addresses
 
 LOOK_SECONDS = 0.1
-_LINE = re.compile(r'holdfast_job_seconds_(count|sum)\{.*process="([^"]+)".*\} (\S+)')
+_LINE = re.compile(r'holdfast_job_seconds_(count|sum)\{.*node="([^"]+)".*\} (\S+)')
 
 
 def job_totals(deployment: Deployment, process: str) -> dict[str, tuple[float, float]]:

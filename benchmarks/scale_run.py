@@ -28,7 +28,7 @@ from holdfast.core.upstream import Upstream
 from holdfast.simulation import networks
 from holdfast.simulation.checkers import consistency, progress, sources
 from holdfast.simulation.conditions import Conditions
-from holdfast.simulation.executor import Operator, Plan, Union, Window
+from holdfast.simulation.executor import Computation, Operator, Union, Window
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.main import collected_afterwards
 from holdfast.simulation.networks import Fragment, NetworkSpec
@@ -74,7 +74,7 @@ def _tree(query: int, replicas: int) -> Iterator[Fragment]:
             operator = Window(inputs, 2 * SECOND_US)
         yield Fragment(
             name,
-            Plan(((f"{name}.0", operator),)),
+            Computation(((f"{name}.0", operator),)),
             tuple(f"{name}{letter}" for letter in "abcdefgh"[:replicas]),
             Policy.PROCESS,
             Policy.PROCESS,

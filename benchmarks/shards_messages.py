@@ -24,7 +24,7 @@ from holdfast.core.settings import (
 )
 from holdfast.simulation.checkers import consistency, progress
 from holdfast.simulation.conditions import Conditions
-from holdfast.simulation.executor import Plan, Union, Window
+from holdfast.simulation.executor import Computation, Union, Window
 from holdfast.simulation.faults import Schedule
 from holdfast.simulation.main import collected_afterwards
 from holdfast.simulation.networks import Fragment, NetworkSpec, build
@@ -85,7 +85,7 @@ def _two_operators() -> NetworkSpec:
     def pair(name: str, operator: Union | Window) -> Fragment:
         copies = (f"{name}a", f"{name}b")
         standby = StandbySettings(copies, Protection.HYBRID, heartbeat_interval_us=200_000)
-        plan = Plan(((f"{name}.0", operator),))
+        plan = Computation(((f"{name}.0", operator),))
         return Fragment(name, plan, copies, process, process, Reconcile.RESTORE, standby)
 
     first = pair("f00", Union(("s0",)))

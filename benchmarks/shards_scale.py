@@ -38,7 +38,7 @@ from holdfast.core.settings import (
 )
 from holdfast.simulation.checkers import consistency, progress
 from holdfast.simulation.conditions import Conditions
-from holdfast.simulation.executor import Plan, Window
+from holdfast.simulation.executor import Computation, Window
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.main import collected_afterwards
 from holdfast.simulation.networks import Fragment, NetworkSpec, build
@@ -153,7 +153,7 @@ def _one_fragment(alone: bool = False) -> NetworkSpec:
     process = Policy.PROCESS
     fragment = Fragment(
         "f00",
-        Plan((("f00.0", Window(("s0",), SECOND_US)),)),
+        Computation((("f00.0", Window(("s0",), SECOND_US)),)),
         pair.copies[:1] if alone else pair.copies,
         process,
         process,

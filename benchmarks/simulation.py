@@ -38,7 +38,7 @@ from holdfast.core.events import Event
 from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.simulation import networks, schedules
 from holdfast.simulation.coverage import TABLES, Coverage
-from holdfast.simulation.executor import Join, Operator, Plan, Union, Window
+from holdfast.simulation.executor import Computation, Join, Operator, Union, Window
 from holdfast.simulation.faults import Schedule
 from holdfast.simulation.layout import layout_of, place
 from holdfast.simulation.main import collected_afterwards, simulate
@@ -58,7 +58,7 @@ def ten_replicas() -> NetworkSpec:
     def fragment(name: str, operator: Operator) -> Fragment:
         return Fragment(
             name,
-            Plan(((f"{name}.0", operator),)),
+            Computation(((f"{name}.0", operator),)),
             (f"{name}a", f"{name}b"),
             Policy.PROCESS,
             Policy.PROCESS,

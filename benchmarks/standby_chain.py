@@ -341,7 +341,7 @@ def _sent(text: str) -> Iterator[tuple[tuple[str, str, str], float, float]]:
             labels, _, value = rest.rpartition("} ")
             pairs = (pair.partition("=") for pair in labels.split(","))
             found = {key: text.strip('"') for key, _, text in pairs}
-            key = (found["process"], found["to"], found["label"])
+            key = (found["node"], found["to"], found["label"])
             number = float(value)
             yield (key, number, 0.0) if "tuples" in name else (key, 0.0, number)
 

@@ -158,7 +158,7 @@ def written(deployment: Deployment, replica: str) -> list[tuple[float, str]]:
     return [
         (datetime.fromisoformat(each["time"]).timestamp(), shown_state(str(each["state"])))
         for each in found
-        if each["event"] == "state" and each["process"] == replica
+        if each["event"] == "state" and each.get("node") == replica
     ]
 
 

@@ -8,6 +8,7 @@ import threading
 import pyarrow as pa
 
 from holdfast.blocks import Block, Memory
+from tests.blocks_for_tests import in_memory
 
 ROWS = 1_000
 
@@ -27,7 +28,7 @@ def test_the_oldest_go_from_memory_and_can_be_read_again() -> None:
     memory = Memory(3 * blocks[0].nbytes)
     for block in blocks:
         memory.add(block)
-    assert [block.in_memory for block in blocks] == [False, False, True, True, True]
+    assert [in_memory(block) for block in blocks] == [False, False, True, True, True]
     assert [block.batch()["number"][0].as_py() for block in blocks] == [0, 1, 2, 3, 4]
     assert memory.size_bytes == 3 * blocks[0].nbytes
 
@@ -44,7 +45,7 @@ def test_what_nobody_asks_for_any_more_takes_no_room() -> None:
     newer = [loadable(number) for number in range(4, 6)]
     for block in newer:
         memory.add(block)
-    assert kept.in_memory
+    assert in_memory(kept)
 
 
 def test_blocks_may_go_while_others_come() -> None:

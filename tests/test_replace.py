@@ -118,11 +118,11 @@ def test_a_copy_is_well_when_it_holds_the_other_ones_state() -> None:
 
 def test_jobs_are_counted_for_each_node_of_a_process() -> None:
     text = """# TYPE holdfast_job_seconds histogram
-holdfast_job_seconds_bucket{kind="replica",le="0.02",process="active-1"} 3.0
-holdfast_job_seconds_count{kind="replica",process="active-1"} 4.0
-holdfast_job_seconds_sum{kind="replica",process="active-1"} 0.5
-holdfast_job_seconds_count{kind="replica",process="passive-1"} 0.0
-holdfast_job_seconds_sum{kind="replica",process="passive-1"} 0.0
+holdfast_job_seconds_bucket{kind="replica",le="0.02",node="active-1"} 3.0
+holdfast_job_seconds_count{kind="replica",node="active-1"} 4.0
+holdfast_job_seconds_sum{kind="replica",node="active-1"} 0.5
+holdfast_job_seconds_count{kind="replica",node="passive-1"} 0.0
+holdfast_job_seconds_sum{kind="replica",node="passive-1"} 0.0
 """
     assert read_totals(text) == {"active-1": (4.0, 0.5)}
 

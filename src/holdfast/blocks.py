@@ -34,10 +34,6 @@ class Block:
         self._load = load
         self.nbytes: int = nbytes if batch is None else batch.nbytes
 
-    @property
-    def in_memory(self) -> bool:
-        return self._batch is not None
-
     def batch(self) -> pa.RecordBatch:
         """The tuples, read from the log if they are not in memory."""
         batch = self._batch

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from holdfast.errors import NetworkError
-from holdfast.layout import Area, Box, Layout, lay_out
+from holdfast.layout import Area, Box, Drawing, lay_out
 from holdfast.operators import Operator, SourceOperator, StatefulOperator
 
 _COLORS = {  # fill and border
@@ -75,7 +75,7 @@ def kind_of(operator: Operator) -> str:
     return "stateful" if isinstance(operator, StatefulOperator) else "stateless"
 
 
-def _svg(name: str, layout: Layout) -> str:
+def _svg(name: str, layout: Drawing) -> str:
     width, height = layout.width, layout.height
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
@@ -133,7 +133,7 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _png(path: str, name: str, layout: Layout) -> None:
+def _png(path: str, name: str, layout: Drawing) -> None:
     # Imported here: matplotlib takes a second, and only a picture needs it.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

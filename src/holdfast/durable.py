@@ -49,7 +49,7 @@ def write_whole(path: Path, data: bytes) -> None:
     sync_directory(path.parent)
 
 
-class Held(StateError):
+class LockHeld(StateError):
     """Another process has a lock file."""
 
     def __init__(self, holder: str) -> None:
@@ -66,7 +66,7 @@ def take_lock(path: Path) -> int:
     except OSError:
         holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
         os.close(descriptor)
-        raise Held(holder) from None
+        raise LockHeld(holder) from None
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor

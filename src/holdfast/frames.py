@@ -59,11 +59,6 @@ def data_frame(kind: Kind, first_id: int, batch: pa.RecordBatch) -> Frame:
     return Frame(Header(kind, first_id, batch.num_rows, low, high, tmax.as_py()), batch)
 
 
-def boundary_frame(next_id: int, stime: int) -> Frame:
-    """A promise that no tuple older than ``stime`` follows."""
-    return Frame(Header(Kind.BOUNDARY, next_id, 0, stime, stime))
-
-
 def numbered(first_id: int, table: pa.Table, own: pa.Schema) -> pa.Table:
     """Stable tuples as sinks get them: tuple id, tuple time, the output's ``own`` columns."""
     ids = np.arange(first_id, first_id + table.num_rows, dtype=np.int64)

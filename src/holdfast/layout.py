@@ -51,7 +51,7 @@ class Area:
 
 
 @dataclass(frozen=True)
-class Layout:
+class Drawing:
     """Everything placed."""
 
     width: float
@@ -90,7 +90,7 @@ class _Place:
 
 def lay_out(
     operators: Sequence[Operator], outputs: Mapping[str, list[str]], kinds: Mapping[str, str]
-) -> Layout:
+) -> Drawing:
     """Place every operator and output."""
     places = _places(operators, outputs, kinds)
     layers = _layers(places)
@@ -99,7 +99,7 @@ def lay_out(
     width = _place_columns(layers)
     height = _place_rows(layers)
     real = [place for place in places if place.kind != "waypoint"]
-    return Layout(
+    return Drawing(
         width,
         height,
         [_box(place) for place in real],

@@ -17,7 +17,7 @@ from holdfast.core.records import UNKNOWN_ID, RecoveryRecord, StreamEnd
 from holdfast.core.settings import Keeping
 from holdfast.deployment import Deployment, load_deployment
 from holdfast.errors import StateError
-from holdfast.frames import SEQ, STIME, TIME, TMAX, boundary_frame, data_frame
+from holdfast.frames import SEQ, STIME, TIME, TMAX, data_frame
 from holdfast.identity import identity_of
 from holdfast.kept.packed_codec import decode_record
 from holdfast.kept.state import RecordOnly
@@ -25,6 +25,7 @@ from holdfast.kept.state_directory import StateDirectory
 from holdfast.log import StreamLog
 from holdfast.plans.fragment_plans import DescribedOperator, FragmentPlan, FragmentStream
 from holdfast.plans.plan import Plan, SourcePlan, read_plan, write_plan
+from tests.blocks_for_tests import boundary_frame
 
 BUCKET_US = 200_000
 K = pa.field("k", pa.int64())

@@ -19,11 +19,12 @@ from holdfast.core.records import RecoveryRecord
 from holdfast.core.settings import Keeping
 from holdfast.deployment import Deployment
 from holdfast.flight.credentials import SecuritySpec
-from holdfast.frames import boundary_frame, data_frame
+from holdfast.frames import data_frame
 from holdfast.kept.packed_codec import decode_record, encode_record
 from holdfast.kept.state_directory import StateDirectory
 from holdfast.log import StreamLog
 from holdfast.plans.addresses import free_ports
+from tests.blocks_for_tests import boundary_frame
 from tests.processes.planned import planned
 from tests.processes.test_store import SCHEMA, batch
 

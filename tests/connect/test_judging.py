@@ -16,7 +16,7 @@ from holdfast.connect.generator_source import generate
 from holdfast.connect.ingest import Inlet
 from holdfast.connect.judging import judge
 from holdfast.connect.push_source import PushSource
-from holdfast.core.source_time import SourceTime, TimeSettings, Verdict
+from holdfast.core.source_time import SourceTime, TimeSettings, TimeVerdict
 from holdfast.errors import InputError
 from holdfast.simulation.executor import Operator, Row, Union, Window
 from tests.connect.support import SECOND, inlet, letters
@@ -48,8 +48,8 @@ def test_a_batch_is_judged_as_its_rows_would_be(
         judged = judge(np.array(stamps), one.rules(lane, now))
         one.took(lane, judged.newest)
         verdicts = [other.judge(lane, stime, now) for stime in stamps]
-        assert judged.late.tolist() == [each is Verdict.LATE for each in verdicts]
-        assert judged.future.tolist() == [each is Verdict.FUTURE for each in verdicts]
+        assert judged.late.tolist() == [each is TimeVerdict.LATE for each in verdicts]
+        assert judged.future.tolist() == [each is TimeVerdict.FUTURE for each in verdicts]
         assert one.boundary == other.boundary
 
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from holdfast.core import producers as machine
 from holdfast.core.fence import Fenced
 from holdfast.core.producers import (
+    BatchVerdict,
     ProducerPlace,
     Producers,
     SequenceGap,
     TooManyNames,
-    Verdict,
 )
 
 
@@ -21,10 +21,10 @@ def test_a_producer_goes_on_where_its_name_stands() -> None:
     producers = Producers({"p": ProducerPlace(3, 7, 70)})
     assert producers.open("p") == ProducerPlace(4, 7, 70)
     assert producers.open("q") == ProducerPlace(1, 0, 0)
-    assert producers.judge("p", 4, 8) is Verdict.NEXT
+    assert producers.judge("p", 4, 8) is BatchVerdict.NEXT
     producers.took("p", 8, 80)
-    assert producers.judge("p", 4, 8) is Verdict.REPEAT
-    assert producers.judge("p", 4, 2) is Verdict.REPEAT
+    assert producers.judge("p", 4, 8) is BatchVerdict.REPEAT
+    assert producers.judge("p", 4, 2) is BatchVerdict.REPEAT
 
 
 def test_the_older_of_two_is_refused_for_good() -> None:
@@ -32,7 +32,7 @@ def test_the_older_of_two_is_refused_for_good() -> None:
     old, new = producers.open("p").epoch, producers.open("p").epoch
     with pytest.raises(Fenced, match="producer 'p' of epoch 1 is refused: another one opened"):
         producers.judge("p", old, 1)
-    assert producers.judge("p", new, 1) is Verdict.NEXT
+    assert producers.judge("p", new, 1) is BatchVerdict.NEXT
 
 
 def test_an_epoch_that_nobody_gave_is_refused() -> None:
@@ -75,7 +75,7 @@ def test_what_is_taken_is_every_batch_once_in_order(calls: list[tuple[int, int]]
             assert what > 1 or sequence > len(taken) + 1
             continue
         assert what == 1
-        if verdict is Verdict.NEXT:
+        if verdict is BatchVerdict.NEXT:
             producers.took("p", sequence, sequence)
             taken.append(sequence)
     assert taken == list(range(1, len(taken) + 1))

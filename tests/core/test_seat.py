@@ -26,7 +26,7 @@ from holdfast.core.cluster_messages import (
     Version,
     Vote,
 )
-from holdfast.core.election import ElectionTiming, Standing
+from holdfast.core.election import ElectionState, ElectionTiming
 from holdfast.core.machine import PeerError
 from holdfast.core.seat import Seat
 
@@ -135,7 +135,7 @@ def test_a_coordinator_without_a_majority_steps_down() -> None:
     assert one.election.is_coordinating
     does(one, Offered(7, one.register.version, "mine"), LATER + SILENCE - 1)
     orders = does(one, TimePassed(), LATER + SILENCE + 1)
-    assert one.election.state is Standing.FOLLOWING
+    assert one.election.state is ElectionState.FOLLOWING
     assert not one.has_majority
     # Nobody knows what becomes of what it had offered.
     assert [order.is_known for order in orders if isinstance(order, Answer)] == [False]

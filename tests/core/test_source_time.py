@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.source_time import FAR, SourceTime, TimeSettings, Verdict
+from holdfast.core.source_time import FAR, SourceTime, TimeSettings, TimeVerdict
 
 SECOND = 1_000_000
 BUCKET = 200_000
@@ -20,33 +20,33 @@ def source(**settings: int | None) -> SourceTime:
 
 def test_the_boundary_is_the_newest_row_less_the_lateness_down_to_a_bucket() -> None:
     time = source(lateness_us=SECOND)
-    assert time.judge("p", 10 * SECOND + 50_000, 0) is Verdict.IN_TIME
+    assert time.judge("p", 10 * SECOND + 50_000, 0) is TimeVerdict.IN_TIME
     assert time.boundary == 9 * SECOND
-    assert time.judge("p", 9 * SECOND, 0) is Verdict.IN_TIME
-    assert time.judge("p", 9 * SECOND - 1, 0) is Verdict.LATE
+    assert time.judge("p", 9 * SECOND, 0) is TimeVerdict.IN_TIME
+    assert time.judge("p", 9 * SECOND - 1, 0) is TimeVerdict.LATE
     assert time.boundary == 9 * SECOND
 
 
 def test_a_row_too_far_ahead_of_the_clock_moves_nothing() -> None:
     time = source(future_limit_us=60 * SECOND)
-    assert time.judge("p", 70 * SECOND, 10 * SECOND) is Verdict.IN_TIME
-    assert time.judge("p", 70 * SECOND + 1, 10 * SECOND) is Verdict.FUTURE
+    assert time.judge("p", 70 * SECOND, 10 * SECOND) is TimeVerdict.IN_TIME
+    assert time.judge("p", 70 * SECOND + 1, 10 * SECOND) is TimeVerdict.FUTURE
     assert time.boundary == 70 * SECOND
     off = source()
-    assert off.judge("p", 10**15, 0) is Verdict.IN_TIME
+    assert off.judge("p", 10**15, 0) is TimeVerdict.IN_TIME
 
 
 def test_the_least_of_all_lanes_counts() -> None:
     time = source()
     time.open("a", 0)
     time.open("b", 0)
-    assert time.judge("a", 10 * SECOND, 0) is Verdict.IN_TIME
+    assert time.judge("a", 10 * SECOND, 0) is TimeVerdict.IN_TIME
     assert time.boundary < 0  # b has said nothing yet
-    assert time.judge("b", 4 * SECOND, 0) is Verdict.IN_TIME
+    assert time.judge("b", 4 * SECOND, 0) is TimeVerdict.IN_TIME
     assert time.boundary == 4 * SECOND
-    assert time.judge("b", 6 * SECOND, 0) is Verdict.IN_TIME
-    assert time.judge("a", 6 * SECOND, 0) is Verdict.IN_TIME
-    assert time.judge("a", 6 * SECOND - 1, 0) is Verdict.LATE
+    assert time.judge("b", 6 * SECOND, 0) is TimeVerdict.IN_TIME
+    assert time.judge("a", 6 * SECOND, 0) is TimeVerdict.IN_TIME
+    assert time.judge("a", 6 * SECOND - 1, 0) is TimeVerdict.LATE
 
 
 def test_a_promise_moves_the_boundary_without_a_row() -> None:
@@ -67,8 +67,8 @@ def test_who_is_quiet_while_others_speak_holds_nobody_back() -> None:
         time.tick(now)
     assert time.idle == ["b"]
     assert time.boundary == 2_800_000
-    assert time.judge("b", 1_000_000, 3 * SECOND) is Verdict.LATE
-    assert time.judge("b", 2_900_000, 3 * SECOND) is Verdict.IN_TIME
+    assert time.judge("b", 1_000_000, 3 * SECOND) is TimeVerdict.LATE
+    assert time.judge("b", 2_900_000, 3 * SECOND) is TimeVerdict.IN_TIME
     assert time.idle == []
 
 
@@ -82,7 +82,7 @@ def test_nobody_is_idle_while_all_are_quiet_unless_the_user_said_so() -> None:
     time.judge("a", 50 * SECOND, 100 * SECOND)
     time.tick(100 * SECOND + 900_000)
     assert time.idle == []
-    assert time.judge("b", 1 * SECOND, 100 * SECOND + 900_000) is Verdict.IN_TIME
+    assert time.judge("b", 1 * SECOND, 100 * SECOND + 900_000) is TimeVerdict.IN_TIME
 
 
 def test_a_quiet_source_goes_on_with_the_clock_without_a_jump() -> None:
@@ -98,8 +98,8 @@ def test_a_quiet_source_goes_on_with_the_clock_without_a_jump() -> None:
     assert all(0 <= later - b <= BUCKET for b, later in pairwise(boundaries))
     assert time.boundary == 16_800_000
     # A fresh row is in time, one older than the boundary is not.
-    assert time.judge("p", 19 * SECOND, 20 * SECOND) is Verdict.IN_TIME
-    assert time.judge("p", 16 * SECOND, 20 * SECOND) is Verdict.LATE
+    assert time.judge("p", 19 * SECOND, 20 * SECOND) is TimeVerdict.IN_TIME
+    assert time.judge("p", 16 * SECOND, 20 * SECOND) is TimeVerdict.LATE
 
 
 def test_time_in_which_nothing_could_be_heard_is_nobodys_silence() -> None:
@@ -116,8 +116,8 @@ def test_a_boundary_of_an_earlier_life_stands() -> None:
     time = SourceTime(TimeSettings(BUCKET, SECOND), 5 * SECOND)
     time.forbid_before(6 * SECOND)
     time.open("p", 0, newest=8 * SECOND, promised=-FAR)
-    assert time.judge("p", 6 * SECOND - 1, 0) is Verdict.LATE
-    assert time.judge("p", 7 * SECOND, 0) is Verdict.IN_TIME
+    assert time.judge("p", 6 * SECOND - 1, 0) is TimeVerdict.LATE
+    assert time.judge("p", 7 * SECOND, 0) is TimeVerdict.IN_TIME
     assert time.boundary == 7 * SECOND
 
 
@@ -133,7 +133,7 @@ def test_any_order_within_the_lateness_loses_nothing(seed: int, lanes: int, late
     before = time.boundary
     for stime in arriving:
         assert stime >= time.boundary
-        assert time.judge(str(random.randrange(lanes)), stime, 0) is Verdict.IN_TIME
+        assert time.judge(str(random.randrange(lanes)), stime, 0) is TimeVerdict.IN_TIME
         assert time.boundary >= before
         before = time.boundary
     in_order = source(lateness_us=lateness)
@@ -157,8 +157,8 @@ def test_a_boundary_never_goes_back_and_is_never_broken(steps: list[tuple[str, i
         time.tick(now)
         highest = max(highest, time.boundary)
         verdict = time.judge(lane, stime, now)
-        assert (verdict is Verdict.FUTURE) == (stime > now + 10)
-        if verdict is Verdict.IN_TIME:
+        assert (verdict is TimeVerdict.FUTURE) == (stime > now + 10)
+        if verdict is TimeVerdict.IN_TIME:
             assert stime >= highest
         assert time.boundary >= highest
         highest = time.boundary

@@ -12,7 +12,7 @@ from holdfast import disk
 from holdfast.disk import Fault, Operation
 from holdfast.errors import StateError
 from holdfast.kept import ledger
-from holdfast.kept.ledger import Ledger, LedgerLine, Standing
+from holdfast.kept.ledger import Ledger, LedgerLine, LedgerState
 
 NEEDED = [Operation.CREATE, Operation.WRITE, Operation.SYNC, Operation.RENAME]
 
@@ -31,7 +31,7 @@ def filled(path: Path, lines: int = 3) -> Ledger:
     return found
 
 
-def standing(path: Path, next_id: int) -> Standing:
+def standing(path: Path, next_id: int) -> LedgerState:
     """What a ledger that is opened beside a log at ``next_id`` knows."""
     found = Ledger(path, next_id)
     found.close()

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.core.frame import Header, Kind
-from holdfast.frames import TIME, Frame, boundary_frame, data_frame, stream_schema
+from holdfast.frames import TIME, Frame, data_frame, stream_schema
 from holdfast.log import Entry, LogOptions, LogReader, StreamLog
 from holdfast.log.files import Files
+from tests.blocks_for_tests import boundary_frame
 
 SCHEMA = stream_schema(pa.schema([("v", pa.int64())]))
 WINDOW_SCHEMA = pa.schema([("key", pa.string()), ("state", pa.list_(pa.int64()))])

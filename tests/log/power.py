@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from holdfast.log.direct import Part
+from holdfast.log.direct import BlockPart
 from holdfast.log.files import Files
 
 SECTOR = 512
@@ -98,7 +98,7 @@ class PowerFiles(Files, Generic[T]):
         self._inode_of[fd] = self.disk.names[path.name]
         return fd
 
-    def write(self, fd: int, parts: Sequence[Part], offset: int) -> None:
+    def write(self, fd: int, parts: Sequence[BlockPart], offset: int) -> None:
         super().write(fd, parts, offset)
         data = b"".join(bytes(memoryview(part)) for part in parts)
         inode = self.disk.inodes[self._inode_of[fd]]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.core.frame import Header, Kind
-from holdfast.frames import TIME, Frame, boundary_frame, data_frame, stream_schema
+from holdfast.frames import TIME, Frame, data_frame, stream_schema
 from holdfast.log import (
     DamagedLog,
     Durability,
@@ -24,6 +24,7 @@ from holdfast.log import (
     UnknownPosition,
 )
 from holdfast.log.files import Files
+from tests.blocks_for_tests import boundary_frame
 from tests.log.helpers import (
     SCHEMA,
     SMALL,

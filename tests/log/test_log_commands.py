@@ -10,8 +10,9 @@ import pytest
 
 from holdfast.cli import main
 from holdfast.core.frame import Header, Kind
-from holdfast.frames import Frame, boundary_frame
+from holdfast.frames import Frame
 from holdfast.log import StreamLog
+from tests.blocks_for_tests import boundary_frame
 from tests.log.helpers import SCHEMA, stable
 
 TEN = 10

@@ -15,7 +15,7 @@ import pytest
 from holdfast import disk
 from holdfast.log import DiskFull, LogOptions, StreamLog
 from holdfast.log import files as files_module
-from holdfast.log.direct import PAGE, Part, whole_pages
+from holdfast.log.direct import PAGE, BlockPart, whole_pages
 from holdfast.log.files import Files
 from tests.log.helpers import SCHEMA, drain, kill, stable, values
 
@@ -23,9 +23,9 @@ DIRECT = LogOptions(segment_bytes=1 << 20, preallocate_bytes=PAGE, direct_bytes=
 LARGE, SMALL = 20_000, 10
 
 
-def random_parts(rng: random.Random, size: int) -> list[Part]:
+def random_parts(rng: random.Random, size: int) -> list[BlockPart]:
     """Bytes in parts of all sizes, some of them buffers."""
-    parts: list[Part] = []
+    parts: list[BlockPart] = []
     while size:
         piece = rng.randbytes(min(size, rng.choice([1, 64, PAGE, 5_000, 300_000, 3 << 20])))
         parts.append(piece if rng.random() < 0.5 else pa.py_buffer(piece))
@@ -61,7 +61,7 @@ def test_whole_pages_lie_within(offset: int, size: int) -> None:
 def test_what_the_disk_does_not_take_that_way_is_written_as_usual(
     tmp_path: Path, taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def some(fd: int, parts: Sequence[Part], offset: int) -> int:
+    def some(fd: int, parts: Sequence[BlockPart], offset: int) -> int:
         data = b"".join(bytes(memoryview(part)) for part in parts)
         return os.pwrite(fd, data[:taken], offset)
 

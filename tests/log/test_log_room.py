@@ -23,7 +23,7 @@ from holdfast.log import (
     WriteFailed,
     inspect,
 )
-from holdfast.log.direct import Part
+from holdfast.log.direct import BlockPart
 from holdfast.log.files import Files
 from tests.log.helpers import SCHEMA, SMALL, Model, drain, seen, segment_count, stable, values
 
@@ -37,7 +37,7 @@ class FailingFiles(Files):
         self.sync_error = 0
         self.truncate_error = 0
 
-    def write(self, fd: int, parts: Sequence[Part], offset: int) -> None:
+    def write(self, fd: int, parts: Sequence[BlockPart], offset: int) -> None:
         size = sum(len(part) for part in parts)
         if self.room is not None and size > self.room:
             whole = b"".join(bytes(memoryview(part)) for part in parts)

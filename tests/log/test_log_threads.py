@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from holdfast.frames import boundary_frame
 from holdfast.log import (
     Appended,
     DiskFull,
@@ -21,6 +20,7 @@ from holdfast.log import (
     Trimmed,
 )
 from holdfast.log.files import Files
+from tests.blocks_for_tests import boundary_frame
 from tests.log.helpers import SCHEMA, SMALL, NoSync, segment_count, stable, values
 from tests.log.test_log_room import FailingFiles
 

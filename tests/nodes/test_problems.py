@@ -43,10 +43,10 @@ def test_a_poison_bucket_is_named_with_what_to_do(capsys: pytest.CaptureFixture[
     assert "from 1970-01-01T00:00:01.000Z to 1970-01-01T00:00:01.200Z, 6 times" in text
     assert "ValueError: no (network.py, line 3)" in text
     assert 'on_error = "dead-letter"' in text
-    labels = {"process": "main-7", "kind": "replica", "problem": "poison"}
+    labels = {"node": "main-7", "kind": "replica", "problem": "poison"}
     assert registry.get_sample_value("holdfast_problem", labels) == 1
     bucket = {
-        "process": "main-7",
+        "node": "main-7",
         "kind": "replica",
         "fragment": "main",
         "exception": "ValueError",

@@ -60,7 +60,7 @@ def test_who_does_not_go_on_is_told_of_and_ends_the_process_after_long() -> None
     assert problems.texts == []
     watch.look(1.0)
     assert problems.blocking == [f"the disk has not gone on for {SAY_SECONDS:.0f} s"]
-    labels = {"process": "load-1", "kind": "entry", "problem": "disk"}
+    labels = {"node": "load-1", "kind": "entry", "problem": "disk"}
     assert registry.get_sample_value("holdfast_problem", labels) == 1
     watch.look(0.0)  # the process itself did not run
     turn[0] = 8

@@ -18,6 +18,7 @@ from holdfast.core.settings import Keeping
 from holdfast.nodes.jobs import Jobs
 from holdfast.nodes.spill import Spill
 from holdfast.spark.state import EMPTY
+from tests.blocks_for_tests import in_memory
 
 RESULTS = pa.table(
     {
@@ -81,7 +82,7 @@ def test_tentative_results_beyond_the_memory_are_on_disk_until_nobody_needs_them
 ) -> None:
     spill = Spill(tmp_path / "tentative", lambda key, text: None, limit_bytes=0)
     block = run(Line.LIVE, spill, done)
-    assert not block.in_memory
+    assert not in_memory(block)
     assert len(list((tmp_path / "tentative").iterdir())) == 1
     assert pa.Table.from_batches([block.batch()]).equals(RESULTS)
     del block
@@ -90,5 +91,5 @@ def test_tentative_results_beyond_the_memory_are_on_disk_until_nobody_needs_them
 
 def test_stable_results_are_in_the_log_anyway(tmp_path: Path, done: Queue[Event]) -> None:
     spill = Spill(tmp_path / "tentative", lambda key, text: None, limit_bytes=0)
-    assert run(Line.STABLE, spill, done).in_memory
+    assert in_memory(run(Line.STABLE, spill, done))
     assert list((tmp_path / "tentative").iterdir()) == []

@@ -14,6 +14,7 @@ from holdfast.blocks import Block
 from holdfast.client import Client
 from holdfast.nodes.entry_node import EntryNode
 from holdfast.producer import ProducerError
+from tests.blocks_for_tests import in_memory
 from tests.flight.nodes import read_until
 from tests.processes.copies import Hosted
 
@@ -73,7 +74,7 @@ def test_beyond_them_a_client_is_let_go_of_or_the_source_waits(
             wait(lambda: late.kept_tuples == 2_000)
             # Nobody reads: it is kept, where the memory is not, and its bytes are known.
             blocks = [frame.block for frame in list(late.stable)]
-            assert all(isinstance(block, Block) and not block.in_memory for block in blocks)
+            assert all(isinstance(block, Block) and not in_memory(block) for block in blocks)
             wait(lambda: gone.first_id == 2_000)
             assert node.kept_sizes()["let_go"] == 0 < 20_000 < node.kept_sizes()["waited_for"]
             told = "let_go is not kept for gone any more, away for too long"

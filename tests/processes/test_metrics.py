@@ -27,18 +27,18 @@ def test_metrics_are_served() -> None:
     port = serve_http("127.0.0.1", 0, dict)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
-    assert 'holdfast_state{kind="replica",process="main-9",state="stable"} 1.0' in text
-    assert 'holdfast_state{kind="replica",process="main-9",state="recovering"} 0.0' in text
-    assert 'holdfast_tuples_in_total{kind="replica",process="main-9"} 7.0' in text
-    sent = '{kind="replica",label="stable",process="main-9",to="screen"}'
+    assert 'holdfast_state{kind="replica",node="main-9",state="stable"} 1.0' in text
+    assert 'holdfast_state{kind="replica",node="main-9",state="recovering"} 0.0' in text
+    assert 'holdfast_tuples_in_total{kind="replica",node="main-9"} 7.0' in text
+    sent = '{kind="replica",label="stable",node="main-9",to="screen"}'
     assert f"holdfast_tuples_sent_total{sent} 3.0" in text
     assert f"holdfast_bytes_sent_total{sent} 120.0" in text
 
 
 def test_metrics_say_what_tentative_results_lack() -> None:
     metrics = NodeMetrics("main-8", "replica")
-    output = '{kind="replica",output="busy",process="main-8"}'
-    lacked = '{kind="replica",missing="load",output="busy",process="main-8"}'
+    output = '{kind="replica",node="main-8",output="busy"}'
+    lacked = '{kind="replica",missing="load",node="main-8",output="busy"}'
     metrics.rests_on("busy", Why((Missing("load", 5_000_000),), 0.75))
     text = generate_latest(registry).decode()
     assert f"holdfast_tentative_share{output} 0.75" in text
@@ -52,7 +52,7 @@ def test_metrics_say_what_tentative_results_lack() -> None:
 def test_what_is_said_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     Journal("main-9").write("state", level="warning", state="stable")
     line = json.loads(capsys.readouterr().err)
-    assert line["process"] == "main-9"
+    assert line["node"] == "main-9"
     assert (line["event"], line["level"], line["state"]) == ("state", "warning", "stable")
 
 

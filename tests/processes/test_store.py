@@ -19,13 +19,14 @@ from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import StreamFrame
 from holdfast.disk import Fault
 from holdfast.errors import StateError
-from holdfast.frames import TIME, Frame, boundary_frame, data_frame, stream_schema
+from holdfast.frames import TIME, Frame, data_frame, stream_schema
 from holdfast.kept.ledger import Ledger, LedgerLine
 from holdfast.kept.stream_store import StreamStore
 from holdfast.log import LogOptions, StreamLog, Trimmed, reader
 from holdfast.log.block import LogBlock
 from holdfast.log.payload import decode
 from holdfast.nodes.spill import Spill
+from tests.blocks_for_tests import boundary_frame, in_memory
 
 SCHEMA = stream_schema(pa.schema([("number", pa.int64())]))
 SECONDS = 60.0
@@ -93,7 +94,7 @@ def test_a_restart_decodes_nothing_of_the_log(
     assert decoded == []
     frame = logged.frames[2]
     assert isinstance(frame.block, Block)
-    assert not frame.block.in_memory
+    assert not in_memory(frame.block)
     assert frame.block.nbytes >= frame.block.batch().nbytes
     assert frame.block.batch()["number"].to_pylist() == list(range(10, 15))
     assert 10 in decoded
@@ -127,7 +128,7 @@ def test_blocks_that_left_the_memory_are_read_from_the_log(tmp_path: Path) -> No
     block = frame.block
     assert isinstance(block, Block)
     block.forget()
-    assert not block.in_memory
+    assert not in_memory(block)
     assert block.batch()["number"].to_pylist() == list(range(100))
     store.close()
 
@@ -152,7 +153,7 @@ def test_received_blocks_beyond_the_limit_wait_on_disk(tmp_path: Path) -> None:
     blocks = [Block(batch(first, 100)) for first in range(0, 500, 100)]
     for block in blocks:
         spill.take(block)
-    assert [block.in_memory for block in blocks] == [True, True, False, False, False]
+    assert [in_memory(block) for block in blocks] == [True, True, False, False, False]
     for first, block in zip(range(0, 500, 100), blocks, strict=True):
         assert block.batch()["number"].to_pylist() == list(range(first, first + 100))
     assert len(list((tmp_path / "received").iterdir())) == 3
@@ -189,7 +190,7 @@ def test_without_room_on_disk_whoever_brings_a_block_waits(tmp_path: Path) -> No
         waiting = brought(blocks[4])
     waiting.join(SECONDS)
     assert told[-1] is None
-    assert [block.in_memory for block in blocks[2:]] == [False, True, False]
+    assert [in_memory(block) for block in blocks[2:]] == [False, True, False]
     for first, block in zip(range(200, 500, 100), blocks[2:], strict=True):
         assert block.batch()["number"].to_pylist() == list(range(first, first + 100))
     assert len(list((tmp_path / "received").iterdir())) == 2

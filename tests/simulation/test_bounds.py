@@ -19,7 +19,7 @@ from holdfast.core.settings import (
     Timing,
 )
 from holdfast.simulation import networks
-from holdfast.simulation.executor import Plan, Union
+from holdfast.simulation.executor import Computation, Union
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.layout import place
 from holdfast.simulation.networks import Fragment
@@ -42,7 +42,7 @@ PASSIVE = replace(IN_MEMORY, persist=True)
 
 
 def fragment(name: str, inputs: tuple[str, ...], *replicas: str) -> Fragment:
-    return Fragment(name, Plan(((f"{name}.0", Union(inputs)),)), replicas, *FAST)
+    return Fragment(name, Computation(((f"{name}.0", Union(inputs)),)), replicas, *FAST)
 
 
 ALONE = fragment("f00", ("s0",), "f00a")

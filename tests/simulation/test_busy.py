@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.simulation import networks
-from holdfast.simulation.executor import Plan, Union
+from holdfast.simulation.executor import Computation, Union
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.layout import place
 from holdfast.simulation.networks import Fragment
@@ -24,7 +24,7 @@ def world(policies: tuple[Policy, Policy], seed: int) -> World:
     """Two replicas merge three streams; the machines become busy, then one stream is away."""
     timing = Timing(bucket_us=200_000, delay_us=X, alpha=0.9, alpha_adapts=True)
     streams = ("s0", "s1", "s2")
-    plan = Plan((("f00.0", Union(streams)),))
+    plan = Computation((("f00.0", Union(streams)),))
     fragment = Fragment("f00", plan, ("f00a", "f00b"), *policies, Reconcile.RESTORE)
     spec = networks.build(timing, streams, (fragment,), ("f00.0",), job_us=30_000)
     away = Fault(FaultKind.PARTITION, 30 * SECOND_US, 45 * SECOND_US, ("e0",))

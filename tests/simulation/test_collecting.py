@@ -10,7 +10,7 @@ from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.simulation import networks
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.collecting import collect, running
-from holdfast.simulation.executor import Plan, Union, Window
+from holdfast.simulation.executor import Computation, Union, Window
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.layout import place
 from holdfast.simulation.mutations import MUTATIONS
@@ -25,10 +25,10 @@ def world_of(*faults: Fault) -> World:
     """Two racing fragments of three replicas each; the client reads the second."""
     fast = (Policy.PROCESS, Policy.PROCESS, Reconcile.RESTORE)
     first = Fragment(
-        "f00", Plan((("f00.0", Union(("s0",))),)), ("f00a", "f00b", "f00c"), *fast, race=True
+        "f00", Computation((("f00.0", Union(("s0",))),)), ("f00a", "f00b", "f00c"), *fast, race=True
     )
     window = Window(("f00.0",), 4 * TIMING.bucket_us)
-    second = Fragment("f10", Plan((("f10.0", window),)), ("f10a", "f10b"), *fast, race=True)
+    second = Fragment("f10", Computation((("f10.0", window),)), ("f10a", "f10b"), *fast, race=True)
     spec = networks.build(TIMING, ("s0",), (first, second), ("f10.0",))
     servers = place(spec, Random(0)) | {
         name: f"x{name}" for one in (first, second) for name in one.addresses

@@ -10,7 +10,7 @@ import pytest
 from holdfast.core.serving import ServedStream
 from holdfast.core.settings import SECOND_US, Bound, Policy, Reconcile, Then, Timing
 from holdfast.simulation import networks
-from holdfast.simulation.executor import Plan, Union
+from holdfast.simulation.executor import Computation, Union
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.layout import place
 from holdfast.simulation.mutations import MUTATIONS
@@ -28,7 +28,7 @@ BLOCKS = 6
 def world_of(bound: Bound) -> World:
     """A union of two sources, one of which is away for a minute; a client is away, too."""
     fast = (Policy.PROCESS, Policy.PROCESS, Reconcile.RESTORE)
-    one = Fragment("f00", Plan((("f00.0", Union(("s0", "s1"))),)), REPLICAS, *fast)
+    one = Fragment("f00", Computation((("f00.0", Union(("s0", "s1"))),)), REPLICAS, *fast)
     spec = networks.build(TIMING, ("s0", "s1"), (one,), ("f00.0",))
     servers = place(spec, Random(0))
     faults = (

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.simulation.executor import Distinct, Join, Operator, Plan, Row, Tagged, Union, Window
+from holdfast.simulation.executor import (
+    Computation,
+    Distinct,
+    Join,
+    Operator,
+    Row,
+    Tagged,
+    Union,
+    Window,
+)
 
 OPERATORS: dict[str, Operator] = {
     "union": Union(("x", "y"), dropped_key=1),
@@ -32,7 +41,7 @@ def rows(draw: list[tuple[int, bool, int]]) -> list[Tagged]:
 def test_several_buckets_at_once_give_the_same_as_one_at_a_time(
     name: str, drawn: list[tuple[int, bool, int]], cuts: set[int]
 ) -> None:
-    plan = Plan((("o", OPERATORS[name]),))
+    plan = Computation((("o", OPERATORS[name]),))
     everything = rows(drawn)
     _, at_once, _ = plan.advance(None, list(everything), 0, 1000)
     state: object = None
@@ -56,7 +65,7 @@ def test_several_buckets_at_once_give_the_same_as_one_at_a_time(
 def test_the_state_can_be_rebuilt_from_the_input_since_the_marker(
     name: str, drawn: list[tuple[int, bool, int]], cut: int
 ) -> None:
-    plan = Plan((("o", OPERATORS[name]),))
+    plan = Computation((("o", OPERATORS[name]),))
     everything = rows(drawn)
     state, _, marker = plan.advance(None, [row for row in everything if row[0] < cut], 0, cut)
     assert marker <= cut

@@ -20,7 +20,7 @@ from holdfast.core.settings import (
 )
 from holdfast.simulation import networks
 from holdfast.simulation.checkpointing import CheckpointingProcess
-from holdfast.simulation.executor import Plan, Union, Window
+from holdfast.simulation.executor import Computation, Union, Window
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.layout import place
 from holdfast.simulation.mutations import MUTATIONS
@@ -57,7 +57,7 @@ def scenario(kind: str, *faults: Fault, seed: int = 1, apart: tuple[str, ...] = 
     fast = Policy.PROCESS
     first = Fragment(
         "f00",
-        Plan((("f00.0", Union(("s0", "s1"))),)),
+        Computation((("f00.0", Union(("s0", "s1"))),)),
         ("f00a", "f00b"),
         fast,
         fast,
@@ -65,7 +65,7 @@ def scenario(kind: str, *faults: Fault, seed: int = 1, apart: tuple[str, ...] = 
     )
     window = Window(("f00.0",), 5 * TIMING.bucket_us)
     second = Fragment(
-        "f10", Plan((("f10.0", window),)), COPIES, fast, fast, reconcile, standby, continuous
+        "f10", Computation((("f10.0", window),)), COPIES, fast, fast, reconcile, standby, continuous
     )
     spec = networks.build(TIMING, ("s0", "s1"), (first, second), ("f10.0",))
     servers = place(spec, Random(0)) | {name: f"x{name}" for name in (*apart, *COPIES)}

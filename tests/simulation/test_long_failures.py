@@ -12,7 +12,7 @@ from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.core.sunion import SUnion
 from holdfast.simulation import networks
 from holdfast.simulation.conditions import Conditions
-from holdfast.simulation.executor import Plan, Union
+from holdfast.simulation.executor import Computation, Union
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.layout import place
 from holdfast.simulation.networks import Fragment
@@ -27,7 +27,7 @@ def an_hour_without_one_input() -> World:
     timing = Timing(
         bucket_us=2 * SECOND_US, delay_us=6 * SECOND_US, heartbeat_interval_us=2 * SECOND_US
     )
-    plan = Plan((("f00.0", Union(("s0", "s1"))),))
+    plan = Computation((("f00.0", Union(("s0", "s1"))),))
     policy = Policy.PROCESS
     fragment = Fragment("f00", plan, ("f00a",), policy, policy, Reconcile.RESTORE)
     spec = networks.build(timing, ("s0", "s1"), (fragment,), ("f00.0",))

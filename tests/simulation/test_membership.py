@@ -12,7 +12,7 @@ from holdfast.core.settings import SECOND_US, Bound, Policy, Reconcile, Then, Ti
 from holdfast.simulation import networks
 from holdfast.simulation.authority import known_to
 from holdfast.simulation.checkers import Violation
-from holdfast.simulation.executor import Plan, Union, Window
+from holdfast.simulation.executor import Computation, Union, Window
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.layout import place
 from holdfast.simulation.mutations import MUTATIONS
@@ -26,9 +26,9 @@ TIMING = Timing(bucket_us=250_000, delay_us=2 * SECOND_US)
 def world_of(*faults: Fault) -> World:
     """Two fragments in a row of two replicas each; a client reads each of them."""
     fast = (Policy.PROCESS, Policy.PROCESS, Reconcile.RESTORE)
-    first = Fragment("f00", Plan((("f00.0", Union(("s0",))),)), ("f00a", "f00b"), *fast)
+    first = Fragment("f00", Computation((("f00.0", Union(("s0",))),)), ("f00a", "f00b"), *fast)
     window = Window(("f00.0",), 5 * TIMING.bucket_us)
-    second = Fragment("f10", Plan((("f10.0", window),)), ("f10a", "f10b"), *fast)
+    second = Fragment("f10", Computation((("f10.0", window),)), ("f10a", "f10b"), *fast)
     spec = networks.build(TIMING, ("s0",), (first, second), ("f00.0", "f10.0"))
     servers = place(spec, Random(0)) | {
         name: f"x{name}" for one in (first, second) for name in one.addresses

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from holdfast.core.source_time import Late, Verdict
+from holdfast.core.source_time import Late, TimeVerdict
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.own_time import OwnTimeSource, with_own_time
 from holdfast.simulation.run import scenario_of
@@ -30,7 +30,7 @@ def sources(world: World) -> list[OwnTimeSource]:
 @pytest.mark.slow
 def test_out_of_order_idle_and_wrong_stamps_break_no_promise() -> None:
     """Whatever is set; restarts and other replicas come to the same stream each time."""
-    verdicts: Counter[Verdict] = Counter()
+    verdicts: Counter[TimeVerdict] = Counter()
     settled, promised, most_idle = set[Late](), 0, 0
     for seed in SEEDS:
         world = world_of(seed)
@@ -41,7 +41,7 @@ def test_out_of_order_idle_and_wrong_stamps_break_no_promise() -> None:
             settled.add(source.settings.late)
             promised += source.promised
             assert source.time.boundary > 0
-    assert min(verdicts[each] for each in Verdict) > 0
+    assert min(verdicts[each] for each in TimeVerdict) > 0
     assert most_idle == 2
     assert settled == set(Late)
     assert promised > 0

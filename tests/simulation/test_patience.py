@@ -11,7 +11,7 @@ import pytest
 from holdfast.core.effects import RunJob
 from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.simulation import networks
-from holdfast.simulation.executor import Plan, Union
+from holdfast.simulation.executor import Computation, Union
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.layout import place
 from holdfast.simulation.networks import Fragment
@@ -33,7 +33,7 @@ def world(
     """Two replicas merge three streams, one of which is away for a while."""
     timing = Timing(bucket_us=200_000, delay_us=X, alpha=0.9, alpha_adapts=adapts)
     streams = ("s0", "s1", "s2")
-    plan = Plan((("f00.0", Union(streams)),))
+    plan = Computation((("f00.0", Union(streams)),))
     fragment = Fragment("f00", plan, ("f00a", "f00b"), *policies, Reconcile.RESTORE)
     spec = networks.build(timing, streams, (fragment,), ("f00.0",), job_us)
     start = start_s * SECOND_US

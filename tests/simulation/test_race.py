@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.simulation import networks
-from holdfast.simulation.executor import Plan, Union, Window
+from holdfast.simulation.executor import Computation, Union, Window
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.networks import Fragment, NetworkSpec
 from holdfast.simulation.world import World
@@ -28,7 +28,7 @@ TIMING = Timing(
 def network(race: bool) -> NetworkSpec:
     def fragment(name: str, operator: Union | Window) -> Fragment:
         copies = tuple(f"{name}{letter}" for letter in "abc")
-        plan = Plan(((f"{name}.0", operator),))
+        plan = Computation(((f"{name}.0", operator),))
         keeps = Reconcile.RESTORE
         return Fragment(name, plan, copies, Policy.PROCESS, Policy.PROCESS, keeps, race=race)
 

@@ -13,7 +13,7 @@ from holdfast.core.unordered import UnorderedClient
 from holdfast.simulation import networks
 from holdfast.simulation.checkers.consistency import oracle
 from holdfast.simulation.client_process import ClientProcess
-from holdfast.simulation.executor import Join, Operator, Plan, Row, Union, Window
+from holdfast.simulation.executor import Computation, Join, Operator, Row, Union, Window
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.networks import Fragment, NetworkSpec
 from holdfast.simulation.world import World
@@ -24,7 +24,7 @@ TIMING = Timing(bucket_us=BUCKET_US, delay_us=4 * SECOND_US)
 
 
 def fragment(name: str, *operators: Operator) -> Fragment:
-    plan = Plan(tuple((f"{name}.{at}", each) for at, each in enumerate(operators)))
+    plan = Computation(tuple((f"{name}.{at}", each) for at, each in enumerate(operators)))
     copies = tuple(f"{name}{letter}" for letter in "abc")
     policy = Policy.PROCESS
     return Fragment(name, plan, copies, policy, policy, Reconcile.RESTORE, race=True)

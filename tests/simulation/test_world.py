@@ -18,7 +18,7 @@ from holdfast.core.settings import SECOND_US, Policy, Reconcile, Timing
 from holdfast.simulation import networks
 from holdfast.simulation.clock import Clock
 from holdfast.simulation.disk import Disk, Write
-from holdfast.simulation.executor import Plan, Union
+from holdfast.simulation.executor import Computation, Union
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.layout import place
 from holdfast.simulation.network import CALL_US, PATIENCE_US, Network, Quality
@@ -239,7 +239,7 @@ def test_trimming_never_moves_the_end_of_a_log() -> None:
 def one_input_is_away(redo_buckets: int) -> Scenario:
     """One replica merges two streams; one of them is away for half a minute."""
     timing = Timing(bucket_us=250_000, delay_us=2 * SECOND_US, redo_buckets=redo_buckets)
-    plan = Plan((("f00.0", Union(("s0", "s1"))),))
+    plan = Computation((("f00.0", Union(("s0", "s1"))),))
     policy = Policy.PROCESS
     fragment = Fragment("f00", plan, ("f00a",), policy, policy, Reconcile.RESTORE)
     spec = networks.build(timing, ("s0", "s1"), (fragment,), ("f00.0",), job_us=87_500)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from holdfast import Network
 from holdfast.core.frame import Kind
 from holdfast.core.settings import Continuous
-from holdfast.frames import Frame, boundary_frame, data_frame, stream_schema
+from holdfast.frames import Frame, data_frame, stream_schema
 from holdfast.kept.continuous_recovery import load, read_extent
 from holdfast.log import Durability, LogOptions, StreamLog
 from holdfast.spark.continuous_states import WindowBatch
@@ -23,6 +23,7 @@ from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.state import EMPTY, State
 from holdfast.testing import split
 from holdfast.testing.continuous_rounds import Rounds
+from tests.blocks_for_tests import boundary_frame
 
 OPTIONS = LogOptions(durability=Durability.INTERVAL, segment_bytes=1 << 16, preallocate_bytes=0)
 

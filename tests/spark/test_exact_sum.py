@@ -19,7 +19,7 @@ from holdfast.spark.exact_sum import (
     STATE,
     UNIT,
     UNIT_OF_SQUARES,
-    Part,
+    SumPart,
     add,
     rounded,
     spreads,
@@ -138,7 +138,7 @@ def test_a_state_is_the_nearest_double_then_that_to_the_rest(rows: Rows, cuts: l
 
 @given(st.lists(st.lists(NEAR, min_size=3, max_size=3), min_size=1, max_size=6))
 def test_columns_and_whole_numbers_give_the_same(parts: list[list[float]]) -> None:
-    given = [Part(np.array(each)) for each in parts]
+    given = [SumPart(np.array(each)) for each in parts]
     none, fresh = pa.array([], STATE), np.zeros(3, dtype=np.bool_)
     found = add(none, fresh, given)
     with pytest.MonkeyPatch.context() as patch:

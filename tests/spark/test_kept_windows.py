@@ -26,13 +26,14 @@ from holdfast.core.events import (
 from holdfast.core.frame import Header, Kind
 from holdfast.core.settings import Continuous
 from holdfast.core.versions import Running
-from holdfast.frames import Frame, boundary_frame, data_frame
+from holdfast.frames import Frame, data_frame
 from holdfast.kept import continuous_state as kept_windows
 from holdfast.kept.continuous_state import KeptWindows
 from holdfast.log import StreamLog
 from holdfast.spark.engine import Engine
 from holdfast.spark.state import EMPTY, State
 from holdfast.testing import run, same_bytes, split, tuples
+from tests.blocks_for_tests import boundary_frame
 from tests.spark.support import PLAIN, SECOND, Case, plain_row
 
 KNOBS = Continuous(extent=8, interval_us=20_000, period_us=20_000)

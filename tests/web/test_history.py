@@ -78,7 +78,7 @@ def test_what_a_process_wrote_in_the_hour_before_is_taken(tmp_path: Path) -> Non
 
     def line(before_s: float, **said: str) -> str:
         at = datetime.fromtimestamp(time.time() - before_s, UTC).isoformat()
-        return json.dumps({"time": at, "process": "main-1", **said}) + "\n"
+        return json.dumps({"time": at, "node": "main-1", **said}) + "\n"
 
     path.write_text(
         line(2 * KEPT_SECONDS, event="long ago")

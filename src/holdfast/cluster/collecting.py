@@ -36,7 +36,7 @@ Said = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Links:
+class FeedCosts:
     """Where nodes are, how far that is, and how much flows."""
 
     at: Mapping[str, str]
@@ -65,7 +65,7 @@ class Watched:
     running: Running
     counted: Mapping[StreamReplica, float]
     revived: frozenset[StreamReplica]
-    links: Links
+    links: FeedCosts
 
     def one_more(self, like: str, server: str) -> tuple[float, float]:
         """What one more replica like another would cost at a server, and how many milliseconds
@@ -218,7 +218,7 @@ def watch(
 ) -> Watched:
     """The feeds of all racing fragments, and what else they cost to be fed."""
     at = {name: str(each.server) for name, each in deployment.endpoints.items() if each.server}
-    links = Links(at, servers.delays(), rates)
+    links = FeedCosts(at, servers.delays(), rates)
     feeds: dict[StreamReplica, FeedFacts] = {}
     counted: dict[StreamReplica, float] = {}
     used: set[StreamReplica] = set()

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.cluster.collector import Collector
-from holdfast.cluster.desired import Desired, Sent, Submission, checked_name, staged
+from holdfast.cluster.desired import Desired, SentDeployment, Submission, checked_name, staged
 from holdfast.cluster.members import with_replica
 from holdfast.cluster.placed import fits, places_of, running_of, wanted_places, with_places
 from holdfast.cluster.placing import (
@@ -94,7 +94,7 @@ class Coordinating:
     def submit(self, options: dict[str, Any]) -> dict[str, Any]:
         """Place a deployment and have the cluster run it; where its replicas are."""
         name = checked_name(options["name"])
-        sent = Submission(**vars(msgspec.convert(options, Sent)))
+        sent = Submission(**vars(msgspec.convert(options, SentDeployment)))
         with self.lock:
             version, desired = self._member.newest
             before = desired.submissions.get(name)

@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentDeployment:
     """All that a server needs to run its part of a deployment.
 
     tables      of the deployment file.
@@ -75,7 +75,7 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Submission(Sent):
+class Submission(SentDeployment):
     """A deployment that was submitted, with the cluster's servers and the places filled in.
 
     placed      the servers of each fragment's replicas, by name.

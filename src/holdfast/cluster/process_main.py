@@ -62,7 +62,7 @@ class ProcessHost:
     def __init__(self, deployment: Deployment, name: str) -> None:
         self._deployment = deployment
         self._name = name
-        self.journal = Journal(name)
+        self.journal = Journal(name, "process")
         self._plan: Plan = read_plan(deployment)
         self._topology = Topology(deployment, self._plan)
         deployment.security.make()
@@ -276,7 +276,9 @@ def main(arguments: list[str]) -> int:
     name = arguments[1]
     if name not in deployment.processes:
         # It was removed while it was down, so nobody could tell it.
-        Journal(name).write("removed", problem=f"{deployment.name} has no process {name} any more")
+        Journal(name, "process").write(
+            "removed", problem=f"{deployment.name} has no process {name} any more"
+        )
         return REMOVED_CODE
     if not set(deployment.processes[name]) & set(deployment.clients):
         # What it writes are logs and states, for nobody else; a client writes its user's files.

@@ -35,7 +35,7 @@ from holdfast.cluster.children import Children, last_lines, lines_after, log_pat
 from holdfast.cluster.desired import (
     SUBMITTED,
     Desired,
-    Sent,
+    SentDeployment,
     Submission,
     checked_name,
     staged,
@@ -91,7 +91,7 @@ class Server(NoStreams):
         cluster       take part in a cluster.
         metrics_port  serve metrics of the cluster over HTTP, on this machine only; 0: any port.
         """
-        self.journal = Journal("server")
+        self.journal = Journal("server", "process")
         self._data = data.resolve()
         self._security = security
         self._trusted = None if networks is None else Trusted(networks)
@@ -207,11 +207,13 @@ class Server(NoStreams):
         return free_ports(dict.fromkeys(options["nodes"], host), list(options["metrics"]))
 
     def _deploy(self, options: dict[str, Any]) -> dict[str, Any]:
-        name, sent = checked_name(options["deployment"]), msgspec.convert(options, Sent)
+        name, sent = checked_name(options["deployment"]), msgspec.convert(options, SentDeployment)
         restart = bool(options.get("restart", True))
         return {"changed": self._run_processes(name, sent, list(options["processes"]), restart)}
 
-    def _run_processes(self, name: str, sent: Sent, processes: list[str], restart: bool) -> bool:
+    def _run_processes(
+        self, name: str, sent: SentDeployment, processes: list[str], restart: bool
+    ) -> bool:
         """Have some processes of a deployment run here; whether any file of it is new."""
         with self._lock:
             changed = self._write(name, sent, processes)
@@ -225,7 +227,7 @@ class Server(NoStreams):
         self.journal.write("deployed", deployment=name, changed=changed)
         return changed
 
-    def _write(self, name: str, sent: Sent, processes: list[str]) -> bool:
+    def _write(self, name: str, sent: SentDeployment, processes: list[str]) -> bool:
         """Write the files of a deployment; whether any is new."""
         directory, code = self._data / name, sent.code()
         if self._trusted is not None:

@@ -39,7 +39,7 @@ from holdfast.cluster.starting import (
 from holdfast.cluster.status import node_status
 from holdfast.cluster.usage import signal_jvm
 from holdfast.deployment import Deployment, DeploymentError, load_deployment, membership_path
-from holdfast.durable import Held, make_private, take_lock
+from holdfast.durable import LockHeld, make_private, take_lock
 from holdfast.errors import HoldfastError
 from holdfast.plans.addresses import Addresses, taken_ports
 from holdfast.plans.measured_file import adopt
@@ -174,7 +174,7 @@ class Supervisor:
     def _take_lock(self) -> None:
         try:
             self._lock_fd = take_lock(self.deployment.data / "supervisor.pid")
-        except Held as error:
+        except LockHeld as error:
             raise SupervisorError(
                 f"{self.deployment.name} is running already, supervised by process "
                 f"{error.holder}; stop it with holdfast down"

@@ -67,7 +67,7 @@ class ParquetStoreSink(CommittingSink):
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlannedObject:
     """Tuples that are written as one object: from an id up to another."""
 
     first: int
@@ -127,34 +127,34 @@ class ParquetStoreWriter(CommittingWriter):
         if others:
             self._put(self._unique_name(), self._rows.table(others))
         if stable is not None and next_id > self._next_id:
-            plan = Plan(self._next_id, next_id)
+            plan = PlannedObject(self._next_id, next_id)
             self._note(plan)
             self._put_rows(plan, stable)
             self._next_id = next_id
 
-    def _put_rows(self, plan: Plan, stable: pa.Table) -> None:
+    def _put_rows(self, plan: PlannedObject, stable: pa.Table) -> None:
         ids = stable["seq"]
         mine = pc.and_(pc.greater_equal(ids, plan.first), pc.less(ids, plan.end))
         rows = self._rows.table([StableRows(stable.filter(mine))])
         self._put(self._name(plan), rows.combine_chunks())
 
-    def _name(self, plan: Plan) -> str:
+    def _name(self, plan: PlannedObject) -> str:
         return f"part-{self._writer}-{plan.first:015}-{plan.end:015}.parquet"
 
     def _unique_name(self) -> str:
         """Of rows that have no ids: behind the stable ones so far, in the order of time."""
-        plan = Plan(self._next_id, self._next_id)
+        plan = PlannedObject(self._next_id, self._next_id)
         return self._name(plan).replace(".parquet", f"-{time.time_ns():020}.parquet")
 
     # -- the note and the store ---------------------------------------------------------------
 
-    def _noted(self) -> Plan | None:
+    def _noted(self) -> PlannedObject | None:
         if self._notes is None or not self._notes.exists():
             return None
         found = read_document(self._notes)
-        return Plan(int(found["first"]), int(found["end"]))
+        return PlannedObject(int(found["first"]), int(found["end"]))
 
-    def _note(self, plan: Plan) -> None:
+    def _note(self, plan: PlannedObject) -> None:
         if self._notes is not None:
             make_private(self._notes.parent)
             write_document(self._notes, {"first": plan.first, "end": plan.end})

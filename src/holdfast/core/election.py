@@ -35,7 +35,7 @@ from enum import Enum
 from holdfast.core.machine import Machine, PeerError
 
 
-class Standing(Enum):
+class ElectionState(Enum):
     """What a server is in the present term."""
 
     FOLLOWING = "following"
@@ -55,18 +55,18 @@ class Trigger(Enum):
 
 
 TABLE: Mapping[tuple[Enum, Enum], Enum] = {
-    (Standing.FOLLOWING, Trigger.SILENCE): Standing.TRYING,
-    (Standing.FOLLOWING, Trigger.HIGHER_TERM): Standing.FOLLOWING,
-    (Standing.TRYING, Trigger.WOULD_WIN): Standing.STANDING,
-    (Standing.TRYING, Trigger.NO_MAJORITY): Standing.FOLLOWING,
-    (Standing.TRYING, Trigger.HIGHER_TERM): Standing.FOLLOWING,
-    (Standing.TRYING, Trigger.COORDINATOR_HEARD): Standing.FOLLOWING,
-    (Standing.STANDING, Trigger.WON): Standing.COORDINATING,
-    (Standing.STANDING, Trigger.NO_MAJORITY): Standing.FOLLOWING,
-    (Standing.STANDING, Trigger.HIGHER_TERM): Standing.FOLLOWING,
-    (Standing.STANDING, Trigger.COORDINATOR_HEARD): Standing.FOLLOWING,
-    (Standing.COORDINATING, Trigger.HIGHER_TERM): Standing.FOLLOWING,
-    (Standing.COORDINATING, Trigger.OUT_OF_TOUCH): Standing.FOLLOWING,
+    (ElectionState.FOLLOWING, Trigger.SILENCE): ElectionState.TRYING,
+    (ElectionState.FOLLOWING, Trigger.HIGHER_TERM): ElectionState.FOLLOWING,
+    (ElectionState.TRYING, Trigger.WOULD_WIN): ElectionState.STANDING,
+    (ElectionState.TRYING, Trigger.NO_MAJORITY): ElectionState.FOLLOWING,
+    (ElectionState.TRYING, Trigger.HIGHER_TERM): ElectionState.FOLLOWING,
+    (ElectionState.TRYING, Trigger.COORDINATOR_HEARD): ElectionState.FOLLOWING,
+    (ElectionState.STANDING, Trigger.WON): ElectionState.COORDINATING,
+    (ElectionState.STANDING, Trigger.NO_MAJORITY): ElectionState.FOLLOWING,
+    (ElectionState.STANDING, Trigger.HIGHER_TERM): ElectionState.FOLLOWING,
+    (ElectionState.STANDING, Trigger.COORDINATOR_HEARD): ElectionState.FOLLOWING,
+    (ElectionState.COORDINATING, Trigger.HIGHER_TERM): ElectionState.FOLLOWING,
+    (ElectionState.COORDINATING, Trigger.OUT_OF_TOUCH): ElectionState.FOLLOWING,
 }
 
 
@@ -88,7 +88,7 @@ class ElectionTiming:
             )
 
 
-class Election(Machine[Standing, Trigger]):
+class Election(Machine[ElectionState, Trigger]):
     """One server's part in the elections of its cluster."""
 
     TABLE = TABLE
@@ -102,7 +102,7 @@ class Election(Machine[Standing, Trigger]):
         voted_for: str = "",
     ) -> None:
         """``draw`` gives numbers from 0 up to 1, by chance; term and vote are those on disk."""
-        super().__init__(name, Standing.FOLLOWING)
+        super().__init__(name, ElectionState.FOLLOWING)
         self.term = term
         self.voted_for = voted_for
         self.coordinator = ""
@@ -116,7 +116,7 @@ class Election(Machine[Standing, Trigger]):
 
     @property
     def is_coordinating(self) -> bool:
-        return self.state is Standing.COORDINATING
+        return self.state is ElectionState.COORDINATING
 
     def begin(self, now: int) -> None:
         """Wait for a coordinator. One may be there, so a vote just given must not be hurried."""
@@ -134,7 +134,7 @@ class Election(Machine[Standing, Trigger]):
             return False
         if now < self.deadline:
             return False
-        if self.state is not Standing.FOLLOWING:
+        if self.state is not ElectionState.FOLLOWING:
             self.move(Trigger.NO_MAJORITY, now, f"{len(self._yes)} of {len(voters)} in {self.term}")
             self._wait(now)
             return False
@@ -161,7 +161,7 @@ class Election(Machine[Standing, Trigger]):
 
     def is_ready_to_stand(self, now: int, voters: tuple[str, ...]) -> bool:
         """Whether the trial is won: then there is a new term, and a vote for itself to keep."""
-        if self.state is not Standing.TRYING or not self._has_majority(voters):
+        if self.state is not ElectionState.TRYING or not self._has_majority(voters):
             return False
         self.move(Trigger.WOULD_WIN, now, f"for term {self.term + 1}")
         self.term, self.voted_for = self.term + 1, self.name
@@ -171,15 +171,15 @@ class Election(Machine[Standing, Trigger]):
 
     def count(self, voter: str, term: int, is_trial: bool, now: int) -> None:
         """A voter has said yes; its own vote counts once it is on disk."""
-        if is_trial and self.state is Standing.TRYING and term == self.term + 1:
+        if is_trial and self.state is ElectionState.TRYING and term == self.term + 1:
             self._yes.add(voter)
-        elif not is_trial and self.state is Standing.STANDING and term == self.term:
+        elif not is_trial and self.state is ElectionState.STANDING and term == self.term:
             self._yes.add(voter)
             self._heard[voter] = now
 
     def is_elected(self, now: int, voters: tuple[str, ...]) -> bool:
         """Whether the votes are enough: from now on it coordinates."""
-        if self.state is not Standing.STANDING or not self._has_majority(voters):
+        if self.state is not ElectionState.STANDING or not self._has_majority(voters):
             return False
         self.move(Trigger.WON, now, f"term {self.term}")
         self.coordinator = self.name
@@ -232,7 +232,7 @@ class Election(Machine[Standing, Trigger]):
                 f"{self.coordinator} does: a server has forgotten its vote, or two go by one "
                 f"name\n{self.story()}"
             )
-        if self.state is not Standing.FOLLOWING:
+        if self.state is not ElectionState.FOLLOWING:
             self.move(Trigger.COORDINATOR_HEARD, now, coordinator)
         self.coordinator = coordinator
         self._coordinator_heard = now

@@ -36,7 +36,7 @@ class SequenceGap(PeerError):
     """A batch is missing before the one that came."""
 
 
-class Verdict(Enum):
+class BatchVerdict(Enum):
     NEXT = "next"
     REPEAT = "repeat"
 
@@ -81,7 +81,7 @@ class Producers:
         self._places[name] = replace(before, epoch=before.epoch + 1)
         return self._places[name]
 
-    def judge(self, name: str, epoch: int, sequence: int) -> Verdict:
+    def judge(self, name: str, epoch: int, sequence: int) -> BatchVerdict:
         """Whether a batch is the next; raises if its sender may not send it."""
         place = self.place(name)
         check(f"producer {name!r}", epoch, place.epoch)
@@ -91,7 +91,7 @@ class Producers:
                 f"is next, and what lies between is missing. Open the name again and send what "
                 f"comes after tuple {place.tuples}"
             )
-        return Verdict.NEXT if sequence == place.sequence + 1 else Verdict.REPEAT
+        return BatchVerdict.NEXT if sequence == place.sequence + 1 else BatchVerdict.REPEAT
 
     def took(self, name: str, sequence: int, tuples: int) -> None:
         """The next batch is on its way into the log."""

@@ -58,7 +58,7 @@ class Late(Enum):
     TAKE = "take"
 
 
-class Verdict(Enum):
+class TimeVerdict(Enum):
     IN_TIME = "in time"
     LATE = "late"
     FUTURE = "future"
@@ -165,14 +165,14 @@ class SourceTime:
         lane.newest = max(lane.newest, newest)
         self._advance()
 
-    def judge(self, name: str, stime: int, now: int) -> Verdict:
+    def judge(self, name: str, stime: int, now: int) -> TimeVerdict:
         """One row alone, by the same rules: what a batch must agree with."""
         rules = self.rules(name, now)
         if stime > rules.latest:
-            return Verdict.FUTURE
+            return TimeVerdict.FUTURE
         is_late = stime < rules.boundary(rules.newest)
         self.took(name, stime)
-        return Verdict.LATE if is_late else Verdict.IN_TIME
+        return TimeVerdict.LATE if is_late else TimeVerdict.IN_TIME
 
     def promise(self, name: str, stime: int, now: int) -> None:
         """The lane will bring nothing older than ``stime``."""

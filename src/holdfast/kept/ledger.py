@@ -64,7 +64,7 @@ class LedgerLine:
 
 
 @dataclass
-class Standing:
+class LedgerState:
     """What counts: the inlet's last state and the producers' places."""
 
     save: dict[str, Any] | None = None
@@ -86,7 +86,7 @@ class Ledger:
     def __init__(self, path: Path, next_id: int) -> None:
         """Open and drop the lines that the log, which is at ``next_id``, never got."""
         self._path = path
-        self.standing = Standing()
+        self.standing = LedgerState()
         # Lines that were added and whose tuples the log has not got yet.
         self._unsettled: list[LedgerLine] = []
         self._file: BinaryIO | None = None

@@ -36,7 +36,7 @@ from holdfast import disk
 from holdfast.disk import sync_directory
 from holdfast.durable import (
     Damaged,
-    Held,
+    LockHeld,
     check_format,
     make_private,
     read_document,
@@ -187,7 +187,7 @@ class StateDirectory:
     def _take_lock(self) -> int:
         try:
             return take_lock(self.path / "lock")
-        except Held as error:
+        except LockHeld as error:
             raise StateError(
                 f"the state directory {str(self.path)!r} is in use by process {error.holder}; stop "
                 f"that run first, or name another directory"

@@ -36,7 +36,7 @@ import pyarrow as pa
 
 from holdfast.checksum import crc32c, with_checksum
 from holdfast.core.frame import Header, Kind
-from holdfast.log.direct import Part
+from holdfast.log.direct import BlockPart
 from holdfast.log.errors import FrameTooLarge
 
 MAGIC = b"HFB1"
@@ -65,7 +65,7 @@ class Encoded:
 
     header: Header
     format: Format
-    parts: list[Part]
+    parts: list[BlockPart]
     length: int
     padding: int
     payload_crc: int
@@ -105,7 +105,7 @@ class LogBlock(NamedTuple):
         return Header(Kind(self.kind), self.first_id, self.tuples, *times)
 
 
-def encoded(header: Header, payload_format: Format, parts: list[Part]) -> Encoded:
+def encoded(header: Header, payload_format: Format, parts: list[BlockPart]) -> Encoded:
     """A frame's header and the parts of its payload as a block that has no place yet."""
     size = sum(map(len, parts))
     padding = -size % ALIGNMENT

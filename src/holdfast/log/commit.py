@@ -29,7 +29,7 @@ from typing import NamedTuple
 from holdfast.log.block import Encoded
 from holdfast.log.errors import LogBroken, LogClosed, LogError, WriteFailed
 from holdfast.log.options import Durability
-from holdfast.log.store import Placed, Store
+from holdfast.log.store import PlacedBlock, Store
 from holdfast.log.sync import Syncer
 from holdfast.log.writer import Writer
 
@@ -50,7 +50,7 @@ class _Ticket:
 
     __slots__ = ("blocks", "error", "is_done", "size")
 
-    def __init__(self, blocks: list[Placed]) -> None:
+    def __init__(self, blocks: list[PlacedBlock]) -> None:
         self.blocks = blocks
         self.size = sum(block.length for block, _, _ in blocks)
         self.is_done = False
@@ -77,7 +77,7 @@ class Committer:
             placed = []
             for block in blocks:
                 before, tail = tail, tail.after(block.header)
-                placed.append(Placed(block, before, tail))
+                placed.append(PlacedBlock(block, before, tail))
             appended = Appended(start.next_id, tail.next_id, start.lsn, tail.lsn)
             if not placed:
                 return appended
@@ -137,7 +137,7 @@ class Committer:
             return
         self._publish(group, blocks)
 
-    def _publish(self, group: list[_Ticket], blocks: list[Placed]) -> None:
+    def _publish(self, group: list[_Ticket], blocks: list[PlacedBlock]) -> None:
         with self._store.lock:
             self._store.publish(blocks)
             for ticket in group:

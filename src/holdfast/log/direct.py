@@ -28,7 +28,7 @@ _PIECE = 2 << 20  # large enough for a disk at full speed, small enough for a pr
 # File systems that know no such thing, or want larger pages, say so with one of these.
 _CANNOT = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)
 
-Part: TypeAlias = bytes | pa.Buffer
+BlockPart: TypeAlias = bytes | pa.Buffer
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
@@ -47,7 +47,7 @@ def whole_pages(offset: int, size: int) -> tuple[int, int]:
 _free: list[Bytes] = []
 
 
-def write_pages(fd: int, parts: Sequence[Part], offset: int) -> int:
+def write_pages(fd: int, parts: Sequence[BlockPart], offset: int) -> int:
     """Writes whole pages past the cache: how many bytes from the front, fewer if it cannot be.
 
     Offset and size are those of whole pages. Raises OSError as a write does, with some written.
@@ -80,7 +80,7 @@ def _buffer() -> Bytes:
     return np.frombuffer(mmap.mmap(-1, _PIECE), dtype=np.uint8)
 
 
-def _pieces(parts: Sequence[Part], buffer: Bytes) -> Iterator[Bytes]:
+def _pieces(parts: Sequence[BlockPart], buffer: Bytes) -> Iterator[Bytes]:
     """The parts one after the other, in pieces that fill the buffer."""
     filled = 0
     for part in parts:
@@ -97,10 +97,10 @@ def _pieces(parts: Sequence[Part], buffer: Bytes) -> Iterator[Bytes]:
         yield buffer[:filled]
 
 
-def split_parts(parts: Sequence[Part], at: int) -> tuple[list[Part], list[Part]]:
+def split_parts(parts: Sequence[BlockPart], at: int) -> tuple[list[BlockPart], list[BlockPart]]:
     """The first ``at`` bytes and the rest, without copying."""
-    before: list[Part] = []
-    after: list[Part] = []
+    before: list[BlockPart] = []
+    after: list[BlockPart] = []
     for part in parts:
         taken = min(at, len(part))
         at -= taken
@@ -111,5 +111,5 @@ def split_parts(parts: Sequence[Part], at: int) -> tuple[list[Part], list[Part]]
     return before, after
 
 
-def _slice(part: Part, begin: int, end: int) -> Part:
+def _slice(part: BlockPart, begin: int, end: int) -> BlockPart:
     return part[begin:end] if isinstance(part, bytes) else part.slice(begin, end - begin)

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from holdfast import disk
 from holdfast.disk import Operation
-from holdfast.durable import Held, take_lock
-from holdfast.log.direct import Part, split_parts, whole_pages, write_pages
+from holdfast.durable import LockHeld, take_lock
+from holdfast.log.direct import BlockPart, split_parts, whole_pages, write_pages
 from holdfast.log.errors import LogLocked
 
 _MOST_PARTS = 1024  # IOV_MAX on Linux
@@ -60,14 +60,14 @@ class Files:
             got += more
         return got
 
-    def write(self, fd: int, parts: Sequence[Part], offset: int) -> None:
+    def write(self, fd: int, parts: Sequence[BlockPart], offset: int) -> None:
         """Writes all parts one after the other, or raises OSError with some of them written."""
         disk.check_descriptor(Operation.WRITE, fd)
         for start in range(0, len(parts), _MOST_PARTS):
             some = parts[start : start + _MOST_PARTS]
             offset += self._write_fully(fd, some, offset)
 
-    def write_past_cache(self, fd: int, parts: Sequence[Part], offset: int) -> None:
+    def write_past_cache(self, fd: int, parts: Sequence[BlockPart], offset: int) -> None:
         """Like ``write``; what can be kept out of the system's cache is (direct.py)."""
         begin, end = whole_pages(offset, sum(map(len, parts)))
         before, rest = split_parts(parts, begin)
@@ -80,7 +80,7 @@ class Files:
             if some:
                 self.write(fd, some, offset + at)
 
-    def _write_fully(self, fd: int, parts: Sequence[Part], offset: int) -> int:
+    def _write_fully(self, fd: int, parts: Sequence[BlockPart], offset: int) -> int:
         size = sum(map(len, parts))
         done = os.pwritev(fd, parts, offset)
         while done < size:
@@ -138,7 +138,7 @@ class Files:
         """Takes the lock file, which the operating system frees when the process ends."""
         try:
             return take_lock(path)
-        except Held as error:
+        except LockHeld as error:
             raise LogLocked(
                 f"{path.parent}: a log has one writer, and process {error.holder} is it; stop "
                 f"that one first, or open the log with read_only=True"

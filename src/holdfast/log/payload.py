@@ -21,7 +21,7 @@ from holdfast.core.frame import Kind
 from holdfast.frames import Frame
 from holdfast.gained import with_gained
 from holdfast.log.block import Encoded, Format, LogBlock, encoded
-from holdfast.log.direct import Part
+from holdfast.log.direct import BlockPart
 from holdfast.log.errors import SchemaMismatch
 
 
@@ -31,15 +31,15 @@ class _Sink:
     closed = False
 
     def __init__(self) -> None:
-        self.parts: list[Part] = []
+        self.parts: list[BlockPart] = []
 
-    def write(self, part: Part) -> int:
+    def write(self, part: BlockPart) -> int:
         self.parts.append(part)
         return len(part)
 
-    def take(self) -> list[Part]:
+    def take(self) -> list[BlockPart]:
         """The parts so far, small neighbours joined: each one costs an entry in the write."""
-        joined: list[Part] = []
+        joined: list[BlockPart] = []
         small: list[bytes] = []
         for part in self.parts:
             if isinstance(part, bytes):
@@ -145,7 +145,7 @@ def _has_dictionary(kind: pa.DataType) -> bool:
     return any(_has_dictionary(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def _stream(batch: pa.RecordBatch) -> list[Part]:
+def _stream(batch: pa.RecordBatch) -> list[BlockPart]:
     sink = _Sink()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)

@@ -23,7 +23,7 @@ from holdfast.log.order import Tail
 from holdfast.log.segment import Segment
 
 
-class Placed(NamedTuple):
+class PlacedBlock(NamedTuple):
     """A block with its place in the stream: the tails before and after it."""
 
     block: Encoded
@@ -97,7 +97,7 @@ class Store:
         self.changed.notify_all()
         return removed
 
-    def publish(self, blocks: list[Placed]) -> None:
+    def publish(self, blocks: list[PlacedBlock]) -> None:
         """Lets readers see blocks that have been written to the end of the last segment, one
         after the other. The caller holds the lock."""
         segment = self.segments[-1]

@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from holdfast.log.block import header_at
-from holdfast.log.direct import Part
+from holdfast.log.direct import BlockPart
 from holdfast.log.errors import DiskFull, LogBroken, LogError, WriteFailed
 from holdfast.log.segment import Segment, create_segment
-from holdfast.log.store import Placed, Store
+from holdfast.log.store import PlacedBlock, Store
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -58,11 +58,11 @@ class Writer:
             store.add_segment(segment)
             store.tail = segment.tail
 
-    def write(self, blocks: Iterable[Placed]) -> None:
+    def write(self, blocks: Iterable[PlacedBlock]) -> None:
         """Writes blocks to the end of the last segment in one go; either all or none."""
         start = end = self.segment.end
         synced_lsn = self._store.synced_lsn
-        parts: list[Part] = []
+        parts: list[BlockPart] = []
         for block, before, _ in blocks:
             parts.append(header_at(block, before.lsn, synced_lsn))
             parts.extend(block.parts)
@@ -76,7 +76,7 @@ class Writer:
                 raise self._failure(f"write {end - start} bytes", error) from error
             raise
 
-    def _write(self, parts: list[Part], start: int, size: int) -> None:
+    def _write(self, parts: list[BlockPart], start: int, size: int) -> None:
         direct_bytes = self._store.options.direct_bytes
         if direct_bytes and size >= direct_bytes:
             self._files.write_past_cache(self.fd, parts, start)

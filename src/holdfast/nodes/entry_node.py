@@ -47,7 +47,13 @@ from holdfast.core.effects import (
 from holdfast.core.entry import EntryPoint, EntrySettings
 from holdfast.core.events import SourceBatch, SourceReached
 from holdfast.core.fence import Fenced
-from holdfast.core.producers import ProducerPlace, Producers, SequenceGap, TooManyNames, Verdict
+from holdfast.core.producers import (
+    BatchVerdict,
+    ProducerPlace,
+    Producers,
+    SequenceGap,
+    TooManyNames,
+)
 from holdfast.core.source_time import FAR
 from holdfast.errors import HoldfastError
 from holdfast.flight.refused import Refused, refused
@@ -424,7 +430,7 @@ class EntryNode(Node):
             raise flight.FlightUnavailableError(f"{self.name} is stopping")
         with self._taking:
             try:
-                if self._producers.judge(producer, epoch, sequence) is Verdict.REPEAT:
+                if self._producers.judge(producer, epoch, sequence) is BatchVerdict.REPEAT:
                     return self._taken(producer, sequence)
                 place = ProducerPlace(epoch, sequence, tuples)
                 table, promise = pa.Table.from_batches([put.batch]), put.options.get("promise")

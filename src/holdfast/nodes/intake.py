@@ -23,7 +23,7 @@ from holdfast.connect.ingest import FOREVER, OWN_LANE, Inlet
 from holdfast.connect.source import Source
 from holdfast.core.producers import ProducerPlace
 from holdfast.frames import STIME, TIME, TMAX
-from holdfast.kept.ledger import LedgerLine, Standing
+from holdfast.kept.ledger import LedgerLine, LedgerState
 from holdfast.kept.stream_store import OnProblem
 from holdfast.operators import Declaration
 
@@ -65,7 +65,7 @@ class Intake:
         source: Source,
         bucket_us: int,
         directory: Path,
-        standing: Standing,
+        standing: LedgerState,
         hand_over: Callable[[Offer], None],
         on_problem: OnProblem,
         reached: Callable[[int], None],

@@ -16,7 +16,10 @@ _KEPT = 200
 
 
 class JsonLines(logging.Formatter):
-    """A record as one JSON object: time, level, who, what, and anything else."""
+    """A record as one JSON object: time, level, who, what, and anything else.
+
+    Who is a node, or the process where it is none of its nodes.
+    """
 
     def __init__(self, process: str = "") -> None:
         super().__init__()
@@ -27,7 +30,7 @@ class JsonLines(logging.Formatter):
         line = {
             "time": f"{stamp}.{int(record.msecs):03}Z",
             "level": record.levelname.lower(),
-            "process": getattr(record, "node", self._process),
+            **getattr(record, "who", {"process": self._process}),
             "event": record.getMessage(),
             **getattr(record, "fields", {}),
         }
@@ -65,10 +68,11 @@ def adopt_logging(process: str) -> None:
 
 
 class Journal:
-    """What one node has to say."""
+    """What one node has to say, or a process or server as such."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, kind: str = "node") -> None:
+        """``kind``: what it is the name of, "node" or "process"."""
+        self._who = {kind: name}
         self._said: dict[tuple[str, str], tuple[float, int]] = {}
 
     def write_once(self, event: str, key: str, *, level: str = "warning", **fields: Any) -> None:
@@ -89,7 +93,7 @@ class Journal:
     def write(self, event: str, *, level: str = "info", **fields: Any) -> None:
         """One line: time, level, who, what, and anything else."""
         number = logging.getLevelNamesMapping()[level.upper()]
-        _journals.log(number, event, extra={"node": self._name, "fields": fields})
+        _journals.log(number, event, extra={"who": self._who, "fields": fields})
 
     def refused_call(self, caller: str, address: str, reason: str, calls: int) -> None:
         """Somebody was not let in (``flight.refusals``)."""

@@ -10,7 +10,7 @@ from holdfast.core.frame import Kind, Why
 
 registry = CollectorRegistry()
 
-_LABELS = ("process", "kind")
+_LABELS = ("node", "kind")
 
 
 def _gauge(name: str, about: str, *labels: str) -> Gauge:

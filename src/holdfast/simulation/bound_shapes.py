@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from holdfast.core.settings import SECOND_US
-from holdfast.simulation.faults import Fault, FaultKind, Layout
+from holdfast.simulation.faults import Fault, FaultKind, Targets
 
 
-def _bounded(random: Random, layout: Layout) -> list[Fault]:
+def _bounded(random: Random, layout: Targets) -> list[Fault]:
     """An input is missing for longer than the bound lasts, while readers and replicas come and go.
 
     Who comes back meanwhile is given what is left of the tentative tuples, and then all that is

@@ -6,12 +6,12 @@ from dataclasses import replace
 from random import Random
 
 from holdfast.core.settings import SECOND_US, Policy, Reconcile
-from holdfast.simulation.executor import Operator, Plan, Union, Window
-from holdfast.simulation.faults import Fault, FaultKind, Layout
+from holdfast.simulation.executor import Computation, Operator, Union, Window
+from holdfast.simulation.faults import Fault, FaultKind, Targets
 from holdfast.simulation.networks import Fragment, NetworkSpec, build, generate_timing
 
 
-def _busy(random: Random, layout: Layout) -> list[Fault]:
+def _busy(random: Random, layout: Targets) -> list[Fault]:
     """All machines become busy, some are idle again, and entry points are away meanwhile.
 
     The first failure finds replicas that have not learned yet what jobs take now; X is promised all
@@ -48,7 +48,7 @@ def busy_unions(random: Random) -> NetworkSpec:
         policies = (random.choice(answering), random.choice(answering))
         keeps = random.choice([Reconcile.RESTORE, Reconcile.UNDO])
         copies = (f"{name}a", f"{name}b")
-        return Fragment(name, Plan(((f"{name}.0", operator),)), copies, *policies, keeps)
+        return Fragment(name, Computation(((f"{name}.0", operator),)), copies, *policies, keeps)
 
     first = answers("f00", Union(("s0", "s1", "s2"), random.choice([-1, 0])))
     second = answers("f10", Window(("f00.0",), timing.bucket_us * random.choice([1, 3])))

@@ -24,7 +24,7 @@ from holdfast.core.records import Checkpoint, InLog, LoggedStream, Pieces
 from holdfast.core.settings import Keeping, ReplicaSettings
 from holdfast.simulation import continuous as windows
 from holdfast.simulation.checkers import Violation
-from holdfast.simulation.executor import Plan
+from holdfast.simulation.executor import Computation
 from holdfast.simulation.replica_process import ReplicaProcess
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ class Packed:
 class CheckpointingProcess(ReplicaProcess):
     """A replica with partners, which may have to join, and lends its state to those that do."""
 
-    def __init__(self, world: World, settings: ReplicaSettings, plan: Plan, job_us: int) -> None:
+    def __init__(
+        self, world: World, settings: ReplicaSettings, plan: Computation, job_us: int
+    ) -> None:
         super().__init__(world, settings, plan, job_us)
         self._ships_at = 0
         self._forget()

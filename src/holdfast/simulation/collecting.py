@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.collection import Collected, Collection, FeedFacts, Running, StreamReplica
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.checkers import Violation
-from holdfast.simulation.faults import Fault, FaultKind, Layout
+from holdfast.simulation.faults import Fault, FaultKind, Targets
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
@@ -80,7 +80,7 @@ def collect(found: Running, k_min: int, share: float) -> Collected:
     return kept
 
 
-def _collections(random: Random, layout: Layout) -> list[Fault]:
+def _collections(random: Random, layout: Targets) -> list[Fault]:
     """Feeds and replicas are collected; those that are kept are late, lost or cut off then.
 
     Replicas are added meanwhile, and move: a new one comes before an old one goes.

@@ -30,7 +30,7 @@ from holdfast.core.events import WindowBlock
 from holdfast.core.frame import Kind, StreamFrame
 from holdfast.core.records import RecoveryRecord
 from holdfast.simulation.checkers import Violation
-from holdfast.simulation.executor import Distinct, Join, Plan, Row, Tagged, Window, mix
+from holdfast.simulation.executor import Computation, Distinct, Join, Row, Tagged, Window, mix
 
 Place: TypeAlias = tuple[str, int, int]  # output, start of the window, key
 # Stands for rows of a join; the second number is when they are too old.
@@ -40,7 +40,7 @@ Newest: TypeAlias = dict[Place, tuple[int, int, int]]  # time, accumulated, olde
 
 
 def open_windows(
-    plan: Plan, state: object, kind: type[Window | Distinct] = Window
+    plan: Computation, state: object, kind: type[Window | Distinct] = Window
 ) -> dict[Place, tuple[int, int]]:
     """Every window of some operators that a state has open."""
     states: tuple[object, ...] = state or (None,) * len(plan.outputs)  # type: ignore[assignment]
@@ -53,7 +53,7 @@ def open_windows(
 
 
 def news(
-    plan: Plan, before: object, after: object, stop: int, inputs: int, results: int
+    plan: Computation, before: object, after: object, stop: int, inputs: int, results: int
 ) -> tuple[tuple[WindowBlock, ...], StateReached]:
     """What the log must have of a stable state."""
     windows = open_windows(plan, after)
@@ -88,13 +88,13 @@ def _fresh(
     return tuple((place, *kept) for place, kept in windows.items() if place not in known)
 
 
-def reach(plan: Plan, stop: int) -> int:
+def reach(plan: Computation, stop: int) -> int:
     """The oldest input that is needed whatever the windows are."""
     joins = [one.within_us for _, one in plan.outputs if isinstance(one, Join)]
     return max(0, stop - max(joins)) if joins else stop
 
 
-def look(plan: Plan, state: object, now: int, order: LookAtWindows) -> Looked:
+def look(plan: Computation, state: object, now: int, order: LookAtWindows) -> Looked:
     windows = open_windows(plan, state)
     members: tuple[Place, ...] = order.members  # type: ignore[assignment]
     first, rest = members[: order.most], members[order.most :]
@@ -110,7 +110,7 @@ def look(plan: Plan, state: object, now: int, order: LookAtWindows) -> Looked:
 
 
 def check(
-    plan: Plan, state: object, time: int, order: CheckWindows
+    plan: Computation, state: object, time: int, order: CheckWindows
 ) -> tuple[Checked, tuple[WindowBlock, ...]]:
     windows = open_windows(plan, state)
     looked: tuple[Place, ...] = order.looked  # type: ignore[assignment]
@@ -120,7 +120,7 @@ def check(
 
 
 def recover(
-    plan: Plan, record: RecoveryRecord, log: Iterable[StreamFrame], rows: list[Tagged]
+    plan: Computation, record: RecoveryRecord, log: Iterable[StreamFrame], rows: list[Tagged]
 ) -> tuple[object, Restored]:
     """The state at the record's boundary, from the log and the input since its marker."""
     boundary = record.boundary
@@ -155,7 +155,7 @@ def _newest(record: RecoveryRecord, log: Iterable[StreamFrame]) -> Newest:
 
 
 def missing(
-    plan: Plan,
+    plan: Computation,
     record: RecoveryRecord,
     log: Iterable[StreamFrame],
     streams: Mapping[str, Sequence[Row]],
@@ -204,7 +204,7 @@ def _window_states(
     return tuple((place, kept[1:]) for place, kept in found.items())
 
 
-def _restored(plan: Plan, state: object, newest: Newest, boundary: int) -> Restored:
+def _restored(plan: Computation, state: object, newest: Newest, boundary: int) -> Restored:
     windows, firsts = open_windows(plan, state), open_windows(plan, state, Distinct)
     by_time: dict[int, list[Place]] = {}
     for place in (*windows, *firsts):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from holdfast.core.settings import SECOND_US
-from holdfast.simulation.faults import Fault, FaultKind, Layout, Moment
+from holdfast.simulation.faults import Fault, FaultKind, Moment, Targets
 
 
-def _overtaken(random: Random, layout: Layout) -> list[Fault]:
+def _overtaken(random: Random, layout: Targets) -> list[Fault]:
     """A copy that took over is lost just when its word reaches the other, over a slow link.
 
     It comes back and has forgotten, and what it hears first was said before that word.
@@ -29,7 +29,7 @@ def _overtaken(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _relay(random: Random, layout: Layout) -> list[Fault]:
+def _relay(random: Random, layout: Targets) -> list[Fault]:
     """Two copies are lost in turn, each soon after the other is back, some in a full disk."""
     first, second = random.choice(layout.pairs)[:2]
     time = 5 * SECOND_US
@@ -52,7 +52,7 @@ def _relay(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _around(random: Random, layout: Layout) -> list[Fault]:
+def _around(random: Random, layout: Targets) -> list[Fault]:
     """The servers of a ring of shards are lost in turn, some before the last one is back."""
     time = 5 * SECOND_US
     faults = []
@@ -65,7 +65,7 @@ def _around(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _losses(random: Random, layout: Layout) -> list[Fault]:
+def _losses(random: Random, layout: Targets) -> list[Fault]:
     """Several neighbours of a ring of shards are lost at once, or nearly so, again and again.
 
     Now and then more than there are copies, so that something waits for a disk.
@@ -91,7 +91,7 @@ def _losses(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _deliveries(random: Random, layout: Layout) -> list[Fault]:
+def _deliveries(random: Random, layout: Targets) -> list[Fault]:
     """Servers are lost one by one and several at once, with connections that break between them."""
     time = 5 * SECOND_US
     faults = []
@@ -118,7 +118,7 @@ def _deliveries(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _overload(random: Random, layout: Layout) -> list[Fault]:
+def _overload(random: Random, layout: Targets) -> list[Fault]:
     """Copies that time themselves are slow in turn."""
     time = 5 * SECOND_US
     faults = []
@@ -129,7 +129,7 @@ def _overload(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _cut_short(random: Random, layout: Layout) -> list[Fault]:
+def _cut_short(random: Random, layout: Targets) -> list[Fault]:
     """A copy that comes back is lost again while it takes the other's state, or just after that.
 
     Then the other is lost too, so that somebody must go on from what the first has by now.
@@ -158,7 +158,7 @@ def _cut_short(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _bulky(random: Random, layout: Layout) -> list[Fault]:
+def _bulky(random: Random, layout: Targets) -> list[Fault]:
     """Copies whose state is so large that a whole checkpoint is under way for seconds; all else
     is quick, and little befalls them.
     """

@@ -17,7 +17,7 @@ from holdfast.core.settings import (
     Reconcile,
     StandbySettings,
 )
-from holdfast.simulation.executor import Gather, Operator, Plan, Union
+from holdfast.simulation.executor import Computation, Gather, Operator, Union
 from holdfast.simulation.networks import Fragment, NetworkSpec, build, generate_timing
 from holdfast.simulation.shards import in_shards
 
@@ -44,7 +44,7 @@ def deliveries(random: Random) -> NetworkSpec:
         if level == levels - 1:
             operators += [Gather((stream,), window_us)]
         outputs = tuple((f"{name}.{number}", one) for number, one in enumerate(operators))
-        fragments.append(fragment_of(random, name, Plan(outputs), kind))
+        fragments.append(fragment_of(random, name, Computation(outputs), kind))
         stream, kind = f"{name}.0", random.choice(_AFTER[kind])
     last = fragments[-1]
     watched = tuple(stream for stream, _ in last.plan.outputs)
@@ -73,19 +73,21 @@ def _rescaled(random: Random, kind: Delivery, before: tuple[Delivery, ...]) -> N
     fragments, stream = [], "s0"
     if random.random() < 0.5:
         first = random.choice(before) if len(before) > 1 else before[0]
-        fragments.append(fragment_of(random, "f00", Plan((("f00.0", Union(("s0",))),)), first))
+        fragments.append(
+            fragment_of(random, "f00", Computation((("f00.0", Union(("s0",))),)), first)
+        )
         stream = "f00.0"
     name, window_us = f"f{len(fragments)}0", timing.bucket_us * random.choice([8, 20])
     operators: list[Operator] = [Union((stream,)), Gather((stream,), window_us)]
     outputs = tuple((f"{name}.{number}", one) for number, one in enumerate(operators))
-    fragments.append(fragment_of(random, name, Plan(outputs), kind))
+    fragments.append(fragment_of(random, name, Computation(outputs), kind))
     job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35]))
     watched = tuple(stream for stream, _ in outputs)
     spec = build(timing, ("s0",), tuple(fragments), watched, job_us)
     return in_shards(spec, {len(fragments) - 1: random.choice([1, 2, 3])})
 
 
-def fragment_of(random: Random, name: str, plan: Plan, delivery: Delivery) -> Fragment:
+def fragment_of(random: Random, name: str, plan: Computation, delivery: Delivery) -> Fragment:
     """A fragment of a kind, with one of the protections that it may have."""
     copies = [Protection.NONE, Protection.PASSIVE]
     if delivery is _EXACTLY:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from holdfast.core.settings import SECOND_US
-from holdfast.simulation.faults import Fault, FaultKind, Layout
+from holdfast.simulation.faults import Fault, FaultKind, Targets
 
 
-def _stopped(random: Random, layout: Layout) -> list[Fault]:
+def _stopped(random: Random, layout: Targets) -> list[Fault]:
     """All replicas of a fragment are stopped one after the other, and started again.
 
     Often one of them is killed instead, or was before, or so was a replica that they read from,

@@ -202,7 +202,7 @@ def slot_of(key: int) -> int:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Computation:
     """The operators of a fragment, one per output.
 
     shard  which shard it is, from 1, and of how many: it takes the rows of its slots only, and
@@ -303,7 +303,7 @@ def read_slice(piece: InputSlice) -> list[Tagged]:
     ]
 
 
-def run_early(plan: Plan, order: RunEarly) -> EarlyDone:
+def run_early(plan: Computation, order: RunEarly) -> EarlyDone:
     """Carry out an early job at once: every row by itself, no state."""
     rows: list[Tagged] = []
     found = []
@@ -316,7 +316,7 @@ def run_early(plan: Plan, order: RunEarly) -> EarlyDone:
             found.append(points([row[5] for row in mine], piece.trails, piece.newest))
         rows += mine
     unions = tuple((name, one) for name, one in plan.outputs if isinstance(one, Union))
-    _, results, _ = Plan(unions).advance(None, rows, 0, FAR_FUTURE)
+    _, results, _ = Computation(unions).advance(None, rows, 0, FAR_FUTURE)
     return EarlyDone(order.job, _blocks(results), tuple(found))
 
 
@@ -332,7 +332,7 @@ def _blocks(results: dict[str, list[Row]]) -> tuple[OutputBlock, ...]:
     )
 
 
-def run_ahead(plan: Plan, order: RunAhead) -> AheadDone:
+def run_ahead(plan: Computation, order: RunAhead) -> AheadDone:
     """Carry out a job of some inputs at once."""
     state, results, _ = plan.advance(order.state, plan.read(order.slices), order.start, order.stop)
     wanted = {}
@@ -342,7 +342,7 @@ def run_ahead(plan: Plan, order: RunAhead) -> AheadDone:
     return AheadDone(order.job, state, _blocks(wanted))
 
 
-def run_pairs(plan: Plan, order: RunPairs) -> PairsDone:
+def run_pairs(plan: Computation, order: RunPairs) -> PairsDone:
     """Carry out a look at the joins at once."""
     rows = plan.read(order.slices)
     seen: set[tuple[str, int, int]] = set()
@@ -359,7 +359,7 @@ def run_pairs(plan: Plan, order: RunPairs) -> PairsDone:
     own = tuple(
         state for (name, _), state in zip(plan.outputs, states, strict=True) if name in dict(joins)
     )
-    _, results, _ = Plan(joins).advance(own, rows, order.start, FAR_FUTURE)
+    _, results, _ = Computation(joins).advance(own, rows, order.start, FAR_FUTURE)
     wanted, found, left = {}, [], order.most
     for stream, trails, known in order.wanted:
         choice = Choice(known, inside=False)
@@ -386,7 +386,7 @@ def points(seqs: list[int], trails: tuple[Trail, ...], stime_max: int) -> tuple[
     return tuple(found)
 
 
-def run_job(plan: Plan, job: RunJob) -> JobDone:
+def run_job(plan: Computation, job: RunJob) -> JobDone:
     """Carry out a job at once; the simulator decides how long it took."""
     rows = plan.read(job.slices)
     if job.line is Line.REBUILD and isinstance(job.state, tuple):

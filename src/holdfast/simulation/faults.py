@@ -68,7 +68,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Layout:
+class Targets:
     """Where things are, for those who break them.
 
     links      the pairs of servers between which data or requests flow.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from holdfast.core.settings import SECOND_US
-from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout
+from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Targets
 
 
-def _rejoin(random: Random, layout: Layout) -> list[Fault]:
+def _rejoin(random: Random, layout: Targets) -> list[Fault]:
     """One of several replicas comes back with an empty disk, and is not left in peace.
 
     What it had sent before is still on its way, over links that were slow; a producer cannot be
@@ -48,7 +48,7 @@ def _rejoin(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _stranded(random: Random, layout: Layout) -> list[Fault]:
+def _stranded(random: Random, layout: Targets) -> list[Fault]:
     """A replica and one that reads from it come back with empty disks; the former cannot go on.
 
     It reaches no partner, or no producer. The other one hears it first, and has all it needs.
@@ -78,7 +78,7 @@ def _stranded(random: Random, layout: Layout) -> list[Fault]:
     ]
 
 
-def _remote(random: Random, layout: Layout) -> list[Fault]:
+def _remote(random: Random, layout: Targets) -> list[Fault]:
     """A replica comes back with an empty disk, and answers of its partners take long all the time.
 
     They take longer than a partner may be silent at first, though nobody has failed.
@@ -100,7 +100,7 @@ def _remote(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _spared(random: Random, layout: Layout) -> list[Fault]:
+def _spared(random: Random, layout: Targets) -> list[Fault]:
     """Copies get other machines under their names, with nothing on their disks.
 
     What they said before is still on its way to the producers, over links that were slow; the

@@ -7,7 +7,7 @@ from random import Random
 
 from holdfast.core.heirs import places_of
 from holdfast.core.settings import Protection
-from holdfast.simulation.faults import Layout
+from holdfast.simulation.faults import Targets
 from holdfast.simulation.networks import Fragment, NetworkSpec
 
 
@@ -38,7 +38,7 @@ def _place(fragment: Fragment, copy: int) -> int:
     return places_of(shard + 1, part + 1, ring, copies)[copy] - 1
 
 
-def layout_of(spec: NetworkSpec, server_of: dict[str, str]) -> Layout:
+def layout_of(spec: NetworkSpec, server_of: dict[str, str]) -> Targets:
     """What a schedule needs to know of a network and where it runs."""
     pairs = set()
     producers = spec.producers
@@ -58,7 +58,7 @@ def layout_of(spec: NetworkSpec, server_of: dict[str, str]) -> Layout:
     for client in spec.clients:
         names = list(client.input.producers)
         pairs |= {(server_of[name], server_of[client.address]) for name in names}
-    return Layout(
+    return Targets(
         sorted(set(server_of.values())),
         sorted(pair for pair in pairs if pair[0] != pair[1]),
         [servers_of(one) for one in spec.fragments],

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from holdfast.core.settings import SECOND_US
-from holdfast.simulation.faults import Fault, FaultKind, Layout
+from holdfast.simulation.faults import Fault, FaultKind, Targets
 
 
-def _departures(random: Random, layout: Layout) -> list[Fault]:
+def _departures(random: Random, layout: Targets) -> list[Fault]:
     """Clients and replicas are removed while others are away, and come back not knowing of it."""
     time = 5 * SECOND_US
     faults = []
@@ -37,7 +37,7 @@ def _departures(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _moves(random: Random, layout: Layout) -> list[Fault]:
+def _moves(random: Random, layout: Targets) -> list[Fault]:
     """Copies move elsewhere while they, and those they have to do with, are lost."""
     time = 8 * SECOND_US
     faults = []
@@ -57,7 +57,7 @@ def _moves(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _rescalings(random: Random, layout: Layout) -> list[Fault]:
+def _rescalings(random: Random, layout: Targets) -> list[Fault]:
     """A fragment gets another number of shards, once or twice, while servers are lost."""
     time = 8 * SECOND_US
     faults = []
@@ -76,12 +76,12 @@ def _rescalings(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _rescaled_copies(random: Random, layout: Layout) -> list[Fault]:
+def _rescaled_copies(random: Random, layout: Targets) -> list[Fault]:
     """The same with shards whose copies stand by."""
     return _rescalings(random, layout)
 
 
-def _rescaled_parts(random: Random, layout: Layout) -> list[Fault]:
+def _rescaled_parts(random: Random, layout: Targets) -> list[Fault]:
     """The same with shards that are spread over those that are left; one is lost afterwards."""
     faults = _rescalings(random, layout)
     if random.random() < 0.6:
@@ -92,12 +92,12 @@ def _rescaled_parts(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _rescaled_windows(random: Random, layout: Layout) -> list[Fault]:
+def _rescaled_windows(random: Random, layout: Targets) -> list[Fault]:
     """The same with shards whose checkpoints are continuous."""
     return _rescalings(random, layout)
 
 
-def _rescaled_deliveries(random: Random, layout: Layout) -> list[Fault]:
+def _rescaled_deliveries(random: Random, layout: Targets) -> list[Fault]:
     """The same with shards that deliver at least once.
 
     Clients are away meanwhile, and what merges the new shards is lost before they are back: what
@@ -120,7 +120,7 @@ def _rescaled_deliveries(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _rescaled_at_most_once(random: Random, layout: Layout) -> list[Fault]:
+def _rescaled_at_most_once(random: Random, layout: Targets) -> list[Fault]:
     """The same with shards that deliver at most once; connections break, too."""
     faults = _rescalings(random, layout)
     for time in [one.start for one in faults if one.kind is FaultKind.RESCALED]:

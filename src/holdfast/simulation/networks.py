@@ -28,7 +28,7 @@ from holdfast.core.settings import (
     StandbySettings,
     Timing,
 )
-from holdfast.simulation.executor import Distinct, Join, Merge, Operator, Plan, Union, Window
+from holdfast.simulation.executor import Computation, Distinct, Join, Merge, Operator, Union, Window
 
 _KEEP = Reconcile.RESTORE
 # How many buckets a window may have where nobody keeps input for as long as it is open.
@@ -40,7 +40,7 @@ class Fragment:
     """A fragment and where its replicas run."""
 
     name: str
-    plan: Plan
+    plan: Computation
     addresses: tuple[str, ...]
     while_failed: Policy
     while_stabilizing: Policy
@@ -49,7 +49,7 @@ class Fragment:
     continuous: Continuous | None = None
     race: bool = False
     # Of one that merges shards: what it must come to.
-    whole: Plan | None = None
+    whole: Computation | None = None
     # Of a shard, in how many parts it is, each with an heir of its own (core/heirs.py).
     parts: int = 1
     # And of whatever number of shards it will be in.
@@ -387,7 +387,7 @@ def _generate_fragment(random: Random, name: str, inputs: list[str], timing: Tim
         outputs += [(f"{name}.{number}", one) for number, one in enumerate(long, len(outputs))]
     return Fragment(
         name,
-        Plan(tuple(outputs)),
+        Computation(tuple(outputs)),
         tuple(f"{name}{letter}" for letter in "abc"[:replicas]),
         random.choice(policies),
         random.choice(policies),

@@ -13,7 +13,7 @@ from random import Random
 
 from holdfast.core.events import SourceBatch
 from holdfast.core.settings import SECOND_US, Timing
-from holdfast.core.source_time import FAR, Late, SourceTime, TimeSettings, Verdict
+from holdfast.core.source_time import FAR, Late, SourceTime, TimeSettings, TimeVerdict
 from holdfast.simulation.networks import NetworkSpec
 
 LANES = ("left", "right")
@@ -56,7 +56,7 @@ class OwnTimeSource:
         self._quiet_until = dict.fromkeys(LANES, 0)
         self._accepted_newest = dict.fromkeys(LANES, -FAR)
         self.made: list[tuple[int, int]] = []
-        self.verdicts: Counter[Verdict] = Counter()
+        self.verdicts: Counter[TimeVerdict] = Counter()
         # Of each producer the newest row that counted, by its own account; and who was idle or has
         # promised something: its rows may be late though they are as fresh as ever.
         self._said = dict.fromkeys(LANES, -FAR)
@@ -87,9 +87,9 @@ class OwnTimeSource:
             verdict = self.time.judge(lane, stime, now)
             self.verdicts[verdict] += 1
             self._hold_to_the_lateness(lane, stime, verdict)
-            if verdict is Verdict.LATE and self.settings.late is Late.TAKE:
-                stime, verdict = self.time.boundary, Verdict.IN_TIME
-            if verdict is Verdict.IN_TIME:
+            if verdict is TimeVerdict.LATE and self.settings.late is Late.TAKE:
+                stime, verdict = self.time.boundary, TimeVerdict.IN_TIME
+            if verdict is TimeVerdict.IN_TIME:
                 rows.append((stime, self._random.randrange(4), self._random.randrange(1 << 30)))
         if rows:
             stamps = [row[0] for row in rows]
@@ -99,16 +99,16 @@ class OwnTimeSource:
             self._made_at.append(now)
             self.made += [(key, value) for _, key, value in rows]
 
-    def _hold_to_the_lateness(self, lane: str, stime: int, verdict: Verdict) -> None:
+    def _hold_to_the_lateness(self, lane: str, stime: int, verdict: TimeVerdict) -> None:
         """A row that is no older than its own producer may bring it is not late.
 
         Before its first row nothing is known of it; before the world began everything is late.
         """
         oldest = max(0, self._said[lane] - self.settings.lateness_us)
         heard = self._said[lane] > -FAR
-        if heard and verdict is Verdict.LATE and stime >= oldest and lane not in self._excused:
+        if heard and verdict is TimeVerdict.LATE and stime >= oldest and lane not in self._excused:
             self.wronged.append((lane, stime, oldest))
-        if verdict is not Verdict.FUTURE:
+        if verdict is not TimeVerdict.FUTURE:
             self._said[lane] = max(self._said[lane], stime)
 
     def _promise(self, lane: str, now: int) -> None:

@@ -16,8 +16,8 @@ from random import Random
 from holdfast.core.settings import SECOND_US, Delivery, Protection
 from holdfast.simulation.checkers import consistency
 from holdfast.simulation.deliveries import fragment_of
-from holdfast.simulation.executor import Plan, Union
-from holdfast.simulation.faults import Fault, FaultKind, Layout, Schedule
+from holdfast.simulation.executor import Computation, Union
+from holdfast.simulation.faults import Fault, FaultKind, Schedule, Targets
 from holdfast.simulation.layout import layout_of, place
 from holdfast.simulation.networks import build, generate_timing
 from holdfast.simulation.run import Scenario
@@ -87,7 +87,7 @@ def cell(delivery: Delivery, failure: Failure, seed: int) -> Scenario:
     random = Random(seed)
     timing = generate_timing(random)
     # Rows are handed on with their numbers, so that each can be told from all others.
-    fragment = fragment_of(random, "f00", Plan((("f00.0", Union(("s0",))),)), delivery)
+    fragment = fragment_of(random, "f00", Computation((("f00.0", Union(("s0",))),)), delivery)
     if fragment.standby is not None:
         # Copies in memory only are lost with their processes, as with their disks.
         fragment = replace(fragment, standby=replace(fragment.standby, persist=True))
@@ -111,7 +111,7 @@ def _spells(random: Random, count: int) -> list[tuple[int, int]]:
     return found
 
 
-def _processes(random: Random, layout: Layout) -> list[Fault]:
+def _processes(random: Random, layout: Targets) -> list[Fault]:
     """Those of one fragment, or shard, one by one, and now and then all of them."""
     faults = []
     for begin, end in _spells(random, random.randint(2, 5)):
@@ -121,7 +121,7 @@ def _processes(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _readers(random: Random, layout: Layout) -> list[Fault]:
+def _readers(random: Random, layout: Targets) -> list[Fault]:
     """Nobody can be reached by the client; what merges shards reads, too, and may be cut off."""
     ends = [link for link in layout.links if link[1].startswith("c")]
     between = [link for link in layout.links if not link[0].startswith("e") and link not in ends]
@@ -132,14 +132,14 @@ def _readers(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _disks(random: Random, layout: Layout) -> list[Fault]:
+def _disks(random: Random, layout: Targets) -> list[Fault]:
     """A server is lost with its disk, once; a replica that is left has time to help it."""
     ((begin, end),) = _spells(random, 1)
     server = random.choice(random.choice(layout.groups))
     return [Fault(FaultKind.DISK_LOST, begin + 10 * SECOND_US, end + 10 * SECOND_US, (server,))]
 
 
-_FAULTS: dict[Failure, Callable[[Random, Layout], list[Fault]]] = {
+_FAULTS: dict[Failure, Callable[[Random, Targets], list[Fault]]] = {
     Failure.PROCESS: _processes,
     Failure.READERS: _readers,
     Failure.DISKS: _disks,

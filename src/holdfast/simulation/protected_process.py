@@ -16,7 +16,7 @@ from holdfast.core.events import (
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.settings import SECOND_US, Protection, ReplicaSettings, StandbySettings
 from holdfast.simulation.checkpointing import CheckpointingProcess
-from holdfast.simulation.executor import Plan
+from holdfast.simulation.executor import Computation
 from holdfast.simulation.faults import Moment
 from holdfast.simulation.process import DiskOrder
 
@@ -32,7 +32,7 @@ class ProtectedProcess(CheckpointingProcess):
         world: World,
         settings: ReplicaSettings,
         pair: StandbySettings,
-        plan: Plan,
+        plan: Computation,
         job_us: int,
         start_us: int,
     ) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from holdfast.core.settings import SECOND_US
-from holdfast.simulation.faults import Fault, FaultKind, Layout
+from holdfast.simulation.faults import Fault, FaultKind, Targets
 
 
-def _missing_input(random: Random, layout: Layout) -> list[Fault]:
+def _missing_input(random: Random, layout: Targets) -> list[Fault]:
     """Entry points are away in turn, for long, while replicas are lost and connections break."""
     time = 5 * SECOND_US
     faults = []
@@ -30,11 +30,11 @@ def _missing_input(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _own_inputs(random: Random, layout: Layout) -> list[Fault]:
+def _own_inputs(random: Random, layout: Targets) -> list[Fault]:
     """The same, where some results rest on some of the inputs."""
     return _missing_input(random, layout)
 
 
-def _failing_jobs(random: Random, layout: Layout) -> list[Fault]:
+def _failing_jobs(random: Random, layout: Targets) -> list[Fault]:
     """The same, and one job in twenty fails: now and then at every replica that has a tuple."""
     return _missing_input(random, layout)

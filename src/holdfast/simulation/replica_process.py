@@ -43,7 +43,7 @@ from holdfast.core.replica import Replica
 from holdfast.core.settings import Delivery, Keeping, ReplicaSettings
 from holdfast.simulation import continuous as windows
 from holdfast.simulation.checkers.jobs import JobChecks
-from holdfast.simulation.executor import Plan, run_ahead, run_early, run_job, run_pairs
+from holdfast.simulation.executor import Computation, run_ahead, run_early, run_job, run_pairs
 from holdfast.simulation.process import DiskOrder, Process
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ class ReplicaProcess(Process):
 
     driver: Copy
 
-    def __init__(self, world: World, settings: ReplicaSettings, plan: Plan, job_us: int) -> None:
+    def __init__(
+        self, world: World, settings: ReplicaSettings, plan: Computation, job_us: int
+    ) -> None:
         super().__init__(world, settings.address)
         self.settings = settings
         self.plan = plan

@@ -16,7 +16,7 @@ from holdfast.core.heirs import Heirs, parts_of, places_of
 from holdfast.core.settings import SECOND_US, Delivery, Input, Output, ReplicaSettings
 from holdfast.simulation.checkpointing import CheckpointingProcess
 from holdfast.simulation.client_process import ClientProcess
-from holdfast.simulation.executor import Merge, Plan
+from holdfast.simulation.executor import Computation, Merge
 from holdfast.simulation.process import Process
 from holdfast.simulation.protected_process import ProtectedProcess
 
@@ -110,7 +110,7 @@ class Rescaling:
             names = tuple(f"{base}.g{self._number}.{number}{letter}" for letter in "abcd"[:own])
             streams = [self._renamed(stream, number) for stream, _ in like.plan.outputs]
             operators = [operator for _, operator in like.plan.outputs]
-            plan = Plan(tuple(zip(streams, operators, strict=True)), (number, pieces))
+            plan = Computation(tuple(zip(streams, operators, strict=True)), (number, pieces))
             outputs = tuple(
                 Output(stream, one.reached_by, merging)
                 for stream, one in zip(streams, like.settings.outputs, strict=True)
@@ -170,7 +170,7 @@ class Rescaling:
                 Input(name, names, standing, lossy=_is_lossy(like.settings))
                 for name, names in zip(merged[stream], shards, strict=True)
             ]
-        plan = Plan(tuple((stream, Merge(parts)) for stream, parts in merged.items()))
+        plan = Computation(tuple((stream, Merge(parts)) for stream, parts in merged.items()))
         outputs = tuple(
             replace(one, reached_by=frozenset(merged[one.stream])) for one in like.settings.outputs
         )
@@ -180,7 +180,11 @@ class Rescaling:
             world.producers[stream] = (*world.producers[stream], *merging)
 
     def _start(
-        self, names: tuple[str, ...], settings: ReplicaSettings, plan: Plan, near: tuple[str, ...]
+        self,
+        names: tuple[str, ...],
+        settings: ReplicaSettings,
+        plan: Computation,
+        near: tuple[str, ...],
     ) -> None:
         """Make the replicas of a fragment: the first takes over, the others join it."""
         world = self._world

@@ -35,7 +35,7 @@ from holdfast.simulation.deliveries import (
     rescaled_deliveries,
 )
 from holdfast.simulation.ending_shapes import _stopped
-from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Schedule
+from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Schedule, Targets
 from holdfast.simulation.joining_shapes import _rejoin, _remote, _spared, _stranded
 from holdfast.simulation.membership_shapes import (
     _departures,
@@ -71,7 +71,7 @@ STEPPED_US = 5 * SECOND_US
 _RETURNING = 0.25
 
 
-def choose(random: Random, layout: Layout, wanted: str | None = None) -> Shape | None:
+def choose(random: Random, layout: Targets, wanted: str | None = None) -> Shape | None:
     """One of several shapes; None if the one that is wanted needs another network."""
     shapes = SHAPES | {
         shape: weight for shape, weight in SHAPES_OF_PAIRS.items() if _pairs_for(shape, layout)
@@ -89,7 +89,7 @@ def network_for(shape: Shape, random: Random) -> NetworkSpec | None:
 
 
 def generate(
-    random: Random, shape: Shape, layout: Layout, alpha_x_us: int, calm_us: int
+    random: Random, shape: Shape, layout: Targets, alpha_x_us: int, calm_us: int
 ) -> Schedule:
     """A random schedule of a shape."""
     if shape is _gentle:
@@ -103,7 +103,7 @@ def generate(
     return Schedule(tuple(faults), end, shape.__name__.removeprefix("_"))
 
 
-def with_returning_clients(random: Random, schedule: Schedule, layout: Layout) -> Schedule:
+def with_returning_clients(random: Random, schedule: Schedule, layout: Targets) -> Schedule:
     """The same schedule; in some, clients are lost and come back again and again besides."""
     clients = [server for server in layout.servers if server.startswith("c")]
     if random.random() >= _RETURNING:
@@ -116,7 +116,7 @@ def with_returning_clients(random: Random, schedule: Schedule, layout: Layout) -
     return replace(schedule, faults=(*schedule.faults, *faults))
 
 
-def _bursts(random: Random, layout: Layout) -> list[Fault]:
+def _bursts(random: Random, layout: Targets) -> list[Fault]:
     """Mostly bursts of overlapping faults; now and then a calm that lets things heal."""
     faults = []
     time = 5 * SECOND_US
@@ -134,7 +134,7 @@ def _duration(random: Random) -> int:
     return int(seconds * SECOND_US)
 
 
-def fault(random: Random, time: int, layout: Layout) -> Fault:
+def fault(random: Random, time: int, layout: Targets) -> Fault:
     """Any fault, anywhere."""
     servers, entries = layout.servers, layout.entries
     kind = random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
@@ -158,7 +158,7 @@ def _step(random: Random, time: int) -> int:
     return int(random.uniform(-min(LONGEST_STEP_US, time - SECOND_US), LONGEST_STEP_US))
 
 
-def _aftershock(random: Random, before: Fault, layout: Layout) -> Fault:
+def _aftershock(random: Random, before: Fault, layout: Targets) -> Fault:
     """A fault while the system recovers from another, often in the same place."""
     time = before.end + int(random.random() * 1.5 * SECOND_US)
     if len(before.servers) == 1 and random.random() < 0.4:
@@ -167,7 +167,7 @@ def _aftershock(random: Random, before: Fault, layout: Layout) -> Fault:
     return fault(random, time, layout)
 
 
-def _half_open(random: Random, layout: Layout) -> list[Fault]:
+def _half_open(random: Random, layout: Targets) -> list[Fault]:
     """Connections are lost without a word: who provides them is gone and back behind a cut.
 
     That is over before anybody has given it up, and nobody could hear that it knows them no more.
@@ -186,7 +186,7 @@ def _half_open(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _swizzled(random: Random, layout: Layout) -> list[Fault]:
+def _swizzled(random: Random, layout: Targets) -> list[Fault]:
     """Links are cut one by one and healed in another order."""
     chosen = random.sample(layout.links, min(len(layout.links), random.randint(2, 10)))
     start = 5 * SECOND_US
@@ -203,7 +203,7 @@ def _swizzled(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _storm(random: Random, layout: Layout) -> list[Fault]:
+def _storm(random: Random, layout: Targets) -> list[Fault]:
     """The same few servers crash again and again, with full disks in between."""
     hit = random.sample([one for one in layout.servers if not one.startswith("c")], 2)
     time = 5 * SECOND_US
@@ -216,7 +216,7 @@ def _storm(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _rolling(random: Random, layout: Layout) -> list[Fault]:
+def _rolling(random: Random, layout: Targets) -> list[Fault]:
     """Entry points are away in turn: the next is gone before one is back, or soon after.
 
     Often partners cannot reach each other meanwhile, so that nobody answers when one asks; or
@@ -243,7 +243,7 @@ def _rolling(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _flicker(random: Random, layout: Layout) -> list[Fault]:
+def _flicker(random: Random, layout: Targets) -> list[Fault]:
     """An entry point is away, back for a moment, and away again, a few times.
 
     Partners cannot ask each other meanwhile, or one is lost that has just asked.
@@ -265,11 +265,11 @@ def _flicker(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _partners(layout: Layout) -> list[tuple[str, str]]:
+def _partners(layout: Targets) -> list[tuple[str, str]]:
     return sorted({pair for group in layout.groups for pair in combinations(group, 2)})
 
 
-def _eclipse(random: Random, layout: Layout) -> list[Fault]:
+def _eclipse(random: Random, layout: Targets) -> list[Fault]:
     """One replica is ahead of its partners, which are cut off from their producers; it crashes.
 
     It comes back and finds its producers cut off, too, so that for a while the one that is
@@ -294,7 +294,7 @@ def _eclipse(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _lull(random: Random, layout: Layout) -> list[Fault]:
+def _lull(random: Random, layout: Targets) -> list[Fault]:
     """A replica loses one of its producers, and its partners lose all: silence, not failure."""
     running = [one for one in layout.groups if one not in layout.pairs] or layout.groups
     several = [one for one in running if len(layout.producers[one[0]]) > 1] or running
@@ -312,7 +312,7 @@ def _lull(random: Random, layout: Layout) -> list[Fault]:
     return faults or [fault(random, start, layout)]
 
 
-def _gentle(random: Random, layout: Layout, alpha_x_us: int = SECOND_US) -> list[Fault]:
+def _gentle(random: Random, layout: Targets, alpha_x_us: int = SECOND_US) -> list[Fault]:
     """Single short cuts, far apart: short enough that nothing may become tentative."""
     faults = []
     time = 5 * SECOND_US
@@ -327,7 +327,7 @@ def _gentle(random: Random, layout: Layout, alpha_x_us: int = SECOND_US) -> list
     return faults
 
 
-def _deserted(random: Random, layout: Layout) -> list[Fault]:
+def _deserted(random: Random, layout: Targets) -> list[Fault]:
     """After minutes without its producers one replica has them back, and its partners have not.
 
     They would agree to go on with new tuples, but they get none.
@@ -344,7 +344,7 @@ def _deserted(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _ruin(random: Random, layout: Layout) -> list[Fault]:
+def _ruin(random: Random, layout: Targets) -> list[Fault]:
     """A server comes back with an empty disk, mostly one whose work another can do."""
     time = 5 * SECOND_US
     faults = []
@@ -365,7 +365,7 @@ def _ruin(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _arrivals(random: Random, layout: Layout) -> list[Fault]:
+def _arrivals(random: Random, layout: Targets) -> list[Fault]:
     """Replicas are added while others are away, and one of those that were there goes.
 
     One that has lost its disk joins meanwhile, and cannot reach who was its partner so far.
@@ -399,7 +399,7 @@ def _arrivals(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _wrong_clocks(random: Random, layout: Layout) -> list[Fault]:
+def _wrong_clocks(random: Random, layout: Targets) -> list[Fault]:
     """Clocks are set, by up to a minute and back; processes that start meanwhile believe them."""
     time = 5 * SECOND_US
     faults = []
@@ -416,7 +416,7 @@ def _wrong_clocks(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-def _steady(random: Random, layout: Layout) -> list[Fault]:
+def _steady(random: Random, layout: Targets) -> list[Fault]:
     """Minutes in which hardly anything happens: what is kept must stay small by itself."""
     faults = []
     for time in (5 * SECOND_US, 110 * SECOND_US):
@@ -425,7 +425,7 @@ def _steady(random: Random, layout: Layout) -> list[Fault]:
     return faults
 
 
-Shape: TypeAlias = Callable[[Random, Layout], list[Fault]]
+Shape: TypeAlias = Callable[[Random, Targets], list[Fault]]
 SHAPES: dict[Shape, float] = {
     _bursts: 0.28,
     _half_open: 0.04,
@@ -499,5 +499,5 @@ SHAPES_OF_PAIRS: dict[Shape, float] = {
 }
 
 
-def _pairs_for(shape: Shape, layout: Layout) -> list[tuple[str, ...]]:
+def _pairs_for(shape: Shape, layout: Targets) -> list[tuple[str, ...]]:
     return layout.judged if shape is _overload else layout.pairs

@@ -21,7 +21,7 @@ from holdfast.core.shipping import ShippingCopy
 from holdfast.core.succession import Succession
 from holdfast.core.sunion import SUnion
 from holdfast.simulation import executor
-from holdfast.simulation.executor import Merge, Plan, Row, Tagged
+from holdfast.simulation.executor import Computation, Merge, Row, Tagged
 from holdfast.simulation.planting import mutation
 from holdfast.slots import SLOTS, Routing
 
@@ -44,9 +44,9 @@ def let_ranges_of_slots_overlap(original: Any) -> Any:
     return broken
 
 
-@mutation(Plan, "read", shape="around")
+@mutation(Computation, "read", shape="around")
 def divide_by_something_else_than_the_key(original: Any) -> Any:
-    def broken(self: Plan, slices: Any) -> list[Tagged]:
+    def broken(self: Computation, slices: Any) -> list[Tagged]:
         rows = [row for piece in slices for row in executor.read_slice(piece)]
         return [row for row in rows if self.shard is None or self.takes(row[4])]
 
@@ -93,9 +93,9 @@ def take_over_from_the_first_shard_only(original: Any) -> Any:
     return broken
 
 
-@mutation(Plan, "united", shape="rescalings")
+@mutation(Computation, "united", shape="rescalings")
 def take_over_slots_of_others_as_well(original: Any) -> Any:
-    def broken(self: Plan, states: list[object]) -> object:
+    def broken(self: Computation, states: list[object]) -> object:
         return original(replace(self, shard=(1, 1)), states)
 
     return broken

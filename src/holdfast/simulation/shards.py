@@ -7,7 +7,7 @@ from random import Random
 
 from holdfast.core.heirs import Heirs, parts_of
 from holdfast.core.settings import Delivery, Protection, Reconcile
-from holdfast.simulation.executor import Merge, Plan
+from holdfast.simulation.executor import Computation, Merge
 from holdfast.simulation.networks import Fragment, NetworkSpec, build
 
 # Such a share of the networks has shards.
@@ -62,7 +62,7 @@ def _parts(fragment: Fragment, shards: int, heirs: Heirs) -> list[Fragment]:
             replace(
                 fragment,
                 name=name,
-                plan=Plan(outputs, (number, shards)),
+                plan=Computation(outputs, (number, shards)),
                 addresses=addresses,
                 standby=standby and replace(standby, copies=addresses),
                 parts=of_each,
@@ -77,7 +77,7 @@ def _parts(fragment: Fragment, shards: int, heirs: Heirs) -> list[Fragment]:
     alone = fragment.protection is Protection.NONE or lossy
     merging = replace(
         fragment,
-        plan=Plan(merged),
+        plan=Computation(merged),
         addresses=fragment.addresses[:1] if alone else fragment.addresses,
         reconcile=Reconcile.UNDO,
         standby=None,

@@ -18,7 +18,7 @@ from holdfast.core.settings import (
     Then,
     Timing,
 )
-from holdfast.simulation.executor import Distinct, Join, Operator, Plan, Union, Window
+from holdfast.simulation.executor import Computation, Distinct, Join, Operator, Union, Window
 from holdfast.simulation.networks import (
     Fragment,
     NetworkSpec,
@@ -40,7 +40,7 @@ def slow_redo(random: Random) -> NetworkSpec:
     operator = generate_operator(random, ("s0", "s1"), timing)
     fragment = Fragment(
         "f00",
-        Plan((("f00.0", operator),)),
+        Computation((("f00.0", operator),)),
         ("f00a", "f00b", "f00c")[: random.choice([2, 3])],
         Policy.PROCESS,
         Policy.PROCESS,
@@ -214,7 +214,7 @@ def racing_unions(random: Random) -> NetworkSpec:
         while_failed, while_stabilizing = random.choice(policies), random.choice(policies)
         keeps = random.choice([Reconcile.RESTORE, Reconcile.UNDO])
         return Fragment(
-            name, Plan(outputs), copies, while_failed, while_stabilizing, keeps, race=True
+            name, Computation(outputs), copies, while_failed, while_stabilizing, keeps, race=True
         )
 
     def union(*inputs: str) -> Union:
@@ -251,7 +251,7 @@ def racing_memories(random: Random) -> NetworkSpec:
         while_failed, while_stabilizing = random.choice(policies), random.choice(policies)
         keeps = random.choice([Reconcile.RESTORE, Reconcile.UNDO])
         return Fragment(
-            name, Plan(outputs), copies, while_failed, while_stabilizing, keeps, race=races
+            name, Computation(outputs), copies, while_failed, while_stabilizing, keeps, race=races
         )
 
     windows = Window(("s0",), timing.bucket_us * random.choice([1, 2, 3]))
@@ -293,7 +293,9 @@ def racing_chain(random: Random) -> NetworkSpec:
     def racing(name: str, operator: Operator) -> Fragment:
         copies = tuple(f"{name}{letter}" for letter in "abc"[: random.choice([2, 3, 3])])
         keeps = random.choice([Reconcile.RESTORE, Reconcile.UNDO])
-        return Fragment(name, Plan(((f"{name}.0", operator),)), copies, *fast, keeps, race=True)
+        return Fragment(
+            name, Computation(((f"{name}.0", operator),)), copies, *fast, keeps, race=True
+        )
 
     first = racing("f00", Union(("s0", "s1"), random.choice([-1, 0])))
     second = racing("f10", Window(("f00.0",), timing.bucket_us * random.choice([1, 3])))
@@ -314,7 +316,7 @@ def bounded_unions(random: Random) -> NetworkSpec:
 
     def bounded(name: str, operator: Operator) -> Fragment:
         keeps = random.choice([Reconcile.RESTORE, Reconcile.UNDO])
-        copies, plan = (f"{name}a", f"{name}b"), Plan(((f"{name}.0", operator),))
+        copies, plan = (f"{name}a", f"{name}b"), Computation(((f"{name}.0", operator),))
         return Fragment(name, plan, copies, *fast, keeps, bound=random.choice([size, age]))
 
     first = bounded("f00", Union(("s0", "s1"), random.choice([-1, 0])))
@@ -332,7 +334,7 @@ def chain(random: Random) -> NetworkSpec:
     def active(name: str, operator: Operator) -> Fragment:
         copies = tuple(f"{name}{letter}" for letter in "abc"[: random.choice([2, 2, 3])])
         keeps = random.choice([Reconcile.RESTORE, Reconcile.UNDO])
-        return Fragment(name, Plan(((f"{name}.0", operator),)), copies, *fast, keeps)
+        return Fragment(name, Computation(((f"{name}.0", operator),)), copies, *fast, keeps)
 
     first = active("f00", Union(("s0", "s1"), random.choice([-1, 0])))
     second = active("f10", Window(("f00.0",), timing.bucket_us * random.choice([1, 3])))
@@ -351,6 +353,6 @@ def _one_fragment(
     outputs = tuple((f"f00.{number}", one) for number, one in enumerate(operators))
     policy = Policy.PROCESS
     fragment = Fragment(
-        "f00", Plan(outputs), copies, policy, policy, Reconcile.RESTORE, pair, continuous
+        "f00", Computation(outputs), copies, policy, policy, Reconcile.RESTORE, pair, continuous
     )
     return build(timing, ("s0", "s1"), (fragment,), tuple(name for name, _ in outputs), job_us)

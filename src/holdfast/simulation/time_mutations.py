@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.core.frame import Why
 from holdfast.core.patience import Learned
-from holdfast.core.source_time import FAR, Lane, Rules, SourceTime, Verdict
+from holdfast.core.source_time import FAR, Lane, Rules, SourceTime, TimeVerdict
 from holdfast.core.stream_copy import StreamCopy
 from holdfast.core.why import Basis, Missing, _Stretch
 from holdfast.simulation.planting import mutation
@@ -40,9 +40,9 @@ def forget_how_late_rows_may_be(original: Any) -> Any:
 
 @mutation(SourceTime, "judge")
 def let_late_rows_in_as_they_are(original: Any) -> Any:
-    def broken(self: SourceTime, name: str, stime: int, now: int) -> Verdict:
-        verdict: Verdict = original(self, name, stime, now)
-        return Verdict.IN_TIME if verdict is Verdict.LATE else verdict
+    def broken(self: SourceTime, name: str, stime: int, now: int) -> TimeVerdict:
+        verdict: TimeVerdict = original(self, name, stime, now)
+        return TimeVerdict.IN_TIME if verdict is TimeVerdict.LATE else verdict
 
     return broken
 

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.operators import Operator
 from holdfast.spark.column_job import ColumnJob
-from holdfast.spark.cuts import Part, cut, output_stream
+from holdfast.spark.cuts import CutPart, cut, output_stream
 from holdfast.spark.prepared import PreparedQuery, arrow_schema, write_stream
 from holdfast.spark.stages import split_union, union
 
@@ -37,12 +37,12 @@ class Stage:
     """Parts that one job computes: in the JVM, or else on columns."""
 
     in_jvm: bool
-    parts: list[Part] = field(default_factory=list)
+    parts: list[CutPart] = field(default_factory=list)
     # Prepared on first use.
     query: PreparedQuery | None = None
     jobs: dict[int, ColumnJob] = field(default_factory=dict)
 
-    def makes(self, part: Part) -> str:
+    def makes(self, part: CutPart) -> str:
         return part.feed if self.in_jvm else part.name
 
     @cached_property
@@ -58,12 +58,12 @@ class Stage:
         return found
 
 
-def plan_stages(parts: Sequence[Part], sharded: bool) -> list[Stage]:
+def plan_stages(parts: Sequence[CutPart], sharded: bool) -> list[Stage]:
     """The stages in their order. Those in the JVM have even places, those on columns odd ones."""
     made_at: dict[str, int] = {}
     stages: dict[int, Stage] = {}
 
-    def place(part: Part, at: int) -> None:
+    def place(part: CutPart, at: int) -> None:
         stage = stages.setdefault(at, Stage(at % 2 == 0))
         stage.parts.append(part)
         made_at[stage.makes(part)] = at
@@ -86,12 +86,12 @@ def plan_stages(parts: Sequence[Part], sharded: bool) -> list[Stage]:
     return [stages[at] for at in sorted(stages)]
 
 
-def share_steps(parts: Sequence[Part], cores: int) -> tuple[frozenset[str], ...]:
+def share_steps(parts: Sequence[CutPart], cores: int) -> tuple[frozenset[str], ...]:
     """The parts that each of several tasks computes; nothing where another task does not pay.
 
     Parts that read each other stay together, so no tuple goes from one task to another.
     """
-    groups: list[list[Part]] = []
+    groups: list[list[CutPart]] = []
     for part in parts:
         names = {*part.reads, part.name}
         linked = [group for group in groups if any(one.name in names for one in group)]
@@ -114,12 +114,12 @@ def share_steps(parts: Sequence[Part], cores: int) -> tuple[frozenset[str], ...]
     return tuple(frozenset(share) for share in shares)
 
 
-def _load(group: Sequence[Part]) -> int:
+def _load(group: Sequence[CutPart]) -> int:
     """What a few tuples take: measured, a step with a key as long as two without, or nearly."""
     return sum(2 if _has_key(one) else 1 for one in group if one.step is not None)
 
 
-def _has_key(part: Part) -> bool:
+def _has_key(part: CutPart) -> bool:
     return part.step is not None and any(name.startswith("k") for name in part.step.given.names)
 
 
@@ -217,7 +217,7 @@ class ColumnRunner:
         return stage.jobs[tasks]
 
 
-def _nothing(part: Part, stage: Stage) -> pa.Table:
+def _nothing(part: CutPart, stage: Stage) -> pa.Table:
     if not stage.in_jvm and part.step is not None:
         return part.step.output.empty_table()
     return arrow_schema(part.frame.schema).empty_table()

@@ -25,7 +25,7 @@ from holdfast.spark.translation import translate
 
 
 @dataclass(frozen=True)
-class Part:
+class CutPart:
     """A plan without state, and what takes its rows: a step, a choice, or an output.
 
     ``plan`` None: only Spark can compute it.
@@ -63,7 +63,7 @@ class Cut(Spread):
 
     spark: SparkSession = field(kw_only=True)
     scratch: Path = field(kw_only=True)
-    parts: list[Part] = field(default_factory=list)
+    parts: list[CutPart] = field(default_factory=list)
     leaves: dict[str, DataFrame] = field(default_factory=dict)
 
     def attach(self, frame: DataFrame, step: StepPlan) -> DataFrame:
@@ -90,12 +90,12 @@ class Cut(Spread):
             reads = frozenset(leaves_read(frame, numbers))
         else:
             reads = frozenset(scan.stream for scan in plan.scans())
-        self.parts.append(Part(name, frame, plan, reads, step, resolve))
+        self.parts.append(CutPart(name, frame, plan, reads, step, resolve))
 
 
 def cut(
     outputs: Sequence[Operator], partitions: int, spark: SparkSession, scratch: Path
-) -> tuple[list[Part], dict[str, DataFrame]]:
+) -> tuple[list[CutPart], dict[str, DataFrame]]:
     """The parts of the network, each after those it reads, and the leaves they are over.
 
     The stream of an output has its operator's name and a mark, for a step has the name itself.

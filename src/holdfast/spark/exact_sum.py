@@ -48,14 +48,14 @@ _NUDGE = 1.0 + 2.0**-50
 
 
 @dataclass(frozen=True)
-class Part:
+class SumPart:
     """A double for each group, to be added to its sum, times 2**shift."""
 
     values: Floats
     shift: int = 0
 
 
-def sums_of(values: Floats, codes: Int64s, groups: int) -> list[Part]:
+def sums_of(values: Floats, codes: Int64s, groups: int) -> list[SumPart]:
     """The values of each group, as few doubles with the same exact sum."""
     largest = _largest(values)
     if largest <= _LARGEST:
@@ -66,13 +66,13 @@ def sums_of(values: Floats, codes: Int64s, groups: int) -> list[Part]:
     odd = _added_up(values[~finite], codes[~finite], groups)  # infinities or NaN
     smaller = np.ldexp(values[huge], -_SMALLER)
     return [
-        Part(odd),
-        *(Part(each.values, _SMALLER) for each in _condensed(smaller, codes[huge], groups)),
+        SumPart(odd),
+        *(SumPart(each.values, _SMALLER) for each in _condensed(smaller, codes[huge], groups)),
         *_condensed(values[rest], codes[rest], groups),
     ]
 
 
-def squares_of(values: Floats, codes: Int64s, groups: int) -> list[Part]:
+def squares_of(values: Floats, codes: Int64s, groups: int) -> list[SumPart]:
     """The same of their squares; what is no number is left out."""
     size = np.abs(values)
     used = (size >= _SMALL) & (size <= _LARGE)
@@ -86,7 +86,7 @@ def squares_of(values: Floats, codes: Int64s, groups: int) -> list[Part]:
     return found
 
 
-def _squares(values: Floats, codes: Int64s, groups: int, shift: int) -> list[Part]:
+def _squares(values: Floats, codes: Int64s, groups: int, shift: int) -> list[SumPart]:
     """Squares as doubles, and their rounding errors."""
     square = values * values
     spread = values * (2.0**27 + 1)
@@ -94,7 +94,7 @@ def _squares(values: Floats, codes: Int64s, groups: int, shift: int) -> list[Par
     low = values - high
     error = low * low - ((square - high * high) - 2.0 * high * low)
     parts = (*_condensed(square, codes, groups), *_condensed(error, codes, groups))
-    return [Part(each.values, shift) for each in parts]
+    return [SumPart(each.values, shift) for each in parts]
 
 
 def _largest(values: Floats) -> float:
@@ -108,15 +108,15 @@ def _added_up(values: Floats, codes: Int64s, groups: int) -> Floats:
 
 def _condensed(
     values: Floats, codes: Int64s, groups: int, largest: float | None = None
-) -> list[Part]:
+) -> list[SumPart]:
     """Doubles for each group with the same exact sums: one for each grid."""
-    found: list[Part] = []
+    found: list[SumPart] = []
     largest = _largest(values) if largest is None else largest
     while largest:
         if len(values) <= groups and np.bincount(codes).max() == 1:
             alone = np.zeros(groups)
             alone[codes] = values
-            return [*found, Part(alone)]
+            return [*found, SumPart(alone)]
         # Each value is at most 2**bits of the grid's units, all of them together 2**_GRID_BITS.
         bits = _GRID_BITS - len(values).bit_length()
         unit = max(math.frexp(largest)[1] - bits, UNIT)
@@ -124,7 +124,7 @@ def _condensed(
         grid = math.ldexp(1.5, unit + 52)
         upper = values + grid
         upper -= grid
-        found.append(Part(_added_up(upper, codes, groups)))
+        found.append(SumPart(_added_up(upper, codes, groups)))
         values = np.subtract(values, upper, out=upper)
         largest = _largest(values)
         if largest and len(found) > 1:  # after the first grid something is left of most
@@ -133,7 +133,7 @@ def _condensed(
     return found
 
 
-def add(old: pa.Array, found: Bools, parts: Sequence[Part], unit: int = UNIT) -> pa.Array:
+def add(old: pa.Array, found: Bools, parts: Sequence[SumPart], unit: int = UNIT) -> pa.Array:
     """The states of all groups, after these parts; ``old`` has those of the ``found`` groups."""
     lists = _Lists.of(old)
     slow = np.zeros(len(found), dtype=np.bool_)
@@ -295,7 +295,7 @@ def _spliced(columns: list[Floats], slowly: dict[int, list[float]]) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat))
 
 
-def _slowly(state: list[float], parts: Iterable[Part], row: int, unit: int) -> list[float]:
+def _slowly(state: list[float], parts: Iterable[SumPart], row: int, unit: int) -> list[float]:
     """One group's state after these parts, by whole numbers."""
     given = [(float(each.values[row]), each.shift) for each in parts]
     if len(state) == 1:

@@ -36,7 +36,7 @@ _FLUSH_SECONDS = 300.0
 
 
 @dataclass
-class Part(WriterCommitMessage):
+class TaskRows(WriterCommitMessage):
     """The rows of one task: an Arrow stream, compressed; nothing if there were none."""
 
     data: bytes
@@ -69,23 +69,23 @@ class SourceWriter(DataSourceStreamArrowWriter):
         self._producer = producer
         self._journal = journal
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Part:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskRows:
         batches = [batch for batch in iterator if batch.num_rows]
         if not batches:
-            return Part(b"")
+            return TaskRows(b"")
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         sink = io.BytesIO()
         with pa.ipc.new_stream(sink, batches[0].schema, options=options) as stream:
             for batch in batches:
                 stream.write_batch(batch)
-        return Part(sink.getvalue())
+        return TaskRows(sink.getvalue())
 
     def commit(
         self,
         messages: Sequence[WriterCommitMessage | None],
         batchId: int,
     ) -> None:
-        parts = [part.data for part in messages if isinstance(part, Part) and part.data]
+        parts = [part.data for part in messages if isinstance(part, TaskRows) and part.data]
         journal = DoneBatches(Path(self._journal), self._source, self._producer)
         if journal.is_done(batchId):
             return

@@ -91,7 +91,8 @@ class Journals:
         try:
             said: dict[str, Any] = json.loads(line)
             at = datetime.fromisoformat(said["time"]).timestamp()
-            node, event = str(said["process"]), str(said["event"])
+            node = str(said["node"] if "node" in said else said["process"])
+            event = str(said["event"])
         except (ValueError, KeyError, TypeError):
             return  # half a line, or somebody else's
         if at < time.time() - KEPT_SECONDS:

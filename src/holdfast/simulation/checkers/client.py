@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.frame import Why
 from holdfast.simulation.checkers import Violation, delivery
-from holdfast.simulation.executor import Plan, Row
+from holdfast.simulation.executor import Computation, Row
 
 if TYPE_CHECKING:
     from holdfast.simulation.client_process import ClientProcess
@@ -31,7 +31,7 @@ class ClientChecks:
             for stream, operator in fragment.plan.outputs
         }
 
-    def also(self, plan: Plan) -> None:
+    def also(self, plan: Computation) -> None:
         """Other shards than at first compute some streams, or what is merged into one."""
         for stream, operator in plan.outputs:
             self._inputs[stream] = (*self._inputs.get(stream, ()), *operator.inputs)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.effects import Line, RunJob
 from holdfast.core.replica import Replica
 from holdfast.simulation.checkers import Violation
-from holdfast.simulation.executor import Plan
+from holdfast.simulation.executor import Computation
 
 if TYPE_CHECKING:
     from holdfast.simulation.replica_process import ReplicaProcess
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class JobChecks:
     """Checks when a job of one process begins, and when it is done."""
 
-    def __init__(self, process: ReplicaProcess, plan: Plan) -> None:
+    def __init__(self, process: ReplicaProcess, plan: Computation) -> None:
         self._process = process
         self._reading: Mapping[str, tuple[str, ...]] = {
             stream: operator.inputs for stream, operator in plan.outputs
