@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from holdfast.core.events import ConsumersNotKept
+from holdfast.core.messages import JoinRequest
 from holdfast.core.settings import SECOND_US, Bound, Policy, Reconcile, Then, Timing
 from holdfast.simulation import networks
 from holdfast.simulation.authority import known_to
@@ -139,6 +140,19 @@ def test_a_membership_is_obeyed_only_once_it_is_on_disk() -> None:
     (mistake,) = [one for one in MUTATIONS if one.name == "obey a membership that is not on disk"]
     with mistake.applied(), pytest.raises(Violation, match="nothing says on disk"):
         run_without_room()
+
+
+def test_one_that_was_added_is_listened_to_as_the_node_of_its_partner_would() -> None:
+    added = fault(FaultKind.ADDED, 8, 8.001, "xf10a")
+    world = world_of(added)
+    world.run()
+    assert not world.refusals
+    name = "listen only to those who were there at first"
+    (mistake,) = [one for one in MUTATIONS if one.name == name]
+    world = world_of(added)
+    with mistake.applied(), pytest.raises(Violation, match="could have joined"):
+        world.run()
+    assert world.refusals[JoinRequest]
 
 
 def test_a_replica_that_was_away_for_longer_than_anything_is_kept_joins_anew() -> None:

@@ -53,10 +53,10 @@ class Admission:
                 return None
             return f"{self.owner} is read by others; another copy of it, {sender}, sent {what}"
         if isinstance(message, OF_STATES):
-            others = (*self.partners, *self.copies)
-            if sender in others:
+            if self.takes_states_of(sender):
                 return None
-            return f"{self.owner} takes {what} from {_listed(others)}; got one of {sender!r}"
+            others = _listed((*self.partners, *self.copies))
+            return f"{self.owner} takes {what} from {others}; got one of {sender!r}"
         if isinstance(message, BETWEEN_REPLICAS):
             if sender in self.partners:
                 return None
@@ -66,6 +66,10 @@ class Admission:
                 return None
             return f"{self.owner} takes {what} from {_listed(self.copies)}; got one of {sender!r}"
         return f"{what} is an answer; {self.owner} has asked {sender!r} nothing on this call"
+
+    def takes_states_of(self, sender: str) -> bool:
+        """Whether a state may come from there."""
+        return sender in (*self.partners, *self.copies)
 
 
 def _listed(names: tuple[str, ...]) -> str:

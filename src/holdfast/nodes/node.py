@@ -96,7 +96,7 @@ class Node(Hosted):
         )
         super().__init__(name, place, directory, on_fatal, watched)
         self.schemas = dict(schemas)
-        self._admission = Admission(name)
+        self.admission = Admission(name)
         self._looks = 0
         self._state = ""
         self._told_epoch = 0
@@ -116,7 +116,7 @@ class Node(Hosted):
 
     def listen_to(self, partners: tuple[str, ...], copies: tuple[str, ...] = ()) -> None:
         """Who speaks to this node as another replica, or another copy, of its fragment."""
-        self._admission = Admission(self.name, partners, copies)
+        self.admission = Admission(self.name, partners, copies)
 
     def make_loop(self, driver: Driver) -> Loop:
         self._driver = driver
@@ -225,7 +225,7 @@ class Node(Hosted):
     def receive(self, sender: str, message: Message) -> Future[Message]:
         """A message from the server's threads."""
         answer: Future[Message] = Future()
-        refusal = self._admission.refusal(sender, message)
+        refusal = self.admission.refusal(sender, message)
         if refusal is not None:
             answer.set_exception(PeerError(refusal))
             self._peer_error(PeerError(refusal))

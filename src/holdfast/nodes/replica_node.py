@@ -328,7 +328,7 @@ class ReplicaNode(Node):
         if not others and self._pair is None:
             super().put(sender, stream, options, batches)
             return
-        if not options.get("checkpoint") or sender not in others:
+        if not options.get("checkpoint") or not self.admission.takes_states_of(sender):
             raise flight.FlightServerError(
                 f"{self.name} takes checkpoints of {' and '.join(others)} and nothing else"
             )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from holdfast.core.acknowledgements import Acknowledgements
 from holdfast.core.collection import Collection
 from holdfast.core.consumer import Consumer
+from holdfast.core.copy import Copy
+from holdfast.core.copy_view import Glance
 from holdfast.core.events import ConsumersKept, ConsumersNotKept
 from holdfast.core.joining import Joining
 from holdfast.core.membership import Consumers, Word
@@ -21,6 +24,16 @@ from holdfast.simulation.planting import mutation
 def obey_a_membership_that_is_not_on_disk(original: Any) -> Any:
     def broken(self: Consumers, event: ConsumersKept | ConsumersNotKept) -> Any:
         return original(self, ConsumersKept(event.number))
+
+    return broken
+
+
+@mutation(Copy, "glance", shape="arrivals")
+def listen_only_to_those_who_were_there_at_first(original: Any) -> Any:
+    def broken(self: Copy) -> Glance:
+        seen: Glance = original(self)
+        first: tuple[str, ...] = vars(self).setdefault("_partners_at_first", seen.partners)
+        return replace(seen, partners=first)
 
     return broken
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.admission import Admission
 from holdfast.core.client import Client
 from holdfast.core.consumer import Consumer
 from holdfast.core.copy import Copy
@@ -31,11 +32,19 @@ from holdfast.core.events import (
     ConsumersKept,
     ConsumersNotKept,
     Event,
+    MessageArrived,
     Started,
     TimerFired,
 )
 from holdfast.core.machine import Machine
-from holdfast.core.messages import HeartbeatRequest
+from holdfast.core.messages import (
+    CheckpointShipped,
+    CopyReply,
+    FeedFrames,
+    HeartbeatReply,
+    HeartbeatRequest,
+    SubscribeRefused,
+)
 from holdfast.core.records import ConsumersRecord
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.disk import Disk, Write
@@ -43,6 +52,9 @@ from holdfast.simulation.faults import Moment
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
+
+# What comes on calls that the process made itself.
+ANSWERS = (FeedFrames, SubscribeRefused, HeartbeatReply, CopyReply)
 
 DiskOrder = Append | ApplyCheckpoint | TrimLog | KeepEnd
 
@@ -94,6 +106,23 @@ class Process(ABC):
     @abstractmethod
     def make_driver(self) -> None:
         """Each kind of process makes its own."""
+
+    def admission(self) -> Admission:
+        """Whom it listens to now, as its node would find after the last event."""
+        return Admission(self.address)
+
+    def _refuses(self, event: Event) -> bool:
+        """Whether its node would not even hand this to the driver; answers come on own calls."""
+        if not isinstance(event, MessageArrived) or isinstance(event.message, ANSWERS):
+            return False
+        admission = self.admission()
+        if isinstance(event.message, CheckpointShipped):
+            refused = not admission.takes_states_of(event.sender)
+        else:
+            refused = admission.refusal(event.sender, event.message) is not None
+        if refused:
+            self.world.refused(event.sender, event.message)
+        return refused
 
     def start(self) -> None:
         if self._disk_orders:
@@ -175,6 +204,8 @@ class Process(ABC):
             return
         if self.paused:
             self._waiting.append(event)
+            return
+        if self._refuses(event):
             return
         world, orders = self.world, self.orders
         world.events[type(event)] += 1

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from holdfast.core.admission import Admission
 from holdfast.core.consumer import Consumer
 from holdfast.core.continuous import Checked, LookAtWindows, Looked, RoundFailed
 from holdfast.core.copy import Copy
@@ -97,6 +98,10 @@ class ReplicaProcess(Process):
     @property
     def consumer(self) -> Consumer | None:
         return None if self.replica is None else self.replica.consumer
+
+    def admission(self) -> Admission:
+        seen = self.driver.glance()
+        return Admission(self.address, seen.partners, seen.others)
 
     def make_driver(self) -> None:
         self.driver = Copy(self.settings, self.found())

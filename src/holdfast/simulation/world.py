@@ -131,6 +131,8 @@ class World:
         self.hits: Counter[str] = Counter()
         # What processes were told, by the kind of event.
         self.events: Counter[type] = Counter()
+        # What processes did not listen to, by the kind of message.
+        self.refusals: Counter[type] = Counter()
         self._tell = tell
         self._told: dict[str, str] = {}
         self._down: Counter[str] = Counter()
@@ -269,8 +271,16 @@ class World:
             self.clock.after(after_us, self.network.refuse, source, message.feed)
         elif isinstance(message, CopyRequest) and self.server_of[target] not in self._dark:
             self.clock.after(1_000, self._nobody_listens, source, target)
-        elif isinstance(message, CheckpointShipped):
+        else:
             self.clock.after(1_000, self._fail_call, source, message)
+
+    def refused(self, sender: str, message: Message) -> None:
+        """A node does not listen to a sender: an error to that one, and nothing to the driver."""
+        self.refusals[type(message)] += 1
+        if isinstance(message, Subscribe):
+            self.clock.after(1_000, self.network.refuse, sender, message.feed)
+        else:
+            self.clock.after(1_000, self._fail_call, sender, message)
 
     def _fail_call(self, source: str, message: Message) -> None:
         if isinstance(message, CheckpointShipped):
@@ -311,7 +321,6 @@ class World:
         return bool(self._down[server])
 
     def is_down(self, address: str) -> bool:
-        """Whether the server of a process is crashed now."""
         return self.is_lost(self.server_of[address])
 
     # -- faults -------------------------------------------------------------------------
