@@ -145,7 +145,7 @@ def test_what_aggregates_of_one_column_rest_on_is_kept_once(spark: SparkSession)
         ("add_long", "a0_count"),
         ("add_squares", "a2_squares"),
         ("count", "a4_count"),
-        ("add_long", "a5_add_long"),
+        ("add_wide", "a5_add_wide"),
         ("add_exactly", "a6_add_exactly"),
         ("add_long", "a6_count"),
     ]

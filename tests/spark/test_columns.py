@@ -107,6 +107,12 @@ EXPRESSIONS = [
         )
     ),
     "case when x = 0 then cast(0 as double) else x end",
+    *(
+        f"case when {x} = 0 then cast(0 as {kind}) when isnan({x}) then cast('NaN' as {kind}) "
+        f"else {x} end"
+        for x, kind in (("x", "double"), ("f", "float"))
+    ),
+    "isnan(x) or isnan(f)",
     "case when n > 1 then cast(tiny as double) / n end",
     "case when x > 1 then sqrt(greatest(x - x * x / x, cast(0 as double)) / (x - 1)) end",
     "coalesce(x, cast(f as double), cast(0 as double))",

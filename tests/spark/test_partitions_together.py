@@ -23,7 +23,7 @@ from holdfast.windows import TimeWindow
 
 PARTITIONS, BUCKETS, SIZE = 3, 24, 10
 FOLDS = (
-    Fold("add_long", "v", ("total",), (pa.int64(),)),
+    Fold("add_wide", "v", ("total", "total_high"), (pa.int64(), pa.int32())),
     Fold("count", None, ("count",), (pa.int64(),)),
     Fold("max", "v", ("most",), (pa.int64(),)),
     Fold("first", "w", ("first",), (pa.string(),)),

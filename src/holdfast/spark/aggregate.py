@@ -61,8 +61,7 @@ class Aggregate(Stateful):
             fields.append(pa.field("end", pa.int64()))
         fields += [before.field(f"k{i}") for i in range(len(self.keys))]
         for fold in self._group_state().folds:
-            emitted = zip(fold.columns, fold.result_types, strict=True)
-            fields += [pa.field(column, kind) for column, kind in emitted]
+            fields += fold.results
         return pa.schema(fields)
 
     def _window_column(self) -> list[Column]:

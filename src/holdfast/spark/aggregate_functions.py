@@ -34,9 +34,9 @@ from holdfast.aggregates import Top, UserAggregate
 from holdfast.arrow_types import arrow_type
 from holdfast.errors import NetworkError
 from holdfast.spark import exact_sum
-from holdfast.spark.folds import Fold
+from holdfast.spark.folds import STATE_DIGITS, Fold
 
-_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+_INTEGERS = (ByteType, ShortType, IntegerType)
 _SUPPORTED = (
     "count, sum, min, max, avg, first, last, stddev, approx_count_distinct, collect_list, "
     "collect_set, holdfast.top(...), holdfast.aggregate(...)"
@@ -184,30 +184,37 @@ def _present(call: _Call, kept: _Kept) -> str:
 def _total(call: _Call, kept: _Kept) -> str:
     """The column of a fold that adds up what is not null."""
     argument = F.expr(call.argument)
+    if isinstance(call.argument_type, LongType):
+        wide = (pa.int64(), pa.int32())
+        return _added(call, kept, "add_wide", argument, "bigint", wide).columns[0]
     if isinstance(call.argument_type, _INTEGERS):
-        return _added(call, kept, "add_long", argument.cast("bigint"), pa.int64()).columns[0]
+        return _added(call, kept, "add_long", argument, "bigint", (pa.int64(),)).columns[0]
     if isinstance(call.argument_type, DecimalType):
-        wide = DecimalType(38, call.argument_type.scale)
-        return _added(call, kept, "add_decimal", argument.cast(wide), _arrow(wide)).columns[0]
+        scale = call.argument_type.scale
+        kinds = (pa.decimal256(STATE_DIGITS, scale),)
+        return _added(call, kept, "add_decimal", argument, f"decimal(38,{scale})", kinds).columns[0]
     return _exactly(call, kept).columns[0]
 
 
 def _exactly(call: _Call, kept: _Kept) -> Fold:
-    value = F.expr(call.argument).cast("double")
-    return _added(call, kept, "add_exactly", value, exact_sum.STATE)
+    argument = F.expr(call.argument)
+    return _added(call, kept, "add_exactly", argument, "double", (exact_sum.STATE,))
 
 
-def _added(call: _Call, kept: _Kept, kind: str, value: Column, state: pa.DataType) -> Fold:
+def _added(
+    call: _Call,
+    kept: _Kept,
+    kind: str,
+    argument: Column,
+    sql_type: str,
+    state: tuple[pa.DataType, ...],
+) -> Fold:
+    """A fold that adds the argument up as this type; a second column has what is too high."""
     name = f"{call.prefix}_{kind}"
-    fold = Fold(kind, f"{name}_in", (name,), (state,))
-    value = F.coalesce(value, F.lit(0).cast(_sql_type(state)))
+    columns = (name, f"{name}_high")[: len(state)]
+    fold = Fold(kind, f"{name}_in", columns, state)
+    value = F.coalesce(argument.cast(sql_type), F.lit(0).cast(sql_type))
     return kept.shared(kind, call.argument, value, fold)
-
-
-def _sql_type(kept: pa.DataType) -> str:
-    if pa.types.is_decimal(kept):
-        return f"decimal({kept.precision},{kept.scale})"
-    return "bigint" if kept == pa.int64() else "double"
 
 
 def _sum(call: _Call, kept: _Kept) -> Aggregation:

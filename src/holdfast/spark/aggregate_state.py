@@ -93,7 +93,8 @@ class GroupState:
         columns = {name: one_array(state[name]) for name in self.key_names}
         for fold in self.folds:
             kept = [one_array(state[name]) for name in (*fold.columns, *(fold.beside or ()))]
-            columns.update(zip(fold.columns, fold.finish(kept), strict=True))
+            names = (field.name for field in fold.results)
+            columns.update(zip(names, fold.finish(kept), strict=True))
         return columns
 
 

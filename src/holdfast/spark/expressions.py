@@ -8,6 +8,7 @@ Spark's, null for null and bit for bit; whatever is not here runs in Spark's JVM
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -169,6 +170,15 @@ def _greatest(_: int, arguments: list[pa.Array], __: None) -> pa.Array:
     return pc.coalesce(chosen, right)
 
 
+def _is_nan(_: int, arguments: list[pa.Array], __: None) -> pa.Array:
+    """Which are; null is none."""
+    return pc.fill_null(pc.is_nan(arguments[0]), False)
+
+
+def _nan(count: int, _: list[pa.Array], kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(math.nan, kind), count)
+
+
 def _simple(function: Callable[..., pa.Array]) -> _Function:
     return lambda _, arguments, __: function(*arguments)
 
@@ -186,6 +196,8 @@ FUNCTIONS: dict[str, _Function] = {
     "case": _case,
     "greatest": _greatest,
     "divide": _divide,
+    "is_nan": _is_nan,
+    "nan": _nan,
     "is_null": _simple(pc.is_null),
     "is_valid": _simple(pc.is_valid),
     "coalesce": _simple(pc.coalesce),

@@ -33,8 +33,13 @@ Floats = npt.NDArray[np.float64]
 _SKETCH_SIZE = 1024
 # Sums up to here are within BIGINT, rounded or not.
 _SURELY_FITS = 2.0**63 * (1 - 2.0**-20)
+# Half of a number of 64 bits.
+_HALF, _LOWER = 32, (1 << 32) - 1
 # Folds that take columns as numpy has them.
-_ON_NUMBERS = frozenset({"count", "add_long"})
+_ON_NUMBERS = frozenset({"count", "add_long", "add_wide"})
+# What a sum of decimals may have, and what it is added up in: so whether it fits is asked of the
+# total alone, as with ``add_wide``.
+_DECIMAL_DIGITS, STATE_DIGITS = 38, 76
 # Folds of which the same tuples in another order give something else.
 IN_ORDER = frozenset({"first", "last", "collect", "collect_distinct", "top"})
 
@@ -66,16 +71,19 @@ class Fold:
         return self.kind in IN_ORDER or (self.kind == "user" and not self.user.any_order)
 
     @property
-    def result_types(self) -> tuple[pa.DataType, ...]:
-        """What its columns are once a group is finished."""
+    def results(self) -> tuple[pa.Field, ...]:
+        """Its columns once a group is finished."""
+        kind = self.types[0]
         match self.kind:
             case "sketch":
-                return (pa.int64(),)
+                kind = pa.int64()
             case "user":
-                return (self.user.arrow_result_type,)
+                kind = self.user.arrow_result_type
             case "add_exactly" | "add_squares":
-                return (pa.float64(),)
-        return self.types
+                kind = pa.float64()
+            case "add_decimal":
+                kind = pa.decimal128(_DECIMAL_DIGITS, kind.scale)
+        return (pa.field(self.columns[0], kind),)
 
     def finish(self, columns: Columns) -> Columns:
         """What the state of finished groups stands for; those ``beside`` come last."""
@@ -90,7 +98,30 @@ class Fold:
             case "add_squares":
                 squares, sums, counts = columns
                 return [pa.array(exact_sum.spreads(as_array(counts).to_pylist(), sums, squares))]
+            case "add_wide":
+                return [self._within_bigint(*columns)]
+            case "add_decimal":
+                return [self._within_decimal(as_array(columns[0]))]
         return columns
+
+    def _within_bigint(self, low: Column, high: Column) -> Column:
+        """A total whose upper part is nothing but its sign."""
+        if numbers(high).any():
+            raise OverflowError(
+                f"the sum in {self.columns[0]} is beyond the range of BIGINT; cast the summed "
+                f"column to DOUBLE or DECIMAL(38, 0)"
+            )
+        return low
+
+    def _within_decimal(self, total: pa.Array) -> pa.Array:
+        kind = self.results[0].type
+        try:
+            return total.cast(kind)
+        except pa.ArrowInvalid as error:
+            raise OverflowError(
+                f"the sum in {self.columns[0]} has more than {_DECIMAL_DIGITS} digits; cast the "
+                f"summed column to DOUBLE"
+            ) from error
 
 
 def _count(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
@@ -99,32 +130,41 @@ def _count(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns
     return [total]
 
 
-def _add_long(fold: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
-    numeric = numbers(values).astype(np.int64, copy=False)
+def _add_long(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
+    """Of values of 32 bits: 4 billion of the largest must meet in a group to leave 64."""
     total = np.zeros(groups.count, dtype=np.int64)
     total[found] = numbers(old[0])
-    _refuse_overflow(fold, numeric, groups, total)
-    np.add.at(total, groups.codes, numeric)
+    np.add.at(total, groups.codes, numbers(values).astype(np.int64, copy=False))
     return [total]
 
 
-def _refuse_overflow(
-    fold: Fold, values: npt.NDArray[np.int64], groups: Groups, total: npt.NDArray[np.int64]
-) -> None:
-    """Numpy would wrap around silently; Spark's own sum raises, and so does this one."""
-    if not len(values):
-        return
-    largest = float(max(values.max(), -float(values.min()))) * len(values)
-    if largest + float(max(total.max(), -float(total.min()))) < _SURELY_FITS:
-        return
-    # Rather than for the largest one of all of them, for each group by itself.
-    most = np.abs(total.astype(np.float64))
-    np.add.at(most, groups.codes, np.abs(values.astype(np.float64)))
-    if most.max() >= _SURELY_FITS:
-        raise OverflowError(
-            f"the sum in {fold.columns[0]} may leave the range of BIGINT; cast the summed "
-            f"column to DOUBLE or DECIMAL(38, 0)"
-        )
+def _add_wide(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
+    """Of values of 64 bits, exactly: the total is ``high * 2**64 + low``, both with a sign.
+
+    On the way to a total that fits, some order of the tuples, or some split of them, may leave 64
+    bits and come back. So whether it fits is asked of the total alone, when the group is finished.
+    """
+    added = numbers(values).astype(np.int64, copy=False)
+    low, high = np.zeros(groups.count, dtype=np.int64), np.zeros(groups.count, dtype=np.int32)
+    low[found], high[found] = numbers(old[0]), numbers(old[1])
+    if _surely_fit(added, low):
+        np.add.at(low, groups.codes, added)
+        return [low, high]
+    upper, lower = low >> _HALF, low & _LOWER
+    np.add.at(upper, groups.codes, added >> _HALF)
+    np.add.at(lower, groups.codes, added & _LOWER)
+    upper += lower >> _HALF
+    kept = upper.astype(np.int32).astype(np.int64)  # its lower half, with a sign
+    high += ((upper - kept) >> _HALF).astype(np.int32)
+    return [(kept << _HALF) | (lower & _LOWER), high]
+
+
+def _surely_fit(added: npt.NDArray[np.int64], low: npt.NDArray[np.int64]) -> bool:
+    """Whether no group can leave 64 bits, even if all the values were its own."""
+    if not len(added):
+        return True
+    largest = float(max(added.max(), -float(added.min()))) * len(added)
+    return largest + float(max(low.max(), -float(low.min()))) < _SURELY_FITS
 
 
 def _add_exactly(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
@@ -143,7 +183,8 @@ def _add_decimal(
 ) -> Columns:
     total = np.full(groups.count, 0, dtype=object)
     total[found] = _objects(old[0])
-    with decimal.localcontext(decimal.Context(prec=76)):  # Python rounds to 28 digits otherwise
+    # Python rounds to 28 digits otherwise.
+    with decimal.localcontext(decimal.Context(prec=STATE_DIGITS)):
         np.add.at(total, groups.codes, _objects(values))
     return [pa.array(total.tolist(), fold.types[0])]
 
@@ -264,6 +305,7 @@ def _user(fold: Fold, values: pa.Array, groups: Groups, found: Bools, old: Colum
 _KINDS: dict[str, Callable[[Fold, pa.Array, Groups, Bools, Columns], Columns]] = {
     "count": _count,
     "add_long": _add_long,
+    "add_wide": _add_wide,
     "add_exactly": _add_exactly,
     "add_decimal": _add_decimal,
     "min": _extreme,

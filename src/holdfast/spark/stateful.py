@@ -7,6 +7,7 @@ and a projection that turns what the step emits into the operator's columns.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -132,7 +133,7 @@ class Stateful(ABC):
 def prepare(frame: DataFrame, keys: Sequence[Column], values: Sequence[Column]) -> DataFrame:
     """The projection in front of a step: times as numbers, hash, keys, values."""
     kinds = frame.select(*keys).schema.fields if keys else []
-    keys = [_one_zero(key, kind.dataType) for key, kind in zip(keys, kinds, strict=True)]
+    keys = [_one_way(key, kind.dataType) for key, kind in zip(keys, kinds, strict=True)]
     hashed = F.xxhash64(*keys) if keys else F.lit(0).cast("bigint")
     return frame.select(
         F.unix_micros("stime").alias("stime"),
@@ -144,15 +145,16 @@ def prepare(frame: DataFrame, keys: Sequence[Column], values: Sequence[Column]) 
     )
 
 
-def _one_zero(column: Column, kind: DataType) -> Column:
-    """-0.0 and 0.0 are one key, so it must be written one way, whichever tuple comes first."""
+def _one_way(column: Column, kind: DataType) -> Column:
+    """-0.0 and 0.0 are one key, and all kinds of NaN are: whichever comes first, it is the same."""
     if isinstance(kind, DoubleType | FloatType):
-        return F.when(column == 0, F.lit(0.0).cast(kind)).otherwise(column)
+        zero, nan = (F.lit(each).cast(kind) for each in (0.0, math.nan))
+        return F.when(column == 0, zero).when(F.isnan(column), nan).otherwise(column)
     if isinstance(kind, StructType):
-        fields = [_one_zero(column[each.name], each.dataType).alias(each.name) for each in kind]
+        fields = [_one_way(column[each.name], each.dataType).alias(each.name) for each in kind]
         return F.when(column.isNotNull(), F.struct(*fields))
     if isinstance(kind, ArrayType):
-        return F.transform(column, lambda element: _one_zero(element, kind.elementType))
+        return F.transform(column, lambda element: _one_way(element, kind.elementType))
     return column
 
 

@@ -246,6 +246,9 @@ class _Reader:
             raise NotTranslatable("greatest")
         return Call("greatest", self._children(node))
 
+    def _IsNaN(self, node: Any) -> Expression:
+        return Call("is_nan", self._children(node))
+
     def _Sqrt(self, node: Any) -> Expression:
         return Call("sqrt", self._children(node))
 
@@ -265,7 +268,7 @@ def _flat(node: Any) -> None:
         raise NotTranslatable(f"a choice between values of {kind}")
 
 
-def _literal(node: Any) -> Constant:
+def _literal(node: Any) -> Expression:
     name = str(node.dataType().catalogString())
     value: Any = node.value()
     if value is None:
@@ -274,8 +277,10 @@ def _literal(node: Any) -> Constant:
         return Constant(str(value.toString()), pa.string())
     if name not in (*_NUMBERS, "boolean"):
         raise NotTranslatable(f"a constant of {name}")
-    if isinstance(value, float) and (math.isnan(value) or str(value) == "-0.0"):
-        raise NotTranslatable("a constant that equals another one, or not itself")
+    if isinstance(value, float) and str(value) == "-0.0":
+        raise NotTranslatable("a constant that equals another one")
+    if isinstance(value, float) and math.isnan(value):
+        return Call("nan", (), _arrow(node.dataType()))  # a constant must equal itself
     return Constant(value, _arrow(node.dataType()))
 
 
