@@ -4,9 +4,10 @@ Flink has no buckets: it takes what is there as fast as it can. So does a replic
 has fallen behind: buckets that are ready go as one job (up to 500 of them). Here it is given seven
 at a time, or one of 300,000 tuples: windows have ten, so that jobs do not end where they do, and
 state is read and written. Both read the same tuples from Parquet files and sum in the same
-windows, with the whole JIT, the parallel collector and a heap of 4 GiB; Flink throws its results
-away, Holdfast hands them to Python. Flink goes through a case once before it is timed, and the
-first third of the tuples is timed for neither.
+windows, with a heap of 4 GiB. Flink has the whole JIT and the parallel collector, Holdfast's JVM
+what a replica by itself would have on the machine (``holdfast.spark.jvm``): on two cores the first
+tier and the serial collector. Flink throws its results away, Holdfast hands them to Python. Flink
+goes through a case once before it is timed, and the first third of the tuples is timed for neither.
 """
 
 from __future__ import annotations

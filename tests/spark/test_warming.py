@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from holdfast import Network, window
 from holdfast.core.settings import Keeping
 from holdfast.errors import InputError
 from holdfast.nodes.jobs import Jobs
-from holdfast.spark.warming import VARIABLE, WarmUp, sample
+from holdfast.spark.engine import Engine as SparkEngine
+from holdfast.spark.warming import VARIABLE, WarmUp, sample, warm_up
 
 
 def jobs_until_warm(warming: WarmUp, first_s: float, falls: float, least_s: float) -> int:
@@ -60,8 +65,10 @@ class Engine:
     def activate(self) -> None:
         pass
 
-    def advance(self, *arguments: Any, large: bool = False) -> None:
-        self._done.append("made up, large" if large else "made up")
+    def advance(self, state: Any, buckets: Any, boundary: int, large: bool = False) -> Any:
+        done = "made up" if buckets else "windows over"
+        self._done.append(f"{done}, large" if large else done)
+        return SimpleNamespace(state=state)
 
 
 @pytest.mark.parametrize("goes_on", [False, True])
@@ -79,10 +86,31 @@ def test_all_but_the_first_ones_wait_for_whatever_else_is_to_be_done(
     assert warm.wait(60.0)
     jobs.close()
     # The first job after a restart is a large one: its workers are there when it comes.
-    first = ["made up, large", "made up"] if goes_on else ["made up"]
+    first = ["made up", "windows over", "made up"]
+    if goes_on:
+        first = ["made up, large", "windows over, large", *first]
     assert done[: len(first) + 3] == first + ["other"] * 3
     assert set(done[len(first) + 3 :]) == {"made up"}
     assert len(done) >= 3 + 16
+
+
+def test_what_is_computed_of_windows_that_end_is_planned_before_one_does(
+    spark: SparkSession,
+) -> None:
+    """Spark takes a second to plan what only its JVM can compute, and results would wait for it."""
+    network = Network("ends", bucket="1 second", partitions=2, spark=spark)
+    sums = network.source("s", "k string, v double").groupBy(window("10 seconds"), "k")
+    totals = sums.agg(F.sum("v").alias("total"), F.count("*").alias("n"))
+    shown = totals.select("k", F.format_string("%s of %s", "total", "n").alias("text"))
+    again = shown.groupBy(window("1 minute"), "text").agg(F.count("*").alias("n"))
+    again.select(F.format_string("%s times", "n").alias("text")).output("out")
+    engine = SparkEngine(network)
+    warm_up(engine)
+    in_jvm = [stage for stage in engine._column_runner()._stages[False] if stage.in_jvm]
+    assert len(in_jvm) == 2
+    assert not any(stage.query for stage in in_jvm)
+    warm_up(engine, closes=True)
+    assert all(stage.query for stage in in_jvm)
 
 
 def test_one_can_divide_by_what_is_made_up() -> None:

@@ -10,7 +10,6 @@ nothing else that another server tells it.
 
 from __future__ import annotations
 
-import os
 import secrets
 import threading
 import time
@@ -34,6 +33,7 @@ from holdfast.core.adaptation import AdaptationSettings
 from holdfast.core.cluster_messages import ClusterMessage, Heard, Met, Version
 from holdfast.core.election import ElectionTiming
 from holdfast.core.together import FailedTogether
+from holdfast.cores import available_cores
 from holdfast.deployment_checks import plain_name
 from holdfast.durable import make_private, write_whole
 from holdfast.errors import HoldfastError, InputError
@@ -183,7 +183,7 @@ class Member:
             "zone": self._options.zone,
             "at": list(self._options.at),
             "life": self._life,
-            "cores": len(os.sched_getaffinity(0)),
+            "cores": available_cores(),
             **self._machine.look(),
             "delays_ms": {
                 each.address: None if each.delay_ms is None else round(each.delay_ms, 3)

@@ -47,6 +47,7 @@ _MASTER = re.compile(r"local(\[(\*|\d{1,4})\])?")
 _SIZE = re.compile(r"\d{1,9}(\.\d{1,9})?[kmgtKMGT]?b?")
 _SETTINGS = frozenset(
     {
+        "holdfast.lookup_memory_mib",
         "spark.default.parallelism",
         "spark.driver.cores",
         "spark.driver.maxResultSize",

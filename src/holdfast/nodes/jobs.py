@@ -160,8 +160,9 @@ class Jobs:
         progress, began = WarmUp(), time.monotonic()
 
         def once() -> None:
-            if goes_on and not progress.has_begun and not progress.is_short:
-                warm_up(self._open(), large=True)
+            if not progress.has_begun and not progress.is_short:
+                for large in (True, False) if goes_on else (False,):
+                    warm_up(self._open(), large=large, closes=True)
             if self._queue.empty() or not progress.has_begun:
                 progress.took(self.time_set() / 1e6)
             if progress.is_over(time.monotonic() - began):

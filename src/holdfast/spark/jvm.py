@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from holdfast.cores import available_cores
 from holdfast.errors import InputError
 
 SETTING, VARIABLE = "holdfast.jit", "HOLDFAST_JIT"
@@ -38,6 +39,6 @@ def jvm_options(config: Mapping[str, str], drivers: int | None, cores: int | Non
         raise InputError(f"{where} must be 'auto', 'first' or 'full', it is {chosen!r}")
     if chosen != "auto":
         return FULL if chosen == "full" else FIRST
-    have = len(os.sched_getaffinity(0)) if cores is None else cores
+    have = available_cores() if cores is None else cores
     alone = drivers is not None and have >= CORES_FOR_FULL * max(1, drivers)
     return FULL if alone else FIRST

@@ -62,7 +62,11 @@ class LookupMemory:
     @property
     def bytes(self) -> int:
         """How much of it is taken."""
-        return sum(aid.bytes for aids in self._all for aid in aids.held.values())
+        return sum(aid.bytes for aid in self._held())
+
+    def _held(self) -> list[_Aid]:
+        # A copy of each: another thread may add one meanwhile.
+        return [aid for aids in list(self._all) for aid in list(aids.held.values())]
 
     def add(self, aids: Aids) -> None:
         with self._lock:
@@ -71,7 +75,7 @@ class LookupMemory:
     def make_room(self, size: int) -> bool:
         """Whether there is room for so many bytes, perhaps because others went."""
         with self._lock:
-            there = [aid for aids in self._all for aid in aids.held.values() if aid.bytes]
+            there = [aid for aid in self._held() if aid.bytes]
             missing = sum(aid.bytes for aid in there) + size - self.most_bytes
             if missing <= 0:
                 return True

@@ -28,6 +28,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from holdfast.cores import available_cores
 from holdfast.spark import lookup_memory
 from holdfast.spark.class_archive import java_options
 from holdfast.spark.jvm import SETTING, jvm_options
@@ -113,7 +114,7 @@ def _with_residents(master: str) -> dict[str, str]:
     if found is None:
         return {}
     named = found[1] or "1"
-    cores = len(os.sched_getaffinity(0)) if named == "*" else int(named)
+    cores = available_cores() if named == "*" else int(named)
     return {"spark.master": f"local[{places(cores)}]", "spark.default.parallelism": str(cores)}
 
 

@@ -21,6 +21,8 @@ from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.state import EMPTY
 
 _SAMPLE_TIME = 1_000_000
+# A century later: every window of made-up tuples has ended, also those of the results of others.
+_ALL_OVER = 1 << 52
 SET_TUPLES = 20
 VARIABLE = "HOLDFAST_WARM_UP"
 MOST_SECONDS = 5.0
@@ -68,16 +70,21 @@ def _most_seconds() -> float:
     return seconds
 
 
-def warm_up(engine: Engine, tuples: int = SET_TUPLES, large: bool = False) -> None:
+def warm_up(
+    engine: Engine, tuples: int = SET_TUPLES, large: bool = False, closes: bool = False
+) -> None:
     """Plan the job and run it once on made-up tuples, whose result goes.
 
     ``large``: as a job of many tuples, which has a task for each core, and each of these a worker
-    to start.
+    to start. ``closes``: and once more when all their windows are over, for what is computed of
+    results; else the first window that ends waits for it to be planned.
     """
     tables = {name: sample(schema, tuples) for name, schema in engine.input_schemas.items()}
     bucket = Bucket(0, 2 * _SAMPLE_TIME, tables)
     try:
-        engine.advance(EMPTY, [bucket], bucket.end, large=large)
+        advance = engine.advance(EMPTY, [bucket], bucket.end, large=large)
+        if closes:
+            engine.advance(advance.state, [], _ALL_OVER, large=large)
     except Exception:
         # The query's own code may not like the tuples; it is planned all the same.
         return
@@ -86,7 +93,7 @@ def warm_up(engine: Engine, tuples: int = SET_TUPLES, large: bool = False) -> No
 def warm_up_apart(engine: Engine) -> None:
     """The same with tasks of its own, which nobody else in this process is at when it counts."""
     with engine.apart():
-        warm_up(engine)
+        warm_up(engine, closes=True)
 
 
 def sample(schema: pa.Schema, tuples: int = SET_TUPLES) -> pa.Table:
