@@ -44,7 +44,7 @@ from benchmarks.record import record
 
 STORES = ("hdfs", "rocksdb")
 SYSTEMS = ("holdfast", "spark-large", "spark-small")
-PARTS = ("structured", "flink", "queries", "sweep")
+PARTS = ("structured", "flink", "queries", "joins", "sweep")
 
 
 class Child:
@@ -159,6 +159,9 @@ class Run:
     def queries(self) -> dict[str, Any]:
         return self._holdfast.run(many_queries(self._quick), self._root, queries=True)
 
+    def joins(self) -> dict[str, Any]:
+        return self._holdfast.run(self._first, self._root, joins=30 if self._quick else 120)
+
     def sweep(self) -> dict[str, Any]:
         cases = sweep(self._quick)
         for case in cases:
@@ -217,7 +220,12 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
         told["state_sweep_ratio"] = round(max(medians.values()) / min(medians.values()), 3)
         last = list(swept.values())[-1]
         told["bytes_per_window"] = round(last["bytes_per_window"], 1)
+        told["memory_per_window"] = round(last["memory_per_window"], 1)
         told["sweep_peak_gib"] = round(last["peak_gib"], 2)
+    if joins := found.get("joins"):
+        medians = {size: each["median_ms"] for size, each in joins.items()}
+        told["join_sweep"] = {size: round(each, 2) for size, each in medians.items()}
+        told["join_sweep_ratio"] = round(max(medians.values()) / min(medians.values()), 3)
     if queries := found.get("queries"):
         told["ten_queries_over_one"] = round(queries["ten_queries_over_one"], 2)
     timed = {"queries": queries or {}, **(results or {}), **found.get("flink", {})}

@@ -22,7 +22,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.engine_inputs import BUCKET_US, WINDOW_S, Case
+from benchmarks.engine_joins import sweep_joins
 from benchmarks.engine_queries import compare_queries
+from benchmarks.machine import workers_memory_bytes
 from holdfast import Network, window
 from holdfast.frames import TIME
 from holdfast.spark.engine import Bucket, Engine
@@ -41,6 +43,8 @@ HEAP = {"spark.driver.memory": "4g"}
 # Windows of a sweep are opened a million at a time, each lot in a microsecond of its own; the
 # buckets that are timed come a second after.
 OPENED_AT_ONCE = 1_000_000
+# A task with nothing to do lets go of what it can after five seconds.
+IDLE_S = 7.0
 
 
 def answer(case: Case, times: list[float], rows: list[Any] | None) -> dict[str, Any]:
@@ -70,6 +74,8 @@ class Holdfast:
     def run(self, case: Case, root: Path, order: dict[str, Any]) -> dict[str, Any]:
         if "queries" in order:
             return compare_queries(self._spark, case.buckets, case.tuples)
+        if "joins" in order:
+            return sweep_joins(self._spark, order["joins"])
         if "sweep" in order:
             return self._sweep([Case(**each) for each in order["sweep"]], root)
         version = Version(self._engine)
@@ -89,9 +95,13 @@ class Holdfast:
     def _sweep(self, cases: list[Case], root: Path) -> dict[str, Any]:
         """States of different sizes, in turn: what the machine does besides hits all alike."""
         versions = [Version(self._engine) for _ in cases]
+        memory_bytes = 0
         for case, version in zip(cases, versions, strict=True):
             for bucket in _openings(case):
                 version.advance([bucket])
+            if case is cases[0]:
+                time.sleep(IDLE_S)
+                memory_bytes = workers_memory_bytes()  # what workers have anyhow
         sizes = [state_bytes(version) for version in versions]
         times: list[list[float]] = [[] for _ in cases]
         for index in range(cases[0].buckets):
@@ -102,10 +112,14 @@ class Holdfast:
                 begin = time.perf_counter()
                 versions[at].advance([_bucket(case, path, index)])
                 times[at].append(time.perf_counter() - begin)
+        time.sleep(IDLE_S)
+        more = sum(case.open_windows for case in cases[1:])
+        per_window = (workers_memory_bytes() - memory_bytes) / max(1, more)
         return {
             str(case.open_windows): {
                 **answer(case, took, None),
                 "bytes_per_window": size / case.open_windows,
+                "memory_per_window": per_window,  # of all of them
             }
             for case, took, size in zip(cases, times, sizes, strict=True)
         }

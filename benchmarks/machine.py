@@ -51,6 +51,17 @@ def descendants_cpu_s() -> float:
     return found
 
 
+def workers_memory_bytes() -> int:
+    """Memory of Python's processes below this one that is of no file."""
+    found = 0
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess, OSError):
+            if process.name().startswith("python"):
+                lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+                found += sum(int(each.split()[1]) << 10 for each in lines if "Anonymous:" in each)
+    return found
+
+
 class Memory:
     """The most memory that a process and all below it had at once; what they share counts once."""
 

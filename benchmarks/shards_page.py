@@ -47,7 +47,9 @@ NOTES = {
     ),
     "delivery": (
         "All kinds run in the same processes, four in all, each with a driver; each is merged by a "
-        "process of its own. What comes at most once while a process starts is lost. Single rounds "
+        "process of its own. No shard has a copy that stands by: with copies, exactly once writes "
+        "its results and sends its state besides, which is the price of standing by and not of "
+        "delivery. What comes at most once while a process starts is lost. Single rounds "
         "differ by more than what is compared, as two cores have all processes to run, also those "
         "that wait; what the processors had to do, in all processes, varies less."
     ),

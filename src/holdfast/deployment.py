@@ -165,6 +165,19 @@ class ShardSpec:
 
 
 @dataclass(frozen=True)
+class Generation:
+    """The shards of a fragment since their number changed last, or from its beginning.
+
+    number  how many times it has changed, and one.
+    shards  how many there are; ``names`` are more where each is in parts.
+    """
+
+    number: int
+    shards: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class FragmentSpec:
     """One fragment and its replicas.
 
@@ -174,8 +187,8 @@ class FragmentSpec:
                 corrected code, "dead-letter" leaves the row out and writes it down.
     shard       which part of a fragment with shards it is, if it is one (deployment_shards.py).
     merges      the shards whose results it merges, if it does; of all generations that run.
-    generations  each of these, its number and its shards; each has replicas of its own, ``merging``
-                of them, which merge it.
+    generations  each of these, oldest first; each has replicas of its own, ``merging`` of them,
+                which merge it.
     between     the least and the most shards it has, where their number follows the load.
     delivery    how often its results count, whatever is lost.
     """
@@ -192,15 +205,16 @@ class FragmentSpec:
     race: bool = False
     shard: ShardSpec | None = None
     merges: tuple[str, ...] = ()
-    generations: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    generations: tuple[Generation, ...] = ()
     merging: int = 0
     between: tuple[int, int] | None = None
     delivery: Delivery = Delivery.EXACTLY_ONCE
 
-    def merged_by(self, process: str) -> tuple[int, tuple[str, ...]]:
-        """The generation of shards that a replica merges: its number and its shards."""
+    def merged_by(self, process: str) -> Generation:
+        """The generation of shards that a replica merges; without any, if it is gone."""
         number = self.processes.index(process) // self.merging + 1
-        return next((one for one in self.generations if one[0] == number), (number, ()))
+        known = (one for one in self.generations if one.number == number)
+        return next(known, Generation(number, 0, ()))
 
     @property
     def protection(self) -> Protection:

@@ -30,7 +30,7 @@ from typing import Any
 from holdfast.continuous_knobs import KnobError
 from holdfast.core.heirs import Heirs, parts_of, places_of
 from holdfast.core.settings import Delivery, Protection, Reconcile
-from holdfast.deployment import LOOPBACK, RESCALED, Endpoint, FragmentSpec, ShardSpec
+from holdfast.deployment import LOOPBACK, RESCALED, Endpoint, FragmentSpec, Generation, ShardSpec
 from holdfast.slots import SLOTS, Routing, shard_name
 
 SHARD_KNOBS = ("shards", "routing", "shards_between", "heirs", "copies")
@@ -248,6 +248,7 @@ def _merging(
         assert each.shard is not None
         of[each.shard.generation].append(name)
     newest = generations[-1][0]
+    listed = [Generation(number, count, tuple(of[number])) for number, count in generations]
     return FragmentSpec(
         spec.name,
         tuple(places[at % merging % len(places)] for at in range(merging * newest)),
@@ -255,7 +256,7 @@ def _merging(
         spec.while_stabilizing,
         Reconcile.UNDO,
         merges=tuple(shards),
-        generations=tuple((number, tuple(names)) for number, names in of.items()),
+        generations=tuple(listed),
         merging=merging,
         delivery=spec.delivery,
     )

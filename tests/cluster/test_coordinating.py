@@ -205,6 +205,18 @@ def test_what_a_lost_server_ran_is_replaced_and_removed_when_the_new_one_is_stab
     assert world.placed == ["a", "c"]
 
 
+def test_a_client_of_a_submission_is_retired_by_who_coordinates(world: World) -> None:
+    world.coordinating.submit(world.sent)
+    with pytest.raises(NotPlaced, match=r"no client 'reader'; it has screen"):
+        world.coordinating.retire({"name": "one", "client": "reader"})
+    assert world.membership() == Membership()
+    assert world.coordinating.retire({"name": "one", "client": "screen"}) == {"epoch": 1}
+    assert world.membership().gone == (("screen", 1),)
+    with pytest.raises(NotPlaced, match="no client 'screen'"):
+        world.coordinating.retire({"name": "one", "client": "screen"})
+    assert world.membership().epoch == 1
+
+
 def test_what_only_one_disk_has_waits_for_it(world: World) -> None:
     world.coordinating.submit(world.sent)
     world.member.silent = {"a": 31.0, "b": 31.0}

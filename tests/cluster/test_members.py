@@ -14,6 +14,7 @@ import pytest
 import holdfast
 from holdfast.cli import main
 from holdfast.client import Client
+from holdfast.cluster.desired import SUBMITTED
 from holdfast.cluster.members import (
     MembershipError,
     add_replica,
@@ -72,6 +73,26 @@ def test_a_client_is_retired_once(deployment: Path, capsys: pytest.CaptureFixtur
     assert "screen" not in found.endpoints
     assert main(["client", "retire", str(deployment), "screen"]) == 1
     assert "screen is gone already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("submitted", ["data/submitted", ""], ids=["from here", "its copy"])
+def test_of_what_a_cluster_runs_nobody_else_decides_who_takes_part(
+    deployment: Path, capsys: pytest.CaptureFixture[str], submitted: str
+) -> None:
+    mark = deployment.parent / submitted / SUBMITTED
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.write_text("10.0.0.1:4700")
+    for command in (
+        ["client", "retire", str(deployment), "screen"],
+        ["replica", "remove", str(deployment), "main-2", "--force"],
+        ["replica", "add", str(deployment), "main"],
+        ["replica", "move", str(deployment), "main-1", "127.0.0.1"],
+    ):
+        assert main(command) == 1
+        said = capsys.readouterr().err
+        assert "was submitted to a cluster (10.0.0.1:4700)" in said
+        assert "--to HOST:PORT" in said
+    assert read_membership(load_deployment(deployment).data).epoch == 0
 
 
 def test_a_client_that_the_deployment_does_not_name_is_no_client(deployment: Path) -> None:

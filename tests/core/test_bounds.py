@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from holdfast.core.bounds import BoundWatch, Standing
 from holdfast.core.effects import TrimLog
+from holdfast.core.events import KeptMeasured
 from holdfast.core.frame import Header, Kind, StreamFrame
+from holdfast.core.messages import HeartbeatRequest, StreamState
+from holdfast.core.provider import Provider
 from holdfast.core.records import Membership
 from holdfast.core.serving import ServedStream
 from holdfast.core.settings import SECOND_US, Bound, Then
@@ -135,6 +140,47 @@ def test_one_that_has_just_been_added_is_not_away() -> None:
     assert served.acknowledgements.lapsed == {"main-3"}
 
 
+def test_one_that_was_added_and_never_heard_of_is_not_there_either() -> None:
+    """It has nothing yet: nobody lapses because of it."""
+    served, now = stream("main-1", "main-2"), 60 * SECOND_US
+    served.acknowledgements.take_in("main-3")
+    added = Membership().with_another("main-3", "main-1")
+    watch = watching(RETIRE, at=now, known=("main-1", "main-2"))
+    watch.look({"s": served}, {"s": 2_000_000}, now, membership=added)
+    assert served.acknowledgements.lapsed == set()
+    assert watch.found["s"].standing is Standing.BLOCKED
+
+
+def test_one_that_joins_is_there_and_has_no_state() -> None:
+    served, now = stream("main-1", "main-2", "main-3"), 60 * SECOND_US
+    for name, needed in (("main-2", 8), ("main-3", 9)):
+        served.acknowledge(name, needed, 0)
+    bound = replace(RETIRE, fragments=(("main-1", "main-2", "main-3"),))
+    watch = watching(bound, at=now)
+    watch.heard("main-2", now, joins=True)
+    watch.look({"s": served}, {"s": 2_000_000}, now)
+    assert served.acknowledgements.lapsed == set()
+    assert watch.found["s"].standing is Standing.BLOCKED
+    # It has joined.
+    watch.heard("main-2", now)
+    watch.look({"s": served}, {"s": 2_000_000}, now)
+    assert served.acknowledgements.lapsed == {"main-1"}
+
+
+def test_who_joins_says_so_with_its_heartbeats() -> None:
+    served, now = stream("main-1", "main-2"), 60 * SECOND_US
+    watch = watching(RETIRE, at=now)
+    provider = Provider({"s": served}, lambda stream: StreamState.STABLE, watch=watch)
+    measured = KeptMeasured((("s", 2_000_000),))
+    # One that joins holds, and acknowledges nothing.
+    provider.handle("main-2", HeartbeatRequest(("s",), (), (), 0), now)
+    provider.look(measured, now)
+    assert served.acknowledgements.lapsed == set()
+    provider.handle("main-2", HeartbeatRequest(("s",), (("s", 3),), (), 0), now)
+    provider.look(measured, now)
+    assert served.acknowledgements.lapsed == {"main-1"}
+
+
 def test_who_is_there_is_kept_for_however_slow_it_is() -> None:
     served, now = stream("client"), 60 * SECOND_US
     watch = watching(RETIRE, "client", at=now)
@@ -155,6 +201,35 @@ def test_a_client_that_is_away_is_let_go_of_by_age_and_nothing_is_kept_then() ->
     header = Header(Kind.STABLE, 11, 1, now, now, now)
     assert served.publish((StreamFrame(header, object()),)) == []
     assert served.first_id == 11
+
+
+def test_how_long_a_tuple_is_kept_counts_not_the_time_it_carries() -> None:
+    """A file of last year is replayed; what it has comes now."""
+    minute, year = 60 * SECOND_US, 365 * 24 * 3600 * SECOND_US
+    served = stream("client")
+    watch = BoundWatch({"s": Bound(None, minute, Then.RETIRE)})
+    for now in range(year, year + minute + 1, SECOND_US):
+        assert watch.look({"s": served}, {}, now) == []
+        assert watch.found["s"].standing is Standing.WITHIN
+    # And a minute later it has been kept for too long; what came since has not.
+    header = Header(Kind.STABLE, 10, 1, 0, 0, 0)
+    served.publish((StreamFrame(header, object()),))
+    assert watch.look({"s": served}, {}, year + minute + SECOND_US) == [TrimLog("s", 11)]
+
+
+def test_so_it_is_with_tentative_tuples() -> None:
+    minute, year = 60 * SECOND_US, 365 * 24 * 3600 * SECOND_US
+    served = provisional(100, 100)
+    watch = BoundWatch({"s": Bound(None, minute, Then.DROP)})
+    watch.look({"s": served}, {}, year)
+    header = Header(Kind.TENTATIVE, 1, 50, 0, 0, 0)
+    served.publish((StreamFrame(header, object()),))
+    watch.look({"s": served}, {}, year + minute // 2)
+    assert served.dropped == 0
+    watch.look({"s": served}, {}, year + minute + 1)
+    assert (served.dropped, len(served.tentative)) == (200, 1)
+    watch.look({"s": served}, {}, year + 2 * minute)
+    assert (served.dropped, len(served.tentative)) == (250, 0)
 
 
 def test_a_source_waits_where_it_is_to_be_blocked() -> None:
@@ -202,9 +277,12 @@ def test_tentative_tuples_beyond_a_bound_are_dropped_oldest_first_and_said() -> 
 def test_of_stable_tuples_none_is_dropped() -> None:
     served, now = provisional(100), 60 * SECOND_US
     watch = watching(Bound(1_000, 30 * SECOND_US, Then.DROP), at=now)
+    watch.look({"s": served}, {"s": 500}, now - 30 * SECOND_US, {"s": 100})
     assert watch.look({"s": served}, {"s": 2_000_000}, now, {"s": 100}) == []
+    assert served.tentative, "they have been here for as long as they may"
+    assert watch.look({"s": served}, {"s": 2_000_000}, now + 1, {"s": 100}) == []
     assert len(served.stable) == 1
-    assert not served.tentative, "they are older than they may be"
+    assert not served.tentative
     found = watch.found["s"]
     assert found.standing is Standing.BLOCKED
     assert found.text == "s keeps 2.0 MB of 0.0 for client, which is away"

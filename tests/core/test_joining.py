@@ -26,6 +26,7 @@ from holdfast.core.events import (
     Started,
     TimerFired,
 )
+from holdfast.core.lending import FIRST_PAUSE_US, LONGEST_PAUSE_US
 from holdfast.core.messages import (
     CheckpointRefused,
     CheckpointShipped,
@@ -343,8 +344,33 @@ def test_a_partner_lends_its_newest_state_once_for_each_round() -> None:
     bench.hear("b", JoinRequest(9, 1))
     assert bench.sent(CheckpointShipped) == [], "it is on its way"
     bench.give(CheckpointNotSent(shipped.checkpoint.number, "cut off"))
+    bench.now += FIRST_PAUSE_US
     bench.hear("b", JoinRequest(9, 1))
     assert len(bench.sent(CheckpointShipped)) == 1
+
+
+def test_after_what_could_not_be_sent_nothing_is_made_ready_for_longer_and_longer() -> None:
+    bench, pauses = lender(), []
+    bench.hear("b", JoinRequest(9, 1))
+    for round in range(2, 12):
+        ((_, shipped),) = bench.sent(CheckpointShipped)
+        bench.give(CheckpointNotSent(shipped.checkpoint.number, "cut off"))
+        failed_at = bench.now
+        bench.hear("b", JoinRequest(9, round))
+        while not bench.sent(CheckpointShipped):
+            assert not bench.sent(JoinReply), "it is silent: its asker turns to the next"
+            bench.now += 50_000
+            bench.hear("b", JoinRequest(9, round))
+        pauses.append(bench.now - failed_at)
+    assert pauses[:3] == [FIRST_PAUSE_US, 2 * FIRST_PAUSE_US, 4 * FIRST_PAUSE_US]
+    assert max(pauses) == pauses[-1] == LONGEST_PAUSE_US
+    ((_, shipped),) = bench.sent(CheckpointShipped)
+    bench.give(CheckpointNotSent(shipped.checkpoint.number, "cut off"))
+    bench.hear("c", JoinRequest(9, 1))
+    assert len(bench.sent(CheckpointShipped)) == 1, "another one is not to blame"
+    bench.hear("b", JoinRequest(10, 1))
+    ((_, shipped),) = bench.sent(CheckpointShipped)
+    assert shipped.checkpoint.answers == (10, 1), "nor is the next life"
 
 
 def test_nothing_is_made_ready_for_a_round_that_is_over() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from holdfast.core.effects import KeepConsumers, Send, TrimLog
 from holdfast.core.entry import EntryPoint, EntrySettings
 from holdfast.core.events import ConsumersKept, ConsumersNotKept, MessageArrived
 from holdfast.core.membership import Consumers
 from holdfast.core.messages import HeartbeatReply, HeartbeatRequest, StreamState
 from holdfast.core.provider import Provider
-from holdfast.core.records import ConsumersRecord
+from holdfast.core.records import ConsumersRecord, Membership
 from holdfast.core.serving import ServedStream
 from tests.core.frames_for_tests import boundary, stable
 
@@ -86,3 +88,23 @@ def test_an_entry_point_goes_on_with_what_was_written() -> None:
     entry = EntryPoint(EntrySettings("e", "s", ("c",)), None, ConsumersRecord(1, (("c", 7),)))
     effects = entry.handle(MessageArrived("c", beat(0, incarnation=6)), 1)
     assert reply_of([*effects]).incarnation == 7
+
+
+def test_who_obeys_a_newer_membership_acknowledges_nothing_before_it_is_obeyed_here() -> None:
+    """A replica was added while the provider was away; nobody has told it yet."""
+    provider, served = make()
+    membership = Membership().with_another("n", "c")
+    newer = replace(beat(2), epoch=membership.epoch)
+    provider.handle("d", newer, 1)
+    effects = provider.handle("c", newer, 1)
+    assert served.first_id == 0
+    assert reply_of([*effects]).epoch == 0, "by which the asker knows what to send"
+    provider.consumers.tell(membership)
+    provider.handle("c", newer, 2)
+    assert served.first_id == 0, "it is not on disk"
+    provider.consumers.handle(ConsumersKept(1))
+    provider.obey(membership)
+    provider.handle("d", newer, 3)
+    provider.handle("c", newer, 3)
+    assert served.acknowledgements.needs() == {"c": 2, "d": 2, "n": 0}
+    assert served.first_id == 0

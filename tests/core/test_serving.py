@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import pytest
 
 from holdfast.core.acknowledgements import Acknowledged, Acknowledgements, TrimBelow
+from holdfast.core.copy_view import OutputView
 from holdfast.core.effects import Effect, Send, TrimLog
 from holdfast.core.frame import Kind
 from holdfast.core.messages import (
@@ -42,6 +46,44 @@ def test_a_subscriber_gets_what_it_lacks_and_then_everything_new() -> None:
     assert [frame.header.first_id for frame in first] == [2, 3]
     (send,) = stream.publish((boundary(3, 60),))
     assert send == Send("c", FeedFrames(7, 1, (boundary(3, 60),)))
+
+
+class Sized:
+    """A block that says how large it is."""
+
+    nbytes = 100
+
+
+class NotToBeWalked(list[StreamFrame]):
+    """What may be as long as somebody is away."""
+
+    def __iter__(self) -> Iterator[StreamFrame]:
+        raise AssertionError("walked through")
+
+
+def test_how_much_is_kept_is_known_without_a_look_at_all_of_it() -> None:
+    stream = make()
+    for first_id in (0, 2, 4):
+        frame = stable(first_id, 10 * first_id, 10 * first_id + 5)
+        stream.publish((replace(frame, block=Sized()), boundary(first_id + 2, 10 * first_id + 9)))
+    kept, stream.stable = stream.stable, NotToBeWalked(stream.stable)
+    assert OutputView.of("s", stream).kept == stream.kept_tuples == 6
+    assert stream.kept_bytes == 300
+    stream.stable = kept
+    for name in ("c", "d"):
+        stream.acknowledge(name, 3, 0)
+    assert (stream.kept_tuples, stream.kept_bytes) == (4, 200), "frames go whole"
+    stream.validate()
+    # Of another copy's queue the new tuples count, and all that were here if it begins later.
+    stream.extend(LoggedStream("s", 4, (stable(4, 40, 45), stable(6, 60), boundary(7, 70))))
+    assert (stream.kept_tuples, stream.kept_bytes) == (5, 200)
+    stream.validate()
+    stream.extend(LoggedStream("s", 9, (stable(9, 90), boundary(10, 100))))
+    assert (stream.kept_tuples, stream.kept_bytes) == (1, 0)
+    stream.validate()
+    stream.kept_tuples = 2
+    with pytest.raises(ValueError, match="takes it for"):
+        stream.validate()
 
 
 def test_a_frame_that_holds_some_of_what_is_lacking_is_sent_whole() -> None:

@@ -74,15 +74,67 @@ def test_nothing_new_is_not_sent() -> None:
 
 
 def test_one_is_under_way_at_a_time_until_it_is_given_up() -> None:
-    made, first = make(Checkpointing.INDIVIDUAL)
+    made, _ = make(Checkpointing.INDIVIDUAL)
     assert made.handle(Look(20), 5_000) == []
     (second,) = made.handle(Look(20), PATIENCE_US)
     assert second.base is None
-    # Too late: another is under way. Late, but the newest: it counts.
+    assert made.handle(Look(30), 2 * PATIENCE_US) == [], "the second may take twice as long"
+    made.handle(Taken(second.number), 2 * PATIENCE_US)
+    assert (made.base, made.confirmed) == (second.number, 20)
+
+
+def test_one_that_is_taken_after_it_was_given_up_is_there_to_build_on() -> None:
+    made, first = make(Checkpointing.INDIVIDUAL)
+    (second,) = made.handle(Look(20), PATIENCE_US)
     made.handle(Taken(first.number), PATIENCE_US + 1)
-    assert made.confirmed == -1
+    assert (made.base, made.confirmed) == (first.number, 10)
+    assert made.state is CheckpointerState.SHIPPING, "the second is still under way"
     made.handle(Taken(second.number), PATIENCE_US + 2)
     assert (made.base, made.confirmed) == (second.number, 20)
+    made.handle(Taken(first.number), PATIENCE_US + 3)
+    assert made.base == second.number, "what is said of the first is old"
+
+
+def test_whole_ones_that_take_long_are_sent_once_and_then_changes() -> None:
+    """The other copy holds each 7 s after it was sent, and has nothing to say before."""
+    took_us = 7_000_000
+    made, first = make(Checkpointing.INDIVIDUAL)
+    sent, at = [(first, took_us)], 0
+    under_way = list(sent)
+    while at < 60_000_000:
+        at += 100_000
+        for ship, due in [one for one in under_way if one[1] <= at]:
+            under_way.remove((ship, due))
+            made.handle(Taken(ship.number), at)
+        for ship in made.handle(Look(at), at):
+            sent.append((ship, at + took_us))
+            under_way.append(sent[-1])
+    assert sum(ship.base is None for ship, _ in sent) <= 3
+    assert sent[-1][0].base is not None
+    assert made.confirmed > 40_000_000
+    assert len(sent) < 15, "each is given as long as the one before it took, and more"
+
+
+def test_what_was_built_on_a_base_that_was_replaced_meanwhile_is_no_reason_for_a_whole_one() -> (
+    None
+):
+    made, first = make(Checkpointing.INDIVIDUAL)
+    made.handle(Taken(first.number), 10)
+    (second,) = made.handle(Look(20), 1_000)
+    (third,) = made.handle(Look(30), 1_000 + PATIENCE_US)
+    assert second.base == third.base == first.number
+    made.handle(Taken(second.number), 1_001 + PATIENCE_US)
+    made.handle(Refused(third.number, Refusal.WHOLE_NEEDED), 1_002 + PATIENCE_US)
+    (fourth,) = made.handle(Look(40), 3_000 + PATIENCE_US)
+    assert fourth.base == second.number
+
+
+def test_after_a_failure_it_rests_for_as_long_as_that_took() -> None:
+    made, first = make(Checkpointing.INDIVIDUAL)
+    made.handle(Refused(first.number, Refusal.FAILED), 2_500_000)
+    assert made.handle(Look(20), 4_999_999) == []
+    assert made.deadline == 5_000_000
+    assert len(made.handle(Look(20), 5_000_000)) == 1
 
 
 def test_a_missing_base_is_followed_by_a_whole_checkpoint() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -10,7 +11,7 @@ from holdfast.core.frame import Header, Kind
 from holdfast.core.messages import StreamFrame
 from holdfast.core.records import Checkpoint, LoggedStream, RecoveryRecord
 from holdfast.flight.wire import WireError
-from holdfast.kept.packed_codec import decode_checkpoint, encode_checkpoint
+from holdfast.kept.packed_codec import PIECE_BYTES, decode_checkpoint, encode_checkpoint
 from holdfast.packed import PackedPart, PackedState
 from tests.network.test_intact import broken
 
@@ -88,3 +89,18 @@ def test_an_empty_batch_is_no_checkpoint() -> None:
     )
     with pytest.raises(WireError, match="not a checkpoint"):
         decode_checkpoint([(first, about), (second.slice(0, 0), {})])
+
+
+def test_a_large_table_goes_out_in_pieces() -> None:
+    size = 3 * PIECE_BYTES + 5
+    rows = pa.table({"v": pa.array([np.random.default_rng(7).bytes(size)], pa.large_binary())})
+    chain = (PackedState(5, 90, None, [PackedPart("sum", "window", 0, rows)] * 2, 4),)
+    sent = list(encode_checkpoint(Checkpoint(12, 3, None, RECORD, (), None), chain))
+    assert len(sent) == 1 + 2 * 4
+    assert max(batch.nbytes for batch, _ in sent) < PIECE_BYTES + 100
+    states = decode_checkpoint(sent).state
+    assert isinstance(states, tuple)
+    (found,) = states
+    assert [part.rows.equals(rows) for part in found.parts] == [True, True]
+    with pytest.raises(WireError, match="not a checkpoint"):
+        decode_checkpoint(sent[:-1])

@@ -25,7 +25,7 @@ ROW = Rejected("process_1", "ValueError: no", {"k": "a", "n": -2})
 
 
 def crowded(stream: str, tuples: int) -> OutputView:
-    return OutputView(stream, 0, 0, 0, 0, tuples)
+    return OutputView(stream, 0, 0, 0, 0, 0, tuples)
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> list[str]:

@@ -1,7 +1,8 @@
-"""Tentative results, which no log has, are on disk where they are too many for the memory."""
+"""Results that no log has are on disk where they are too many for the memory."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from queue import Queue
 from types import SimpleNamespace
@@ -56,8 +57,14 @@ def done() -> Queue[Event]:
     return Queue()
 
 
+def take_tentative(spill: Spill, line: Line, block: Block) -> None:
+    if line is Line.LIVE:
+        spill.take(block)
+
+
 def run(line: Line, spill: Spill, done: Queue[Event]) -> Block:
-    jobs = Jobs(cast(Any, Workshop()), Keeping.STATE, done.put, on_tentative=spill.take)
+    on_results = partial(take_tentative, spill)
+    jobs = Jobs(cast(Any, Workshop()), Keeping.STATE, done.put, on_results=on_results)
     jobs.start()
     try:
         jobs.submit(RunJob(1, line, None, 0, 1_000, (), (("o", 0),)))

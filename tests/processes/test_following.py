@@ -34,16 +34,25 @@ def well(busy: float | None, **other: Any) -> dict[str, Any]:
 
 
 def test_the_busiest_shard_counts_and_one_that_is_not_well_says_nothing() -> None:
-    assert load_of([well(0.2), well(0.7)]) == 0.7
+    assert load_of([[well(0.2)], [well(0.7)]]) == 0.7
     # It falls behind: it would have to be twice as fast.
-    assert load_of([well(0.2), well(0.9, behind_s=4.0, input_ratio=2.0)]) == 2.0
-    assert load_of([well(0.2), well(0.9, input_ratio=2.0)]) == 0.9
-    assert load_of([well(0.2), well(None)]) is None
-    assert load_of([well(0.2), well(0.2, state="recovering")]) is None
-    assert load_of([well(0.2), {"error": "cannot be reached"}]) is None
+    assert load_of([[well(0.2)], [well(0.9, behind_s=4.0, input_ratio=2.0)]]) == 2.0
+    assert load_of([[well(0.2)], [well(0.9, input_ratio=2.0)]]) == 0.9
+    assert load_of([[well(0.2)], [well(None)]]) is None
+    assert load_of([[well(0.2)], [well(0.2, state="recovering")]]) is None
+    assert load_of([[well(0.2)], [{"error": "cannot be reached"}]]) is None
     # One that stands by does nothing; one that does another's work says that the other is lost.
-    assert load_of([well(0.7), well(None, state="suspended")]) == 0.7
-    assert load_of([{"error": "cannot be reached"}, well(0.7)]) is None
+    assert load_of([[well(0.7), well(None, state="suspended")]]) == 0.7
+    assert load_of([[{"error": "cannot be reached"}], [well(0.7)]]) is None
+
+
+def test_the_parts_of_a_shard_are_as_busy_as_their_driver() -> None:
+    parts = [well(0.3), well(0.25), well(0.3), well(None, state="suspended")]
+    assert load_of([parts, [well(0.5)], []]) == pytest.approx(0.85)
+    # No driver does more than all the time; who falls behind says how much more that would take.
+    assert load_of([[well(0.6), well(0.7)]]) == 1.0
+    assert load_of([[well(0.6, behind_s=4.0, input_ratio=1.5), well(0.7)]]) == 1.5
+    assert load_of([[well(0.6), well(None)]]) is None
 
 
 def test_a_fragment_may_say_from_how_many_shards_to_how_many(tmp_path: Path) -> None:
@@ -87,20 +96,23 @@ class Fragment:
         self._heard = threading.Condition()
 
     def node_status(self, deployment: Deployment, names: list[str]) -> dict[str, dict[str, Any]]:
-        return {name: well(self.work / len(names)) for name in names}
+        load = self.work / len(names)
+        behind_s = 4.0 if load > 1.0 else 0.1
+        said = well(min(1.0, load), input_ratio=load, behind_s=behind_s)
+        return dict.fromkeys(names, said)
 
     def change_number(
         self, deployment: Deployment, fragment: str, shards: int, wait_s: float, tell: object
     ) -> None:
         generations = deployment.fragments[fragment].generations
-        number = generations[-1][0]
+        newest = generations[-1]
         if len(generations) == 1:
-            kept = [[number, len(generations[-1][1])], [number + 1, shards]]
+            kept = [[newest.number, newest.shards], [newest.number + 1, shards]]
             self._write(fragment, kept)
         if self.refusals:
             self.refusals -= 1
             raise MembershipError("new shards have not taken over")
-        number = load_deployment(deployment.path).fragments[fragment].generations[-1][0]
+        number = load_deployment(deployment.path).fragments[fragment].generations[-1].number
         self._write(fragment, [[number, shards]])
         with self._heard:
             self.changed.append(shards)
@@ -135,7 +147,7 @@ def test_more_and_fewer_shards_follow_and_what_was_begun_is_finished(
         follows.stop()
     assert fragment.changed == [2, 3, 1]
     generations = load_deployment(fragment.deployment.path).fragments["main"].generations
-    assert [(number, len(names)) for number, names in generations] == [(4, 1)]
+    assert [(one.number, one.shards) for one in generations] == [(4, 1)]
     # What it waits for is said once.
     assert fragment.told[:2] == [
         "main: 1 shards have 1.70 to do; 2 follow",
@@ -201,7 +213,7 @@ def test_shards_are_added_under_a_real_load_and_go_when_it_is_over(
     def shards() -> list[int]:
         """Of each generation that runs."""
         found = load_deployment(deployment.path).fragments["main"].generations
-        return [len(names) for _, names in found]
+        return [one.shards for one in found]
 
     def wait_for(number: int) -> None:
         deadline = time.monotonic() + 300.0

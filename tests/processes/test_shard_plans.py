@@ -14,7 +14,7 @@ from holdfast.core.copy_view import Neighbours
 from holdfast.core.messages import Part
 from holdfast.core.provenance import Trail
 from holdfast.core.settings import Delivery, Protection, Reconcile
-from holdfast.deployment import Deployment, DeploymentError, load_deployment
+from holdfast.deployment import Deployment, DeploymentError, Generation, load_deployment
 from holdfast.errors import StateError
 from holdfast.frames import SEQ, STIME, TMAX
 from holdfast.nodes.replica_status import shard_status
@@ -401,7 +401,7 @@ def test_a_new_shard_takes_over_from_those_that_have_its_slots(tmp_path: Path) -
     )
     both = load_deployment(before.path)
     topology = Topology(both, read_plan(both))
-    (_, old), (_, new) = both.fragments["main"].generations
+    old, new = (one.names for one in both.fragments["main"].generations)
     assert {name: topology.taken_from(name, old) for name in new} == {
         "main.g2.1": ("main.1",),
         "main.g2.2": ("main.1", "main.2"),
@@ -424,7 +424,7 @@ def test_a_ring_in_parts_gets_another_number_of_shards(tmp_path: Path) -> None:
     )
     both = load_deployment(before.path)
     topology = Topology(both, read_plan(both))
-    (_, old), (_, new) = both.fragments["main"].generations
+    old, new = (one.names for one in both.fragments["main"].generations)
     assert old == ("main.1", "main.2")
     assert new == tuple(f"main.g2.{shard}.{part}" for shard in (1, 2, 3) for part in (1, 2))
     slots = [topology.fragment_plan(f"{name}-1").shard for name in new]
@@ -457,7 +457,7 @@ def test_a_ring_has_no_fewer_shards_than_its_copies_need(tmp_path: Path) -> None
     with pytest.raises(DeploymentError, match="that needs 3 shards or more; got 2"):
         rescale(before.path, "main", 2)
     assert load_deployment(before.path).fragments["main"].generations == (
-        (1, ("main.1", "main.2", "main.3")),
+        Generation(1, 3, ("main.1", "main.2", "main.3")),
     )
 
 

@@ -7,6 +7,8 @@ from random import Random
 
 import pytest
 
+from holdfast.core.events import CheckpointNotSent
+from holdfast.core.records import Checkpoint
 from holdfast.core.settings import (
     SECOND_US,
     Continuous,
@@ -17,6 +19,7 @@ from holdfast.core.settings import (
     Timing,
 )
 from holdfast.simulation import networks
+from holdfast.simulation.checkpointing import CheckpointingProcess
 from holdfast.simulation.executor import Computation, Union, Window
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.layout import place
@@ -117,6 +120,31 @@ def test_it_joins_though_every_answer_comes_after_its_partner_was_given_up(kind:
     assert world.joins.counts["joined"] == 1
     with mistake("learn nothing from answers that come too late").applied():
         assert "f10a could have joined since" in run(one).reason
+
+
+def test_a_partner_that_cannot_send_its_state_does_not_make_it_ready_all_the_time() -> None:
+    one = scenario("active", lost("f10a"))
+    world = World(one.spec, one.schedule, Random(one.seed), one.server_of)
+    partner = world.replicas["f10b"]
+    assert isinstance(partner, CheckpointingProcess)
+    send, tried = partner._ship, list[int]()
+
+    def fail(life: int, to: str, sent: Checkpoint) -> None:
+        tried.append(world.clock.now)
+        if world.clock.now > 30 * SECOND_US:
+            send(life, to, sent)
+        else:
+            lost = CheckpointNotSent(sent.number, "nothing of it got out")
+            world.clock.after(1_000, partner.receive_in_life, life, lost)
+
+    partner._ship = fail  # type: ignore[method-assign]
+    # Nobody else knows that it cannot join.
+    world.joins._check_joins = lambda process: None  # type: ignore[method-assign]
+    world.begin()
+    world.clock.run_until(30 * SECOND_US)
+    assert 5 <= len(tried) <= 8, "each time it waits twice as long"
+    world.clock.run_until(75 * SECOND_US)
+    assert world.joins.counts["joined"] == 1
 
 
 @pytest.mark.parametrize("kind", ["active", "undo", "continuous"])

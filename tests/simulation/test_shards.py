@@ -138,6 +138,17 @@ def test_mistakes_of_copies_that_take_over_are_found_at_once(name: str) -> None:
         assert run(rescaled_copies(1)).verdict is not Verdict.FINE
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "seed", [5, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (1, 4, 6, 8))]
+)
+def test_a_ring_in_parts_gets_another_number_of_shards_while_servers_are_lost(seed: int) -> None:
+    result = run(of_shape(seed, "rescaled_parts"))
+    assert (result.verdict, result.reason) == (Verdict.FINE, "")
+    assert result.faults["another number of shards"] >= 1
+    assert result.stable > 30
+
+
 def rescaled_windows(seed: int) -> Scenario:
     return of_shape(seed, "rescaled_windows")
 

@@ -15,7 +15,7 @@ from holdfast import Network, window
 from holdfast.spark import open_runs
 from holdfast.spark.bundles import Bundle, members
 from holdfast.spark.engine import Engine
-from holdfast.spark.open_runs import OpenRun, SmallRuns, open_run
+from holdfast.spark.open_runs import LargeRuns, OpenRun, SmallRuns, open_run
 from holdfast.spark.runs import parse_address, read_run, run_name
 from holdfast.spark.version import Version
 from tests.spark.support import SECOND, bucket
@@ -23,7 +23,7 @@ from tests.spark.support import SECOND, bucket
 
 @pytest.fixture(autouse=True)
 def _none_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_runs, "_large", {})
+    monkeypatch.setattr(open_runs, "_large", LargeRuns())
     monkeypatch.setattr(open_runs, "_kept", SmallRuns())
 
 
@@ -33,7 +33,9 @@ def rows_of(count: int, first: int) -> pa.Table:
     return pa.table({"slot": slots, "hash": np.arange(first, first + count), "k0": text})
 
 
-def test_every_run_of_a_bundle_is_read_from_its_place(tmp_path: Path) -> None:
+def test_every_run_of_a_bundle_is_read_from_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bundle = Bundle(str(tmp_path), 7)
     tables = [rows_of(count, 10 * count) for count in (1, 100, 3)]
     names = [
@@ -55,15 +57,40 @@ def test_every_run_of_a_bundle_is_read_from_its_place(tmp_path: Path) -> None:
         assert 0 < size < path.stat().st_size
         # As it was kept, and as one who has not kept it reads it.
         assert open_run(address).rows.equals(table)
-    assert open_runs._kept.bytes == sum(size for *_, size in found)
-    open_runs._kept.clear()
-    assert open_run(found[2][1]).rows.equals(tables[2])
+    own = sum(size + open_runs._RUN_BYTES for *_, size in found)
+    assert open_runs._kept.bytes == own
+    # Read again, each is charged what it is of the file.
+    monkeypatch.setattr(open_runs, "_kept", SmallRuns())
+    for (_, address, _), table in zip(found, tables, strict=True):
+        assert open_run(address).rows.equals(table)
+    assert open_runs._kept.bytes == own
+
+
+def test_a_run_that_is_too_large_is_not_written_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    as_written = OpenRun.stream_bytes
+
+    def stream_bytes(run: OpenRun) -> bytes:
+        written.append(len(run))
+        return as_written(run)
+
+    monkeypatch.setattr(OpenRun, "stream_bytes", stream_bytes)
+    bundle = Bundle(str(tmp_path), 7)
+    for rows, fits in ((1_700, True), (1_900, False), (8_000, False)):
+        columns = {name: np.arange(rows) for name in ("slot", "hash", *"abcdefg")}
+        table = pa.table(columns)
+        for run in (OpenRun.of(columns), OpenRun(table), OpenRun(table).part(0, rows)):
+            assert bundle.take(f"sums#1~windows~0~0~{rows}~0~0~7", run, []) == fits
+    assert written == [1_700] * 3
+    assert OpenRun(rows_of(8_000, 0)).part(20, 30).column_bytes < 1_000
 
 
 def test_a_path_that_only_looks_like_an_address_is_a_path() -> None:
     for path in ("/a/sums#1~windows~0~0~3~0~0~5", "/a#1+2/run", "run"):
-        assert parse_address(path) == (path, 0)
-    assert parse_address("/a#1+2/x~5#64+100") == ("/a#1+2/x~5", 64)
+        assert parse_address(path) == (path, 0, None)
+    assert parse_address("/a#1+2/x~5#64+100") == ("/a#1+2/x~5", 64, 100)
 
 
 def test_a_bucket_of_many_queries_makes_few_files_and_they_go(spark: SparkSession) -> None:

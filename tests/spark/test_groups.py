@@ -1,6 +1,8 @@
-"""The order of tuples and the pairs of a join, on tables, without Spark."""
+"""The order of tuples and their groups, on tables, without Spark."""
 
 from __future__ import annotations
+
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -8,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.spark import compaction
 from holdfast.spark import groups as groups_module
+from holdfast.spark.compaction import first_of_keys
 from holdfast.spark.groups import group, in_stream_order
-from holdfast.spark.join_step import JoinStep
-from holdfast.spark.runs import sort_rows
+from holdfast.spark.runs import Int64s, exact_numbers
 
 
 def test_tuples_of_one_time_and_seq_have_one_order() -> None:
@@ -36,57 +39,91 @@ def test_tuples_of_one_time_and_seq_have_one_order() -> None:
     assert len(texts) == 1
 
 
-def test_a_join_finds_every_pair_within_its_distance() -> None:
-    random = np.random.default_rng(2)
-    before, after = 30, 70
-    step = JoinStep(before, after, (False, False), ("k0",), ((), ()))
-
-    def side(count: int) -> pa.Table:
-        stime, key = random.integers(0, 1000, count), random.integers(0, 12, count)
-        # Several keys share a hash.
-        columns = {"slot": stime // step.grain * step.grain, "hash": key % 5 - 2}
-        return sort_rows(pa.table({**columns, "stime": stime, "k0": key}))
-
-    for sizes in ((0, 5), (5, 0), (1, 1), (200, 300)):
-        left, right = side(sizes[0]), side(sizes[1])
-        found = step._match(left, right)
-        pairs = set(zip(found[0].tolist(), found[1].tolist(), strict=True))
-        assert len(pairs) == len(found[0])
-        expected = {
-            (i, j)
-            for i, one in enumerate(left.to_pylist())
-            for j, two in enumerate(right.to_pylist())
-            if one["k0"] == two["k0"] and -before <= two["stime"] - one["stime"] <= after
-        }
-        assert pairs == expected
+KEYS = {
+    "numbers": (pa.int64(), st.sampled_from([None, 1, 2, 5])),
+    "texts": (pa.string(), st.sampled_from([None, "", "a", "null"])),
+    "doubles": (pa.float64(), st.sampled_from([None, 0.5, float("nan"), float("inf")])),
+    "lists": (pa.list_(pa.int64()), st.sampled_from([None, [], [1], [None]])),
+}
 
 
-@given(
-    rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), min_size=1, max_size=40),
-    partitions=st.integers(1, 3),
-    few=st.booleans(),
-)
+@st.composite
+def keyed(draw: st.DrawFn) -> pa.Table:
+    """Rows with two keys, whose hash takes no notice of nulls: (5, null) and (null, 5) share it."""
+    kind, values = KEYS[draw(st.sampled_from(sorted(KEYS)))]
+    row = st.tuples(st.integers(0, 2), values, values)
+    rows = draw(st.lists(row, min_size=1, max_size=40))
+    texts = [repr([key for key in row[1:] if key is not None]) for row in rows]
+    hashes = [crc32(text.encode()) % 5 - 2 for text in texts]
+    columns = [pa.array([row[at] for row in rows], kind) for at in (1, 2)]
+    slots = np.array([row[0] for row in rows])
+    return pa.table({"slot": slots, "hash": hashes, "k0": columns[0], "k1": columns[1]})
+
+
+def identities(rows: pa.Table) -> list[str]:
+    return [repr((row["slot"], row["k0"], row["k1"])) for row in rows.to_pylist()]
+
+
+@given(table=keyed(), partitions=st.integers(1, 3), few=st.booleans())
 def test_groups_are_numbered_by_partition_and_in_the_order_of_a_run(
-    rows: list[tuple[int, int]], partitions: int, few: bool
+    table: pa.Table, partitions: int, few: bool
 ) -> None:
     """Whichever way they are found; keys that share a hash are told apart."""
-    slots, keys = (np.array([row[at] for row in rows]) for at in (0, 1))
-    hashes = (keys * 7 % 11) % 6 - 3
-    table = pa.table({"slot": slots, "hash": hashes, "k0": keys})
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(groups_module, "_FEW_ROWS", 100 if few else 0)
-        groups = group(table, ["k0"], partitions)
-    first: dict[tuple[int, int], int] = {}
-    for at, row in enumerate(rows):
-        first.setdefault(row, at)
+        groups = group(table, ["k0", "k1"], partitions)
+    slots, hashes = (table[name].to_numpy() for name in ("slot", "hash"))
+    first: dict[str, int] = {}
+    keys = identities(table)
+    for at, key in enumerate(keys):
+        first.setdefault(key, at)
     assert sorted(groups.first_row.tolist()) == sorted(first.values())
-    assert [rows[groups.first_row[code]] for code in groups.codes] == rows
+    assert [keys[groups.first_row[code]] for code in groups.codes] == keys
     homes = (hashes % partitions)[groups.first_row].tolist()
-    assert homes == sorted(homes)
     if partitions > 1:
         assert list(groups.edges) == np.searchsorted(homes, np.arange(partitions + 1)).tolist()
-    if len(set(keys.tolist())) == len(set(hashes.tolist())):
-        places = [
-            (home, slots[at], hashes[at]) for home, at in zip(homes, groups.first_row, strict=True)
-        ]
-        assert places == sorted(places)
+    # Of those that share a hash the one that came first is the first.
+    places = [
+        (home, slots[at], hashes[at], at) for home, at in zip(homes, groups.first_row, strict=True)
+    ]
+    assert places == sorted(places)
+
+
+@given(table=keyed())
+def test_of_rows_in_order_the_first_of_each_key_is_kept(table: pa.Table) -> None:
+    slots, hashes = (table[name].to_numpy() for name in ("slot", "hash"))
+    order = np.lexsort((hashes, slots))
+    keys = [table[name].combine_chunks() for name in ("k0", "k1")]
+    keep = first_of_keys(order, slots[order], hashes[order], keys)
+    names = identities(table)
+    expected = {names[at]: at for at in order[::-1]}
+    assert order[keep].tolist() == [at for at in order if expected[names[at]] == at]
+
+
+def test_only_what_shares_a_hash_is_told_apart_the_slow_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count = 10_000
+    numbers = np.arange(count)
+    hashes = numbers * 0x1E3779B97F4A7C15
+    # One pair that differs in which of its keys is null, among thousands that do not.
+    first = pa.array([*range(count), None, 7])
+    second = pa.array([*range(count), 7, None])
+    columns = {"slot": np.zeros(count + 2, np.int64), "hash": np.append(hashes, [3, 3])}
+    table = pa.table({**columns, "k0": first, "k1": second})
+    twice = pa.concat_tables([table, table]).combine_chunks()
+    looked: list[int] = []
+
+    def counted(keys: list[pa.Array], rows: Int64s) -> object:
+        looked.append(len(rows))
+        return exact_numbers(keys, rows)
+
+    monkeypatch.setattr(groups_module, "exact_numbers", counted)
+    monkeypatch.setattr(compaction, "exact_numbers", counted)
+    groups = group(twice, ["k0", "k1"])
+    assert groups.count == count + 2
+    order = np.argsort(twice["hash"].to_numpy(), kind="stable")
+    keys = [twice[name].combine_chunks() for name in ("k0", "k1")]
+    slots, ordered = np.zeros(len(order), np.int64), twice["hash"].to_numpy()[order]
+    assert first_of_keys(order, slots, ordered, keys).sum() == count + 2
+    assert looked == [4, 4]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.spark import open_runs
+from holdfast.spark import lookup_memory, lookups, open_runs
+from holdfast.spark.bundles import Bundle
 from holdfast.spark.compaction import divided, merge, merge_all
 from holdfast.spark.hash_search import Directory, Sieve
+from holdfast.spark.lookup_memory import LookupMemory
 from holdfast.spark.lookups import Keys, lookup
-from holdfast.spark.open_runs import OpenRun, SmallRuns, from_words, keep_open, open_run
+from holdfast.spark.open_runs import (
+    LargeRuns,
+    OpenRun,
+    SmallRuns,
+    forget_gone_runs,
+    from_words,
+    keep_open,
+    let_go,
+    open_run,
+)
 from holdfast.spark.runs import sort_rows, write_run
 
 # Few of each, so that many are equal.
@@ -25,7 +38,7 @@ KEYS = st.tuples(st.integers(0, 2), st.integers(-3, 3), st.integers(0, 4))
 
 @pytest.fixture(autouse=True)
 def _none_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_runs, "_large", {})
+    monkeypatch.setattr(open_runs, "_large", LargeRuns())
     monkeypatch.setattr(open_runs, "_kept", SmallRuns())
 
 
@@ -35,17 +48,106 @@ def test_a_large_run_is_mapped_once_and_let_go_with_its_file(tmp_path: Path) -> 
         write_run(path, pa.table({"slot": np.arange(rows)}))
     first = open_run(large)
     assert open_run(large) is first
+    let_go()
     Path(large).unlink()
     assert open_run(other).slot[-1] == (1 << 18) - 1
+    let_go()
     assert list(open_runs._large) == [other]
     with pytest.raises(FileNotFoundError):
         open_run(large)
+    open_run(other)
+    Path(other).unlink()
+    forget_gone_runs()
+    assert not open_runs._large
+
+
+def test_files_are_asked_for_once_a_task_and_not_those_it_has_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run that was written asked for all large ones: 25,000 times a bucket."""
+    asked: list[Any] = []
+
+    def exists(path: Any) -> bool:
+        asked.append(path)
+        return True
+
+    monkeypatch.setattr("os.path.exists", exists)
+    large = [str(tmp_path / str(number)) for number in range(3)]
+    for path in large:
+        write_run(path, pa.table({"slot": np.arange(1 << 18)}))
+        open_run(path)
+    bundle = Bundle(str(tmp_path), 7)
+    for number in range(5):
+        rows = pa.table({"slot": np.zeros(10, np.int64), "hash": np.arange(10)})
+        bundle.take(f"sums#1~windows~{number}~0~10~0~0~7", OpenRun(rows), [])
+    bundle.write()
+    let_go()
+    assert asked == []
+    open_run(large[1])
+    let_go()
+    assert sorted(asked) == [large[0], large[2]]
+
+
+def test_all_small_runs_of_a_state_are_kept_however_many(tmp_path: Path) -> None:
+    """Looked at one after the other, each was gone when its turn came again."""
+    rows = pa.table({"slot": np.arange(3)})
+    for number in range(1_500):
+        keep_open(str(tmp_path / str(number)), OpenRun(rows), 500, ())
+    for number in range(1_500):
+        open_run(str(tmp_path / str(number)))  # there is no such file
+
+
+@pytest.mark.parametrize("form", ["numpy", "arrow", "table"])
+def test_a_small_run_that_is_kept_does_not_keep_the_bucket_it_is_of(form: str) -> None:
+    many = 100_000
+    texts = pa.array([f"text {at}" for at in range(many)])
+    columns: dict[str, Any] = {"slot": np.zeros(many, np.int64), "hash": np.arange(many)}
+    if form != "numpy":
+        columns["text"] = texts
+    whole = OpenRun(pa.table(columns)) if form == "table" else OpenRun.of(columns)
+    for low, high, copied in ((700, 710, True), (0, many - 1, False)):
+        part = whole.part(low, high)
+        hashes = part.hash
+        expected = part.rows.to_pydict()
+        part.stream_bytes()  # it knows its place in the whole
+        part.stands_alone()
+        assert part.rows.to_pydict() == expected
+        assert pa.ipc.open_stream(part.stream_bytes()).read_all().equals(part.rows)
+        assert np.shares_memory(part.hash, hashes) != copied
+        if form == "numpy":
+            base = part.hash.base
+            assert (base is None or base.nbytes == 80) == copied
+        elif copied:
+            assert part.rows.get_total_buffer_size() < 1_000
+
+
+OPENS_MANY = """
+import resource, sys
+import numpy as np, pyarrow as pa
+from holdfast.spark.open_runs import open_run
+from holdfast.spark.runs import write_run
+rows = pa.table({"slot": np.arange(1 << 18)})
+paths = [f"{sys.argv[1]}/{number}" for number in range(40)]
+for path in paths:
+    write_run(path, rows)
+resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
+runs = [open_run(path) for path in paths]
+print(sum(int(run.slot[-1]) for run in runs))
+"""
+
+
+def test_more_large_runs_are_open_than_a_process_may_have_files(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OPENS_MANY, str(tmp_path)]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) == 40 * ((1 << 18) - 1)
 
 
 def test_small_runs_are_kept_until_they_are_in_others_or_too_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_runs, "_MOST_KEPT", 2)
+    monkeypatch.setattr(open_runs, "_RUN_BYTES", 10_000)
+    monkeypatch.setattr(open_runs, "_MOST_KEPT_BYTES", 2 * 11_000)
     paths = [str(tmp_path / str(number)) for number in range(4)]
     for number, path in enumerate(paths):
         rows = pa.table({"slot": [number]})
@@ -61,6 +163,7 @@ def test_small_runs_that_are_kept_have_a_bound_in_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = pa.table({"slot": np.arange(100)})
+    monkeypatch.setattr(open_runs, "_RUN_BYTES", 0)
     monkeypatch.setattr(open_runs, "_MOST_KEPT_BYTES", 2 * rows.nbytes)
     paths = [str(tmp_path / name) for name in "abcd"]
     for path in paths:
@@ -117,7 +220,27 @@ def test_hashes_are_found_where_a_binary_search_finds_them(
             found, rows = run.equal_hashes(*run.range_of(10), wanted)
             assert found.tolist() == same.tolist()
             assert rows.tolist() == (3 + expected[same]).tolist()
-            assert bool(run._directories) == (many_rows == 1)
+            assert bool(run._aids.held) == (many_rows == 1)
+
+
+class Searched(np.ndarray[Any, np.dtype[np.int64]]):
+    """Hashes that count what is searched for in steps."""
+
+    count = 0
+
+    def searchsorted(self, v: Any, *arguments: Any, **named: Any) -> Any:
+        self.count += len(v)
+        return super().searchsorted(v, *arguments, **named)
+
+
+@pytest.mark.parametrize("rows", [1 << 15, 40_000, (1 << 16) - 1])
+def test_few_hashes_are_searched_for_in_steps(rows: int) -> None:
+    """Each step waits for memory, and one in thirty was."""
+    hashes = np.random.default_rng(7).integers(-(2**63), 2**63 - 1, rows)
+    searched = np.sort(hashes).view(Searched)
+    directory = Directory(np.asarray(searched))
+    assert (directory.search(searched, hashes) == np.argsort(np.argsort(hashes))).all()
+    assert searched.count < 0.01 * rows
 
 
 @pytest.mark.parametrize("spread", [2**63, 2**40, 50])
@@ -134,26 +257,23 @@ def test_rows_side_by_side_have_what_is_in_the_columns(kind: type) -> None:
     if kind is np.float64:
         values[:3] = [np.nan, -0.0, np.inf]
     columns = {"slot": np.zeros(10_000, np.int64), "value": values, "other": np.arange(10_000)}
+    columns["key"] = -columns["other"]
     run = OpenRun(pa.table(columns))
-    words = run.beside(("value", "other"))
-    if kind in (np.float32, np.bool_):
-        assert words is None
-        return
-    assert words is not None
-    assert run.beside(("value", "other")) is words
-    found = from_words(words[:, 0], np.dtype(kind))
-    assert found.dtype == kind
-    assert found.tobytes() == values.tobytes()
-    assert run.beside(("value",)) is None
+    found = run.beside(("value", "other"), ("key",))
+    assert found is not None
+    assert found is run.beside(("value", "other"), ("key",))
+    plain = kind not in (np.float32, np.bool_)
+    assert found.names == (("value",) if plain else ()) + ("other", "key")
+    for at, name in enumerate(found.names):
+        expected = run.plain(name)
+        assert expected is not None
+        values = from_words(found.rows[:, at], expected.dtype)
+        assert values.dtype == expected.dtype
+        assert values.tobytes() == expected.tobytes()
+    assert run.beside((), ("key",)) is None
+    assert (run.beside(("key",), ("value",)) is not None) == plain
     assert run.is_long
     assert not OpenRun(pa.table(columns).slice(0, 100)).is_long
-
-
-def test_rows_are_not_put_side_by_side_beyond_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_runs, "_MOST_BESIDE_BYTES", 10_000 * 2 * 8)
-    for rows, is_there in ((10_000, True), (10_001, False)):
-        columns = {"slot": np.zeros(rows, np.int64), "one": np.arange(rows), "two": np.arange(rows)}
-        assert (OpenRun(pa.table(columns)).beside(("one", "two")) is not None) == is_there
 
 
 ROWS = st.lists(
@@ -173,19 +293,30 @@ def made(rows: list[tuple[int, int, bool, int]], text: bool) -> OpenRun:
         "hash": pa.array([each % 3 - 1 for each in key], pa.int64()),
         "k0": pa.array([str(each) for each in key]) if text else pa.array(key, pa.int64()),
         "value": pa.array(value, pa.int64()),
+        # What never lies side by side with others, and what only does in some runs.
+        "name": pa.array([str(each) for each in value]),
+        "maybe": pa.array([each % 7 or None for each in value], pa.int64()),
         "dead": pa.array(dead, pa.bool_()),
     }
     return OpenRun(sort_rows(pa.table(columns)))
 
 
-@pytest.mark.parametrize("beside_from", [0, 4, 100])
+@pytest.mark.parametrize(
+    ("beside_from", "room"), [(0, 1 << 20), (4, 1 << 20), (100, 1 << 20), (0, 500), (0, 0)]
+)
 @given(runs=st.lists(ROWS, max_size=5), text=st.booleans(), split=st.integers(0, 5))
 def test_the_newest_row_of_each_key_is_found_before_and_after_runs_become_one(
-    runs: list[list[tuple[int, int, bool, int]]], text: bool, split: int, beside_from: int
+    runs: list[list[tuple[int, int, bool, int]]],
+    text: bool,
+    split: int,
+    beside_from: int,
+    room: int,
 ) -> None:
     """Also where rows of all runs, of large ones, or of none lie side by side."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(open_runs, "_BESIDE_ROWS", beside_from)
+        patch.setattr(lookups, "_MANY_KEYS", 1)
+        patch.setattr(lookup_memory, "MEMORY", LookupMemory(room))
         find_in_all_forms(runs, text, split)
 
 
@@ -205,8 +336,11 @@ def find_in_all_forms(runs: list[list[tuple[int, int, bool, int]]], text: bool, 
         one = [merge(swallowed, ["k0"], 0, not kept)] if swallowed else []
         forms.append([*kept, *one])
     for form in forms:
-        found, rows = lookup(form, keys, ["k0"], ["value"])
+        found, rows = lookup(form, keys, ["k0"], ["name", "value", "maybe"])
         values = [] if rows is None else rows["value"].to_pylist()
+        if rows is not None:
+            assert rows["name"].to_pylist() == [str(each) for each in values]
+            assert rows["maybe"].to_pylist() == [each % 7 or None for each in values]
         hit = [place for place, is_there in zip(places, found, strict=True) if is_there]
         assert dict(zip(hit, values, strict=True)) == alive
 

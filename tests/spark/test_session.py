@@ -11,7 +11,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from holdfast.spark import sockets
+from holdfast.spark import lookup_memory, session, sockets
 from holdfast.spark.sockets import socket_directory
 
 # A request as Spark's own processes send it to each other: type 3, number 7, and a body that is
@@ -89,3 +89,14 @@ def test_sockets_are_below_the_node_s_directory_if_their_names_fit(
     assert list(short.iterdir()) == []
     for each in (made, short):
         assert stat.S_IMODE(each.stat().st_mode) == 0o700
+
+
+def test_the_bound_for_lookups_reaches_workers(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"spark.executorEnv.{lookup_memory.VARIABLE}"
+    most_bytes = lookup_memory.MEMORY.most_bytes
+    assert spark.sparkContext.getConf().get(name) == str(most_bytes >> 20)
+    monkeypatch.setattr(lookup_memory.MEMORY, "most_bytes", most_bytes)
+    assert session._lookup_memory("77") == {name: "77"}
+    assert lookup_memory.MEMORY.most_bytes == 77 << 20

@@ -45,7 +45,7 @@ from holdfast.deployment import Deployment, FragmentSpec, load_deployment
 from holdfast.errors import HoldfastError
 from holdfast.nodes.journal import Journal
 from holdfast.plans.addresses import Addresses, Ports
-from holdfast.plans.membership_file import change_membership
+from holdfast.plans.membership_file import change_membership, read_membership
 from holdfast.plans.plan import read_plan
 from holdfast.plans.topology import Topology
 
@@ -171,6 +171,19 @@ class Coordinating:
             version = self._member.offer(desired.without_submission(name), version)
         self._journal.write("withdrawn", submission=name)
         return {"version": list(version)}
+
+    def retire(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Keep nothing for a client of a submission any more."""
+        name, client = str(options["name"]), str(options["client"])
+        with self.lock:
+            deployment = self.staged(name, self._member.newest[1].submission(name))
+            there = sorted(set(deployment.clients) - deployment.gone)
+            if client not in there:
+                raise NotPlaced(f"{name} has no client {client!r}; it has {', '.join(there)}")
+            self.change(name, lambda known: known.without(client), {})
+            epoch = read_membership(deployment.data).epoch
+        self._journal.write("retired", submission=name, client=client)
+        return {"epoch": epoch}
 
     # -- why it is where it is -----------------------------------------------------------
 

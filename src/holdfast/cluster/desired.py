@@ -30,7 +30,7 @@ from holdfast.errors import HoldfastError
 
 # The register is sent and written as a whole.
 LARGEST_BYTES = 8 << 20
-# Marks the directory of a deployment that was submitted to the cluster.
+# Marks the directory of what was submitted to a cluster, on servers and where it was submitted.
 SUBMITTED = "submitted"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 

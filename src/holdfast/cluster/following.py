@@ -63,19 +63,21 @@ class Following:
     def _look_at(self, fragment: str, machine: Scaling) -> None:
         deployment = load_deployment(self._path)
         generations = deployment.fragments[fragment].generations
-        names = generations[-1][1]
+        newest = generations[-1]
         if len(generations) > 1:
-            self._change(deployment, fragment, len(names))  # goes on with what has begun
+            self._change(deployment, fragment, newest.shards)  # goes on with what has begun
             return
-        shards = [one for name in names for one in deployment.fragments[name].processes]
-        load = load_of(node_status(deployment, shards).values())
+        nodes = [one for name in newest.names for one in deployment.fragments[name].processes]
+        said = node_status(deployment, nodes)
+        hosts = deployment.processes.values()
+        load = load_of([said[one] for one in hosted if one in said] for hosted in hosts)
         now = time.monotonic_ns() // 1000
-        wanted = machine.look(now, len(names), load)
+        wanted = machine.look(now, newest.shards, load)
         if wanted is not None:
-            self._tell(f"{fragment}: {len(names)} shards have {load:.2f} to do; {wanted} follow")
+            self._tell(f"{fragment}: {newest.shards} shards have {load:.2f} to do; {wanted} follow")
             self._change(deployment, fragment, wanted)
         elif machine.more_do_not_help:
-            self._say(fragment, f"{len(names)} shards have too much to do; more did not help")
+            self._say(fragment, f"{newest.shards} shards have too much to do; more did not help")
         else:
             self._said.pop(fragment, None)
 
@@ -94,20 +96,26 @@ class Following:
         self._said[fragment] = text
 
 
-def load_of(shards: Iterable[Mapping[str, Any]]) -> float | None:
-    """What the busiest of some replicas has to do, by what they say of themselves; None if one of
-    them says nothing, or is not well: what it had to do may come back, or is with the others.
+def load_of(processes: Iterable[Iterable[Mapping[str, Any]]]) -> float | None:
+    """What the busiest of some processes has to do, by what the replicas in each say of themselves;
+    None if one of them says nothing, or is not well: what it had to do may come back, or is with
+    the others.
 
     A copy that sleeps has nothing to do while the one it stands by for is well.
     """
     most = 0.0
-    for said in shards:
-        if is_in(said, CopyState.SUSPENDED):
-            continue
-        busy = said.get("busy")
-        if not is_stable(said) or busy is None:
-            return None
-        # Who is further behind than it may be has more to do than it has time.
-        behind = said["behind_s"] > said["delay_s"]
-        most = max(most, busy, said["input_ratio"] if behind else 0.0)
+    for replicas in processes:
+        # The parts of a shard share a driver, and each says only what its own jobs take.
+        together = 0.0
+        for said in replicas:
+            if is_in(said, CopyState.SUSPENDED):
+                continue
+            busy = said.get("busy")
+            if not is_stable(said) or busy is None:
+                return None
+            together = min(1.0, together + busy)
+            # Who is further behind than it may be has more to do than it has time.
+            behind = said["behind_s"] > said["delay_s"]
+            most = max(most, said["input_ratio"] if behind else 0.0)
+        most = max(most, together)
     return most

@@ -241,6 +241,7 @@ class Member:
         handed_on: dict[str, Control] = {
             "cluster-submit": coordinating.submit,
             "cluster-withdraw": coordinating.withdraw,
+            "cluster-retire": coordinating.retire,
             "cluster-collect": coordinating.collector.collect,
             "cluster-add": coordinating.collector.add,
             "cluster-move": coordinating.collector.move,

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from holdfast.cluster.desired import SUBMITTED
 from holdfast.cluster.remote import RemoteServer, ServerError
 from holdfast.cluster.status import copy_is, is_stable, node_status
 from holdfast.core.messages import CopyState
@@ -59,7 +60,7 @@ def retire_client(
 
     What it has not acknowledged goes, unless somebody else needs it. Its name is not used again.
     """
-    found = load_deployment(deployment)
+    found = own_deployment(deployment)
     if client not in found.clients:
         known = ", ".join(sorted(set(found.clients) - found.gone)) or "none"
         raise MembershipError(
@@ -78,7 +79,7 @@ def remove_replica(
     for, or the removal is refused; ``force`` removes it all the same. Of two copies of a passive or
     hybrid fragment the other one takes over first, and is alone until another is added.
     """
-    found = load_deployment(deployment)
+    found = own_deployment(deployment)
     fragment = _fragment_of(found, replica)
     others = [name for name in fragment.processes if name not in found.gone | {replica}]
     _check_removable(found, fragment, replica, others)
@@ -105,7 +106,7 @@ def add_replica(
     machine, with or without a port, or a server. It is of use once it has taken the state of
     another replica and caught up: its status is stable then.
     """
-    found = load_deployment(deployment)
+    found = own_deployment(deployment)
     spec = found.fragments.get(fragment)
     if spec is None:
         known = ", ".join(sorted(found.fragments))
@@ -167,7 +168,7 @@ def move_replica(
     fragment, whose copies are two, the other copy takes over first; then the new one takes the
     place, and it is waited for until it holds what the fragment would go on from.
     """
-    found = load_deployment(deployment)
+    found = own_deployment(deployment)
     fragment = _fragment_of(found, replica)
     if replica in found.gone:
         raise MembershipError(f"{replica} is gone already")
@@ -320,6 +321,23 @@ def _check_others(deployment: Deployment, replica: str, others: list[str]) -> No
 
 def has_all(first_ids: dict[str, int], kept: dict[str, int] | None) -> bool:
     return kept is not None and all(first_ids[name] <= first for name, first in kept.items())
+
+
+def own_deployment(path: str | os.PathLike[str]) -> Deployment:
+    """A deployment about which the one who asks decides; one that a cluster runs is refused.
+
+    Two who decide would number their changes alike, and nodes would obey whichever they heard of.
+    """
+    found = load_deployment(path)
+    for mark in (found.path.parent / SUBMITTED, found.data / SUBMITTED / SUBMITTED):
+        if mark.exists():
+            raise MembershipError(
+                f"{found.name} was submitted to a cluster ({mark.read_text()}), which decides who "
+                f"takes part: use holdfast replicas add, move or remove, or holdfast client "
+                f"retire, each with --to HOST:PORT of any of its servers. If it runs there no "
+                f"longer, remove {mark.parent}"
+            )
+    return found
 
 
 def _without(deployment: Deployment, name: str, wait_s: float) -> Changed:

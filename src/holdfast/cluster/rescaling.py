@@ -89,7 +89,7 @@ def change_number(
         found = load_deployment(deployment.path)
     # Also those that could not be reached when it began, and it is run again.
     _tell_servers(found, tell)
-    generation = found.fragments[fragment].generations[-1][0]
+    generation = found.fragments[fragment].generations[-1].number
     tell(f"{shards} new shards of {fragment} start beside those that run")
     if found.fragments[fragment].delivery is Delivery.AT_MOST_ONCE:
         tell("at most once nothing is handed over: what open windows have is lost")
@@ -109,7 +109,7 @@ def _checked(deployment: Deployment, fragment: str, shards: int) -> FragmentSpec
     if not 1 <= shards <= SLOTS:
         raise MembershipError(f"from 1 to {SLOTS} shards, as many as there are slots; got {shards}")
     check_started(deployment)
-    newest = len(spec.generations[-1][1])
+    newest = spec.generations[-1].shards
     if len(spec.generations) > 1 and newest != shards:
         raise MembershipError(
             f"{fragment} is being rescaled to {newest} shards; let that end first: holdfast "
@@ -127,24 +127,27 @@ def _begin(deployment: Deployment, spec: FragmentSpec, shards: int) -> None:
     given = table["shards"]
     if isinstance(given, list):
         given = len(given)
-    number, names = spec.generations[-1]
-    about = {"given": given, "generations": [[number, len(names)], [number + 1, shards]]}
+    now = spec.generations[-1]
+    about = {
+        "given": given,
+        "generations": [[now.number, now.shards], [now.number + 1, shards]],
+    }
     table[RESCALED] = about
     larger = replace(DeploymentReader(deployment.path).deployment(tables), gone=deployment.gone)
     # Whatever does not fit is said before anything changes.
     topology = Topology(larger, read_plan(deployment))
     # Where they listen is known before anybody hears of them.
     Addresses.choose(larger, lambda server, *asked: RemoteServer(larger, server).ports(*asked))
-    (_, old), (_, new) = larger.fragments[spec.name].generations
+    old, new = larger.fragments[spec.name].generations
     merging = larger.fragments[spec.name].processes[-spec.merging :]
     likes = [one for one in spec.processes if one not in deployment.gone]
 
     def add(known: Membership) -> Membership:
         taking = [
             (process, like)
-            for name in new
+            for name in new.names
             for process in larger.fragments[name].processes
-            for before in topology.taken_from(name, old)
+            for before in topology.taken_from(name, old.names)
             for like in larger.fragments[before].processes
         ]
         taking += [(process, like) for process in merging for like in likes]
@@ -158,8 +161,8 @@ def _begin(deployment: Deployment, spec: FragmentSpec, shards: int) -> None:
 def _generation(deployment: Deployment, fragment: str, newest: bool) -> tuple[str, ...]:
     """Those that merge the newest generation of shards, or the one before it."""
     spec = deployment.fragments[fragment]
-    number = spec.generations[-1 if newest else 0][0]
-    return tuple(one for one in spec.processes if spec.merged_by(one)[0] == number)
+    number = spec.generations[-1 if newest else 0].number
+    return tuple(one for one in spec.processes if spec.merged_by(one).number == number)
 
 
 def _wait_until_taken_over(
@@ -170,7 +173,7 @@ def _wait_until_taken_over(
     old = _generation(deployment, fragment, newest=False)
     shards = [
         process
-        for name in deployment.fragments[fragment].generations[-1][1]
+        for name in deployment.fragments[fragment].generations[-1].names
         for process in deployment.fragments[name].processes
     ]
     epoch = read_membership(deployment.data).epoch
@@ -227,7 +230,7 @@ def _finish(deployment: Deployment, fragment: str, shards: int, generation: int)
     spec = deployment.fragments[fragment]
     leaving = [
         process
-        for name in spec.generations[0][1]
+        for name in spec.generations[0].names
         for process in deployment.fragments[name].processes
     ]
     leaving += _generation(deployment, fragment, newest=False)

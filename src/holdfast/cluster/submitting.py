@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.cluster.desired import Submission
+from holdfast.cluster.desired import SUBMITTED, Submission
 from holdfast.cluster.remote import ask_server, sent_files
 from holdfast.cluster.starting import plan_network
 from holdfast.deployment import load_deployment, read_tables
@@ -37,6 +37,15 @@ def submit(
     submission = Submission(**answer["submission"])
     directory = found.data / "submitted"
     path = submission.write(directory, found.security.table())
+    # Who takes part is the cluster's to decide (members.py).
+    write_whole(directory / SUBMITTED, server.encode())
     # Nothing of it runs on this machine.
     write_whole(directory / "data" / "processes.json", b"{}")
     return path, submission.placed
+
+
+def forget(deployment: str | Path) -> None:
+    """It was withdrawn: from now on it is no cluster's."""
+    found = load_deployment(deployment)
+    for directory in (found.path.parent, found.data / "submitted"):
+        (directory / SUBMITTED).unlink(missing_ok=True)

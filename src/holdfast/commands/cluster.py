@@ -170,7 +170,7 @@ def _submit(options: argparse.Namespace) -> int:
     return 0
 
 
-def _ask(options: argparse.Namespace, action: str, **more: Any) -> dict[str, Any]:
+def ask_cluster(options: argparse.Namespace, action: str, **more: Any) -> dict[str, Any]:
     """Ask a cluster about what was submitted to it; its answer, with the name of that."""
     from holdfast.cluster.remote import ask_server
     from holdfast.deployment import load_deployment
@@ -182,13 +182,16 @@ def _ask(options: argparse.Namespace, action: str, **more: Any) -> dict[str, Any
 
 
 def _withdraw(options: argparse.Namespace) -> int:
-    found = _ask(options, "cluster-withdraw")
+    from holdfast.cluster.submitting import forget
+
+    found = ask_cluster(options, "cluster-withdraw")
+    forget(options.deployment)
     print(f"{found['name']} is withdrawn; the servers stop it")
     return 0
 
 
 def _explain(options: argparse.Namespace) -> int:
-    found = _ask(options, "cluster-placement")
+    found = ask_cluster(options, "cluster-placement")
     for choice in found["choices"]:
         print(explained(choice))
     for feed in found["feeds"]:
@@ -202,19 +205,19 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _collect(options: argparse.Namespace) -> int:
-    found = _ask(options, "cluster-collect", cost=options.cost, least=options.least)
+    found = ask_cluster(options, "cluster-collect", cost=options.cost, least=options.least)
     print(found["said"] or f"nothing may go; its streams cost {found['before']:.0f}")
     return 0
 
 
 def _add_replica(options: argparse.Namespace) -> int:
-    found = _ask(options, "cluster-add", fragment=options.fragment, server=options.at)
+    found = ask_cluster(options, "cluster-add", fragment=options.fragment, server=options.at)
     print(f"{found['replica']} at {found['server']} joins")
     return 0
 
 
 def _move(options: argparse.Namespace) -> int:
-    found = _ask(options, "cluster-move", replica=options.replica, server=options.server)
+    found = ask_cluster(options, "cluster-move", replica=options.replica, server=options.server)
     print(
         f"{found['replica']} joins at {found['server']}; {options.replica} goes when it is stable"
     )
@@ -222,7 +225,7 @@ def _move(options: argparse.Namespace) -> int:
 
 
 def _remove(options: argparse.Namespace) -> int:
-    found = _ask(options, "cluster-remove", replica=options.replica)
+    found = ask_cluster(options, "cluster-remove", replica=options.replica)
     print(f"{options.replica} ends; {', '.join(found['left'])} goes on")
     return 0
 

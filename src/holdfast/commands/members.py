@@ -16,6 +16,9 @@ def add_members(commands: Commands) -> None:
     client = add_group(commands, "client", "retire a client of a deployment")
     retire = for_deployment(client, "retire", "keep nothing for a client any more", _retire)
     retire.add_argument("client", metavar="CLIENT")
+    retire.add_argument(
+        "--to", metavar="HOST:PORT", help="any server of the cluster it was submitted to"
+    )
     replica = add_group(commands, "replica", "change the replicas of a running deployment")
     remove = for_deployment(replica, "remove", "take a replica out; it ends", _remove)
     add = for_deployment(replica, "add", "give a fragment one more replica, which joins", _add)
@@ -46,8 +49,13 @@ def add_members(commands: Commands) -> None:
 
 
 def _retire(options: argparse.Namespace) -> int:
-    from holdfast.cluster.members import retire_client
+    from holdfast.cluster.members import Changed, retire_client
 
+    if options.to is not None:
+        from holdfast.commands.cluster import ask_cluster
+
+        found = ask_cluster(options, "cluster-retire", client=options.client)
+        return _say(f"{options.client} is retired", Changed(found["epoch"], ()))
     return _say(f"{options.client} is retired", retire_client(options.deployment, options.client))
 
 

@@ -1,8 +1,10 @@
 """Bounds on what is kept for somebody who is away.
 
 Theory of operation. A stream is kept until everyone it is kept for has acknowledged it; who stays
-away makes it grow without end. A *bound* says how many bytes, or how old a tuple, and what happens
-when it is exceeded because of one who is away:
+away makes it grow without end. A *bound* says how many bytes, or for how long a tuple, and what
+happens when it is exceeded because of one who is away. How long counts from when a tuple came, not
+from the time it carries, which may be last year's; what a provider finds when it starts counts from
+then (arrivals.py). What happens:
 
 - RETIRE: nothing more is kept for that one, for now: it has *lapsed*. What was kept for it alone
   goes. It counts again from its first word on. A replica that needs what is gone then joins anew
@@ -11,7 +13,8 @@ when it is exceeded because of one who is away:
   not. Stable ones take their place anyway; who subscribes before that lacks them. They are counted.
   Of stable tuples none goes: beyond the bound it is as with BLOCK.
 - BLOCK: the source waits. So it does where nobody may lapse: a replica may only while another one
-  of its fragment is there, or nobody would have what its state needs.
+  of its fragment is there, or nobody would have what its state needs. One that was never heard is
+  not, nor is one that joins: it says that it is there, and has no state.
 
 Who is another one of a fragment follows from the replicas it had when the provider began, and from
 who takes part now (``core.membership``): replicas are added, move and go. Which others are of the
@@ -29,6 +32,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from holdfast.core.arrivals import Arrivals
 from holdfast.core.effects import Effect
 from holdfast.core.records import Membership
 from holdfast.core.serving import ServedStream
@@ -65,6 +69,11 @@ class BoundWatch:
         self._bounds = dict(bounds)
         # Who was never heard counts from when something was first kept for it.
         self._heard_at: dict[str, int] = {}
+        # Who was heard, and has what it reads from here come to: it does not join.
+        self._settled: set[str] = set()
+        # When the tuples came that are kept of a stream, and its tentative frames.
+        self._came = {stream: Arrivals() for stream in self._bounds}
+        self._tentative_came = {stream: Arrivals() for stream in self._bounds}
         self.found: dict[str, Finding] = {}
 
     @property
@@ -77,9 +86,10 @@ class BoundWatch:
         """What is kept beyond a bound, and for whom nothing is kept any more, in words."""
         return "; ".join(one.text for one in self.found.values() if one.text)
 
-    def heard(self, consumer: str, now: int) -> None:
-        """A consumer is there."""
+    def heard(self, consumer: str, now: int, joins: bool = False) -> None:
+        """A consumer is there; ``joins``: it has nothing yet of what it reads from here."""
         self._heard_at[consumer] = now
+        (self._settled.discard if joins else self._settled.add)(consumer)
 
     def look(
         self,
@@ -95,6 +105,7 @@ class BoundWatch:
         """
         effects: list[Effect] = []
         for stream, bound in self._bounds.items():
+            self._note_what_came(streams[stream], now)
             for name in streams[stream].acknowledgements.consumers:
                 self._heard_at.setdefault(name, now)
             exceeded = self._exceeded(bound, streams[stream], sizes.get(stream, 0), now)
@@ -107,25 +118,32 @@ class BoundWatch:
             self.found[stream] = finding
         return effects
 
-    @staticmethod
-    def _exceeded(bound: Bound, served: ServedStream, size: int, now: int) -> str | None:
+    def _note_what_came(self, served: ServedStream, now: int) -> None:
+        self._came[served.stream].look(served.first_id, served.next_id, now)
+        come = served.tentative_come
+        self._tentative_came[served.stream].look(come - len(served.tentative), come, now)
+
+    def _exceeded(self, bound: Bound, served: ServedStream, size: int, now: int) -> str | None:
         """Why a stream is beyond its bound; None if it is not."""
         if bound.size_bytes is not None and size > bound.size_bytes:
             return f"{size / MEGABYTE:,.1f} MB of {bound.size_bytes / MEGABYTE:,.1f}"
-        oldest = served.stable[0].header.stime_max if served.stable else now
-        if bound.age_us is not None and oldest < now - bound.age_us:
-            return f"{(now - oldest) / 1e6:,.0f} s of {bound.age_us / 1e6:,.0f}"
+        since = self._came[served.stream].since
+        if bound.age_us is not None and since is not None and since < now - bound.age_us:
+            return f"{(now - since) / 1e6:,.0f} s of {bound.age_us / 1e6:,.0f}"
         return None
 
-    @staticmethod
-    def _drop(bound: Bound, served: ServedStream, size: int, now: int) -> None:
+    def _drop(self, bound: Bound, served: ServedStream, size: int, now: int) -> None:
         """Let the oldest tentative tuples go that are beyond a bound."""
         excess = 0
         if bound.size_bytes is not None and size > bound.size_bytes:
             # Tuples of a stream are about as large as each other.
             kept = sum(frame.header.count for frame in served.tentative)
             excess = -(-kept * (size - bound.size_bytes) // size)
-        served.drop_tentative(excess, 0 if bound.age_us is None else now - bound.age_us)
+        old = 0
+        if bound.age_us is not None:
+            gone = served.tentative_come - len(served.tentative)
+            old = self._tentative_came[served.stream].before(now - bound.age_us) - gone
+        served.drop_tentative(excess, old)
 
     @staticmethod
     def _of_those_gone(served: ServedStream) -> Finding:
@@ -173,7 +191,10 @@ class BoundWatch:
         group = _fragment_of(name, bound, membership)
         if group is None:
             return True
-        return any(other != name and not self._is_away(other, bound, now) for other in group)
+        return any(
+            other != name and other in self._settled and not self._is_away(other, bound, now)
+            for other in group
+        )
 
 
 def _fragment_of(name: str, bound: Bound, membership: Membership) -> tuple[str, ...] | None:

@@ -251,7 +251,7 @@ class Copy:
             case MessageArrived(_, CheckpointTaken(number) | CheckpointRefused(number)):
                 self._lender.over(number)
             case CheckpointNotSent(number, _):
-                self._lender.over(number)
+                self._lender.not_sent(number, now)
             case MessageArrived(sender, CheckpointShipped(checkpoint)) if self.joining is None:
                 effects.append(Send(sender, refusal(checkpoint, self.settings.query)))
             case _:

@@ -47,7 +47,8 @@ class InputView:
 class OutputView:
     """An output as it is now: what comes next, and what is kept of it for whom.
 
-    kept     stable tuples that are kept, because somebody has not acknowledged them.
+    kept     stable tuples that are kept, because somebody has not acknowledged them, and
+    kept_bytes  what they take, in memory or on disk.
     dropped  tentative tuples that went before stable ones took their place, all told.
     crowded  the same, of those that went because there were more frames than are kept, and whose
              place no stable ones have taken so far.
@@ -57,13 +58,14 @@ class OutputView:
     next_id: int
     first_id: int
     kept: int
+    kept_bytes: int
     dropped: int
     crowded: int
 
     @classmethod
     def of(cls, name: str, one: ServedStream) -> OutputView:
-        kept = sum(each.header.count for each in one.stable)
-        return cls(name, one.next_id, one.first_id, kept, one.dropped, one.crowded_out)
+        kept = (one.kept_tuples, one.kept_bytes)
+        return cls(name, one.next_id, one.first_id, *kept, one.dropped, one.crowded_out)
 
 
 @dataclass(frozen=True, slots=True)

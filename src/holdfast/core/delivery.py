@@ -123,7 +123,7 @@ class PatientKeeper(Keeper):
     def emitted(self, stream: str, frames: tuple[StreamFrame, ...]) -> None:
         durable = [frame for frame in frames if frame.header.kind in DURABLE]
         self._held.setdefault(stream, deque()).extend(durable)
-        self._held_bytes += sum(map(_size, durable))
+        self._held_bytes += sum(frame.nbytes for frame in durable)
 
     def describe(self, record: RecoveryRecord, state: object) -> None:
         self._newest = (record, state)
@@ -160,7 +160,7 @@ class PatientKeeper(Keeper):
         for stream, frames in self._held.items():
             first_id = self._served[stream].first_id
             while frames and frames[0].header.next_id <= first_id:
-                self._held_bytes -= _size(frames.popleft())
+                self._held_bytes -= frames.popleft().nbytes
                 self._dropped.add(stream)
         while self._waits is not None and self._is_confirmed(self._waits[0]):
             self._confirmed, newer = self._waits, self._newest is not self._waits
@@ -204,11 +204,6 @@ class PatientKeeper(Keeper):
                     self._go_on_at(stream, next_id, record.boundary)
             self._appender.describe(*self._newest)
         self._waits = self._newest = self._confirmed = self._waits_since = None
-
-
-def _size(frame: StreamFrame) -> int:
-    """The bytes of a frame, if what has its tuples says so."""
-    return int(getattr(frame.block, "nbytes", 0))
 
 
 class ConfirmedKeeper(Keeper):

@@ -120,3 +120,8 @@ class StreamFrame:
     block: object = None
     why: Why | None = None
     claims: tuple[Claim, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its tuples, if what has them says so."""
+        return int(getattr(self.block, "nbytes", 0))

@@ -5,6 +5,10 @@ keep what follows (``core.joining``). It is taken once for each round of each in
 often that is asked for, until its asker has it or it is known not to have come. A request that
 comes after one of a later round is not what its asker waits for: nothing is made ready for it.
 
+To make one ready is work. If it could not be sent, its asker hears nothing for a while, which is
+twice as long after each more that fails, and asks somebody else meanwhile if there is one. It is
+not told that there is nothing to lend: who takes over from others would go by that.
+
 An output queue may be long, when a client stays away. Its newest part goes with the state, as much
 as ``lent_tuples_max`` says; the rest is here and not there, and readers go where it is.
 
@@ -27,12 +31,15 @@ from holdfast.core.messages import (
     JoinRequest,
     Refusal,
 )
+from holdfast.core.pauses import pause_after
 from holdfast.core.records import Checkpoint, InLog, LoggedStream, RecoveryRecord
 from holdfast.core.replica import Replica
 from holdfast.core.serving import ServedStream
 
 # Who does not ask for so long, and has not said that it has it, is gone.
 PATIENCE_US = 10_000_000
+# After one that could not be sent nothing is lent there for so long, at first and at most.
+FIRST_PAUSE_US, LONGEST_PAUSE_US = 250_000, 30_000_000
 
 
 @dataclass(slots=True)
@@ -45,6 +52,15 @@ class Loan:
     asked_at: int
 
 
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """How often in a row nothing could be sent to one life of one that joins."""
+
+    incarnation: int
+    count: int
+    pause_until: int
+
+
 class Lender:
     """The checkpoints that one replica has lent."""
 
@@ -53,6 +69,7 @@ class Lender:
         self._loans: dict[str, Loan] = {}
         # Those who wait for the state of a boundary that is ahead, and when they asked last.
         self._ahead: dict[str, tuple[JoinRequest, int]] = {}
+        self._failures: dict[str, Failures] = {}
         self._number = 0
         self._queue_tuples = queue_tuples
         self._query = query
@@ -75,6 +92,8 @@ class Lender:
             return [Send(sender, no)]
         loan = self._loans.get(sender)
         if loan is not None and _is_over(request, loan.request):
+            return []
+        if self._pauses(sender, request, now):
             return []
         is_lent = loan is not None and loan.request == request
         comes = newest is not None and newest[0].boundary > 0
@@ -142,10 +161,32 @@ class Lender:
         return LoggedStream(queue.stream, frames[0].header.first_id, frames)
 
     def over(self, number: int) -> None:
-        """A checkpoint has come, or will not: asked again, there is another."""
-        for sender, loan in list(self._loans.items()):
-            if loan.number == number:
-                del self._loans[sender]
+        """A checkpoint has come: asked again, there is another."""
+        for sender, _ in self._ended(number):
+            self._failures.pop(sender, None)
+
+    def not_sent(self, number: int, now: int) -> None:
+        """A checkpoint will not come: asked again, there is another after a pause."""
+        for sender, loan in self._ended(number):
+            incarnation = loan.request.incarnation
+            known = self._failures.get(sender)
+            count = 1 if known is None or known.incarnation != incarnation else known.count + 1
+            until = now + pause_after(count, FIRST_PAUSE_US, LONGEST_PAUSE_US)
+            self._failures[sender] = Failures(incarnation, count, until)
+
+    def _ended(self, number: int) -> list[tuple[str, Loan]]:
+        found = [(sender, loan) for sender, loan in self._loans.items() if loan.number == number]
+        for sender, _ in found:
+            del self._loans[sender]
+        return found
+
+    def _pauses(self, sender: str, request: JoinRequest, now: int) -> bool:
+        known = self._failures.get(sender)
+        return (
+            known is not None
+            and known.incarnation == request.incarnation
+            and now < known.pause_until
+        )
 
     def records(self) -> Iterator[RecoveryRecord]:
         """What must stay readable until it has been sent."""

@@ -18,7 +18,9 @@ that and numbers what it has decided (``Membership``); the rule is the same. Who
 *epoch* writes it down and only then obeys it: nothing is kept any more for those who are gone,
 nothing is read from them, and nobody who starts again forgets it. It need not be told to everybody:
 heartbeats carry the epoch both ways, and whoever is behind is sent the newest. So one who was away
-learns of it with the first word, from anybody, and one who is gone and comes back is told so.
+learns of it with the first word, from anybody, and one who is gone and comes back is told so. Until
+a provider obeys what its reader obeys, that reader acknowledges nothing there: all who were there
+before may have what one who was added since needs.
 """
 
 from __future__ import annotations

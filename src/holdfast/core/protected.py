@@ -217,7 +217,7 @@ class ProtectedReplica(ShippingCopy):
             case StandardSetTimed(took_us):
                 self._benchmark(SetTimed(took_us), now, effects)
             case CheckpointNotSent(number, _):
-                self._lender.over(number)
+                self._lender.not_sent(number, now)
                 self._all_checkpointers(sweeping.Refused(number, Refusal.FAILED), now)
                 self._resume(now, effects)
             case MessageArrived(sender, message) if isinstance(message, ABOUT_STATE):

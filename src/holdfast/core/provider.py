@@ -60,9 +60,12 @@ class Provider:
 
     def _heartbeat(self, sender: str, request: HeartbeatRequest, now: int) -> list[Effect]:
         effects = self._meet(sender, request.incarnation)
-        self.watch.heard(sender, now)
-        for stream, first_needed in request.acks:
-            if stream in self.streams and self.consumers.counts(sender, request.incarnation):
+        if self.consumers.counts(sender, request.incarnation):
+            # Who holds what comes until it has joined acknowledges nothing.
+            self.watch.heard(sender, now, joins=not request.acks)
+        acks = request.acks if self._counts(sender, request) else ()
+        for stream, first_needed in acks:
+            if stream in self.streams:
                 served = self.streams[stream]
                 needed = served.next_id if first_needed == NOTHING_NEEDED else first_needed
                 effects += served.acknowledge(sender, needed, now)
@@ -80,6 +83,15 @@ class Provider:
         reply = HeartbeatReply(tuple(reports), tuple(feeds), told, members.epoch, newer)
         effects.append(Send(sender, reply))
         return effects
+
+    def _counts(self, sender: str, request: HeartbeatRequest) -> bool:
+        """Whether what is acknowledged lets anything go.
+
+        Who obeys a newer membership may know of one who was added meanwhile, for whom nothing is
+        kept here yet. The answer tells what is obeyed here, and the next request brings the rest.
+        """
+        behind = request.epoch > self.consumers.membership.epoch
+        return not behind and self.consumers.counts(sender, request.incarnation)
 
     def look(self, measured: KeptMeasured, now: int) -> list[Effect]:
         """See whether more is kept for somebody who is away than may be."""

@@ -79,7 +79,12 @@ class ServedStream:
         self.boundary = 0
         self.tentative_boundary = 0
         self.stable: list[StreamFrame] = []
+        # What that comes to: it may be long, and is asked for often.
+        self.kept_tuples = 0
+        self.kept_bytes = 0
         self.tentative: deque[StreamFrame] = deque()
+        # How many tentative frames there have been.
+        self.tentative_come = 0
         self._tentative_frames = tentative_frames
         # Since the log was trimmed.
         self._boundaries = 0
@@ -204,7 +209,7 @@ class ServedStream:
         keep = 0
         while keep < len(self.stable) and self.stable[keep].header.next_id <= self.first_id:
             keep += 1
-        del self.stable[:keep]
+        self._let_go(keep)
         self._boundaries = 0
         return [TrimLog(self.stream, trim.first_needed) for trim in trims]
 
@@ -244,7 +249,7 @@ class ServedStream:
         effects: list[Effect] = []
         if queue.first_id > self.next_id:
             # Everyone has acknowledged what lies between, and what was here before it.
-            self.stable.clear()
+            self._let_go(len(self.stable))
             self.next_id = queue.first_id
             self.acknowledgements.skip_to(queue.first_id)
             effects.append(TrimLog(self.stream, queue.first_id))
@@ -252,8 +257,7 @@ class ServedStream:
         for frame in queue.frames:
             header = frame.header
             if header.kind is Kind.STABLE and header.next_id > self.next_id:
-                self.stable.append(frame)
-                self.next_id = header.next_id
+                self._add(frame)
                 fresh.append(frame)
             elif header.kind is Kind.BOUNDARY and header.stime_min > self.boundary:
                 self._keep(frame)
@@ -267,8 +271,7 @@ class ServedStream:
         if header.kind is Kind.STABLE:
             if header.first_id != self.next_id:
                 raise ValueError(f"{self.stream}: id {header.first_id}, next is {self.next_id}")
-            self.stable.append(frame)
-            self.next_id = header.next_id
+            self._add(frame)
         elif header.kind is Kind.BOUNDARY:
             self.boundary = header.stime_min
             self._boundaries += 1
@@ -281,13 +284,28 @@ class ServedStream:
             if len(self.tentative) >= self._tentative_frames:
                 self.crowded_out += self._drop_oldest_tentative()
             self.tentative.append(frame)
+            self.tentative_come += 1
             if header.kind is Kind.TENTATIVE_BOUNDARY:
                 self.tentative_boundary = header.stime_min
 
-    def drop_tentative(self, tuples: int, older_than: int) -> None:
-        """Let the oldest tentative frames go: so many tuples, and all that are older."""
-        while self.tentative and (tuples > 0 or self.tentative[0].header.stime_max < older_than):
+    def _add(self, frame: StreamFrame) -> None:
+        self.stable.append(frame)
+        self.next_id = frame.header.next_id
+        self.kept_tuples += frame.header.count
+        self.kept_bytes += frame.nbytes
+
+    def _let_go(self, frames: int) -> None:
+        """The oldest stable frames are not needed any more."""
+        for frame in self.stable[:frames]:
+            self.kept_tuples -= frame.header.count
+            self.kept_bytes -= frame.nbytes
+        del self.stable[:frames]
+
+    def drop_tentative(self, tuples: int, frames: int) -> None:
+        """Let the oldest tentative frames go: so many at least, with so many tuples."""
+        while self.tentative and (tuples > 0 or frames > 0):
             tuples -= self._drop_oldest_tentative()
+            frames -= 1
 
     def _drop_oldest_tentative(self) -> int:
         count = self.tentative.popleft().header.count
@@ -316,4 +334,11 @@ class ServedStream:
             if next_id is not None and frame.header.first_id > next_id:
                 raise ValueError(f"{self.stream}: ids jump from {next_id} in {frame.header}")
             next_id = frame.header.next_id
+        kept = (
+            sum(frame.header.count for frame in self.stable),
+            sum(frame.nbytes for frame in self.stable),
+        )
+        if kept != (self.kept_tuples, self.kept_bytes):
+            counted = (self.kept_tuples, self.kept_bytes)
+            raise ValueError(f"{self.stream}: keeps {kept}, and takes it for {counted}")
         self.acknowledgements.validate()

@@ -204,7 +204,7 @@ class Bound:
     """How much of a stream is kept for somebody who is away.
 
     size_bytes  of its log, and of its tentative tuples, at most; None for any number.
-    age_us      of the oldest tuple, at most; None for any age.
+    age_us      for so long a tuple is kept, at most; None for any time.
     away_us     who has not been heard of for so long is away.
     fragments   the replicas of each fragment that reads it; whoever is in none is a client.
     """

@@ -23,6 +23,14 @@ holds up nobody else's.
 
 One checkpoint is under way at a time. Once one is taken, the next says only what has changed
 since (its *base*); one that is refused because its base is missing is followed by a whole one.
+
+One that is not taken for long is given up, and another one sent: it may be lost. But it may as well
+be large, or the way long. So it counts whenever it is taken, however many went out after it; else
+each would be taken after it was given up, and the other copy sent whole states for ever. The one
+after it is given twice as long, and how long one took tells how long the next of its kind may take,
+whole ones and changes each for themselves. After one that could not be sent, or not be kept there,
+the next waits for as long as that one took in vain.
+
 A copy that says that it holds nothing is sent a whole one though no result has come since the last:
 while nothing comes in, it would be without a state until something does.
 
@@ -43,6 +51,10 @@ from holdfast.core.stream_copy import FAR_FUTURE
 
 # How long the other copy may take to hold a checkpoint.
 PATIENCE_US = 3_000_000
+# The same where they have been seen to take long.
+LONGEST_PATIENCE_US = 32 * PATIENCE_US
+# How many that were sent are remembered: those of half an hour, if none is ever taken.
+_REMEMBERED = 24
 # How long processing waits for a synchronous checkpoint at most.
 PAUSE_US = 200_000
 
@@ -116,6 +128,15 @@ class Ship:
     base: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """One that may be taken yet."""
+
+    boundary: int
+    base: int | None
+    at: int
+
+
 class Numbers:
     """Numbers of checkpoints, of which none was another one's, of any copy in any of its lives."""
 
@@ -151,6 +172,11 @@ class SweepingCheckpointer(Machine[CheckpointerState, Trigger]):
         self._awaited = -1
         self._pauses_until = 0
         self._boundary = -1
+        self._sent: dict[int, _Sent] = {}
+        # How long one may take, by whether it is a whole one.
+        self._patience_us = {True: PATIENCE_US, False: PATIENCE_US}
+        # After a failure: none before.
+        self._rests_until = -FAR_FUTURE
 
     def pauses(self, now: int) -> bool:
         """Whether nothing may be processed now."""
@@ -160,7 +186,7 @@ class SweepingCheckpointer(Machine[CheckpointerState, Trigger]):
     def deadline(self) -> int:
         """When to look again."""
         if self.state is CheckpointerState.SHIPPING:
-            return self._pauses_until or self._shipped_at + PATIENCE_US
+            return self._pauses_until or self._given_up_at
         return self._due_at()
 
     def handle(self, event: CheckpointerEvent, now: int) -> list[Ship]:
@@ -172,14 +198,11 @@ class SweepingCheckpointer(Machine[CheckpointerState, Trigger]):
             case Look(boundary):
                 return self._look(boundary, now)
             case Taken(number):
-                if number == self._awaited:
+                if number in self._sent and number > (self.base or -1):
                     self._taken(number, now)
             case Refused(number, reason):
                 if self._awaits(number):
-                    if reason is Refusal.WHOLE_NEEDED:
-                        self.base = None
-                    self._pauses_until = 0
-                    self.move(Trigger.REFUSED, now, reason.value)
+                    self._refused(self._sent[number], reason, now)
             case PartnerAnew():
                 self._forget()
             case HoldsNothing():
@@ -190,29 +213,60 @@ class SweepingCheckpointer(Machine[CheckpointerState, Trigger]):
 
     def _forget(self) -> None:
         self.base, self.confirmed, self._awaited = None, -1, -1
+        self._sent.clear()
 
     def _awaits(self, number: int) -> bool:
         return self.state is CheckpointerState.SHIPPING and number == self._awaited
 
+    @property
+    def _given_up_at(self) -> int:
+        """When the one that is under way has taken too long."""
+        sent = self._sent.get(self._awaited)
+        # One of an earlier part is awaited no more.
+        patience_us = PATIENCE_US if sent is None else self._patience_us[sent.base is None]
+        return self._shipped_at + patience_us
+
     def _taken(self, number: int, now: int) -> None:
         """However late: what the other copy holds is there to build on."""
-        self.base, self.confirmed = number, self._boundary
-        if self.state is CheckpointerState.SHIPPING:
+        sent = self._sent[number]
+        self.base, self.confirmed = number, sent.boundary
+        self._sent = {other: one for other, one in self._sent.items() if other > number}
+        took_us = 2 * (now - sent.at)
+        self._patience_us[sent.base is None] = min(max(PATIENCE_US, took_us), LONGEST_PATIENCE_US)
+        if self._awaits(number):
             self._pauses_until = 0
             self.move(Trigger.TAKEN, now)
 
+    def _refused(self, sent: _Sent, reason: Refusal, now: int) -> None:
+        if reason is Refusal.WHOLE_NEEDED and self.base == sent.base:
+            # Unless one has been taken since: that is there to build on.
+            self.base = None
+        if reason is Refusal.FAILED:
+            self._rests_until = now + min(now - sent.at, LONGEST_PATIENCE_US)
+        self._pauses_until = 0
+        self.move(Trigger.REFUSED, now, reason.value)
+
+    def _timed_out(self, now: int) -> None:
+        """It may be taken yet; the next one is given longer."""
+        sent = self._sent.get(self._awaited)
+        if sent is not None:
+            is_whole = sent.base is None
+            longer_us = min(2 * self._patience_us[is_whole], LONGEST_PATIENCE_US)
+            self._patience_us[is_whole] = longer_us
+        self.move(Trigger.TIMED_OUT, now)
+
     def _due_at(self) -> int:
         if self._checkpointing is Checkpointing.SWEEPING and not self._trimmed:
-            return self._shipped_at + 2 * self._interval_us
-        return self._shipped_at + self._interval_us
+            return max(self._rests_until, self._shipped_at + 2 * self._interval_us)
+        return max(self._rests_until, self._shipped_at + self._interval_us)
 
     def _look(self, boundary: int, now: int) -> list[Ship]:
         if self.state is CheckpointerState.SHIPPING:
             if now >= self._pauses_until:
                 self._pauses_until = 0
-            if now < self._shipped_at + PATIENCE_US:
+            if now < self._given_up_at:
                 return []
-            self.move(Trigger.TIMED_OUT, now)
+            self._timed_out(now)
         if now < self._due_at() or boundary <= self.confirmed:
             return []
         self._trimmed = False
@@ -222,6 +276,8 @@ class SweepingCheckpointer(Machine[CheckpointerState, Trigger]):
         self._boundary = boundary
         self.move(Trigger.SHIP, now, f"up to {boundary}")
         self._awaited = self._numbers.next(now)
+        newest = list(self._sent.items())[1 - _REMEMBERED :]
+        self._sent = {**dict(newest), self._awaited: _Sent(boundary, self.base, now)}
         return [Ship(self._awaited, self.base)]
 
     def validate(self) -> None:

@@ -1,11 +1,12 @@
 """Checkpoints over the wire: one DoPut each, the tables as Arrow IPC, the rest as JSON.
 
-The first batch carries only metadata: the checkpoint without its tables. The batches after it
-carry one table each, compressed: the parts of the packed states in order, then for each output
-queue with tuples one stream of record batches, a frame each. Nothing is ever unpickled.
+The first batch carries only metadata: the checkpoint without its tables. After it come the tables,
+compressed: the parts of the packed states in order, then for each output queue with tuples one
+stream of record batches, a frame each. A table is as many batches as it takes: none is larger than
+``PIECE_BYTES``, so that a sender sees whether it gets on. Nothing is ever unpickled.
 
 With continuous checkpoints there is no packed state but a piece of the sender's log, which has
-the window states between the results: after the queues, one batch for each frame with rows.
+the window states between the results: after the queues, one table for each frame with rows.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from holdfast.flight.wire import WireError
 from holdfast.packed import Chain, PackedPart, PackedState
 
 SCHEMA = pa.schema([("data", pa.large_binary())])
+PIECE_BYTES = 1 << 20
 # Rows of state share their slots, versions and window ends: half of their bytes say nothing new.
 # One thread does it: the other processors are for jobs.
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
@@ -66,13 +68,13 @@ def encode_checkpoint(
     yield _batch(None), about
     for packed in chain:
         for part in packed.parts:
-            yield _batch(_ipc(part.rows.to_batches(), part.rows.schema, breathe)), {}
+            yield from _pieces(_ipc(part.rows.to_batches(), part.rows.schema, breathe))
     for queue in checkpoint.queues:
         batches = queue_batches(queue)
         if batches:
-            yield _batch(_ipc(batches, batches[0].schema, breathe)), {}
+            yield from _pieces(_ipc(batches, batches[0].schema, breathe))
     for each in [] if log is None else queue_batches(log):
-        yield _batch(_ipc([each], each.schema, breathe)), {}
+        yield from _pieces(_ipc([each], each.schema, breathe))
 
 
 def decode_checkpoint(batches: Iterable[tuple[pa.RecordBatch, Json]]) -> Checkpoint:
@@ -83,7 +85,7 @@ def decode_checkpoint(batches: Iterable[tuple[pa.RecordBatch, Json]]) -> Checkpo
         states = []
         for each in about["states"]:
             parts = [
-                PackedPart(str(operator), str(family), int(partition), _table(next(coming)[0]))
+                PackedPart(str(operator), str(family), int(partition), _table(coming))
                 for operator, family, partition in each["parts"]
             ]
             since = None if each["since"] is None else int(each["since"])
@@ -95,13 +97,13 @@ def decode_checkpoint(batches: Iterable[tuple[pa.RecordBatch, Json]]) -> Checkpo
         queues = []
         for found in about["queues"]:
             has_tuples = any(header[0] == Kind.STABLE for header in found["headers"])
-            tuples = _table(next(coming)[0]).to_batches() if has_tuples else []
+            tuples = _table(coming).to_batches() if has_tuples else []
             queues.append(decode_queue(found, tuples))
         log = about["log"]
         state: object = tuple(states)
         if log is not None:
             rows = [header for header in log["headers"] if header[2]]
-            state = decode_queue(log, [_rows(next(coming)[0]) for _ in rows])
+            state = decode_queue(log, [_rows(coming) for _ in rows])
         return Checkpoint(
             int(about["number"]),
             int(about["term"]),
@@ -188,14 +190,32 @@ def _ipc(
     return sink.getvalue()
 
 
-def _table(batch: pa.RecordBatch) -> pa.Table:
-    table = pa.ipc.open_stream(batch.column(0)[0].as_buffer()).read_all()
+def _pieces(data: pa.Buffer) -> Iterator[tuple[pa.RecordBatch, Json]]:
+    for at in range(0, data.size, PIECE_BYTES):
+        more = at + PIECE_BYTES < data.size
+        yield (
+            _batch(data.slice(at, min(PIECE_BYTES, data.size - at))),
+            {"more": True} if more else {},
+        )
+
+
+def _put_together(coming: Iterator[tuple[pa.RecordBatch, Json]]) -> pa.Buffer:
+    pieces, more = [], True
+    while more:
+        batch, about = next(coming)
+        pieces.append(batch.column(0)[0].as_buffer())
+        more = bool(about.get("more"))
+    return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
+
+
+def _table(coming: Iterator[tuple[pa.RecordBatch, Json]]) -> pa.Table:
+    table = pa.ipc.open_stream(_put_together(coming)).read_all()
     table.validate(full=True)
     return table
 
 
-def _rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _rows(coming: Iterator[tuple[pa.RecordBatch, Json]]) -> pa.RecordBatch:
     """The one batch of a frame, with what its schema says of it."""
-    rows = pa.ipc.open_stream(batch.column(0)[0].as_buffer()).read_next_batch()
+    rows = pa.ipc.open_stream(_put_together(coming)).read_next_batch()
     rows.validate(full=True)
     return rows

@@ -7,6 +7,10 @@ Of those that wait only the newest is sent, of what was asked for and of what go
 other copy has no use for the rest. One that takes longer to send than its receiver takes to ask
 anew would otherwise always be followed by one for which it is too late.
 
+One may take as long as it takes. It is called off if no piece of it got out for ``STUCK_SECONDS``
+(``watchdog``): then its receiver does not read, and is sent nothing until that call has ended, as
+it does at last when the receiver or its machine does.
+
 What is sent of the state depends on how it is kept: packed, or the piece of the log that has it.
 A whole one is made ready in pieces between jobs (``quiet``): who lends a state is not late for it.
 """
@@ -18,6 +22,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import astuple, dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -27,6 +32,7 @@ import pyarrow.flight as flight
 from holdfast.core.events import CheckpointNotSent, Event
 from holdfast.core.records import Checkpoint, InLog
 from holdfast.core.settings import Keeping
+from holdfast.errors import HoldfastError
 from holdfast.flight.links import Links
 from holdfast.flight.peers import connect, explain
 from holdfast.flight.roles import Role
@@ -34,11 +40,12 @@ from holdfast.flight.security import Security
 from holdfast.kept.packed_codec import SCHEMA, encode_checkpoint
 from holdfast.kept.quiet import Quiet, Unhurried, at_once
 from holdfast.kept.stream_store import StreamStore
+from holdfast.kept.watchdog import Watchdog
 from holdfast.log.payload import is_window
 from holdfast.packed import Chain, chain_bytes, chain_rows
 from holdfast.spark.chains import Handle, Workshop
 
-SHIP_SECONDS = 30.0
+STUCK_SECONDS = 30.0
 # A copy without an engine cannot make one state of many changes; it is sent a whole one then.
 LONGEST_CHAIN = 64
 _SMALL_BYTES = 1 << 20
@@ -60,6 +67,10 @@ class Shipped:
     bytes: int = 0
     seconds: float = 0.0
     beside_seconds: float = 0.0
+
+
+class CalledOff(HoldfastError):
+    """Nothing of a checkpoint got out for so long that nobody waits for it any more."""
 
 
 class Sent(Protocol):
@@ -88,7 +99,9 @@ class Shipper:
         post: Callable[[Event], None],
         on_problem: Callable[[str, str], None],
         quiet: Quiet,
+        stuck_seconds: float = STUCK_SECONDS,
     ) -> None:
+        """``stuck_seconds``: one of which nothing got out for so long is called off."""
         self.total = Shipped()
         self._partner = partner
         self._sent = sent
@@ -103,14 +116,26 @@ class Shipper:
         self._queue: queue.SimpleQueue[Checkpoint | None] = queue.SimpleQueue()
         # The number of the last one of each kind.
         self._newest: dict[tuple[bool, bool], int] = {}
+        self._stuck_text = f"nothing of it got out for {stuck_seconds:g} s"
+        self._lock = threading.Lock()
+        # The number of the one under way; whether it was called off, and its call has not ended.
+        self._under_way: int | None = None
+        self._called_off = False
+        self._watchdog = Watchdog(f"{name} shipper", stuck_seconds, self._call_off)
         self._thread = threading.Thread(target=self._run, name=f"{name} shipper", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+        self._watchdog.start()
 
     def ship(self, checkpoint: Checkpoint) -> None:
-        self._newest[_kind(checkpoint)] = checkpoint.number
-        self._queue.put(checkpoint)
+        with self._lock:
+            called_off = self._called_off
+            if not called_off:
+                self._newest[_kind(checkpoint)] = checkpoint.number
+                self._queue.put(checkpoint)
+        if called_off:
+            self._post(CheckpointNotSent(checkpoint.number, "the one before it is stuck"))
 
     def end(self) -> None:
         """Send what is queued, and nothing after it."""
@@ -125,18 +150,44 @@ class Shipper:
         while True:
             checkpoint = self._queue.get()
             if checkpoint is None:
+                self._watchdog.close()
                 return
             if checkpoint.number != self._newest[_kind(checkpoint)]:
                 self._post(CheckpointNotSent(checkpoint.number, "a newer one follows"))
                 continue
             started = time.monotonic()
+            self._under_way = checkpoint.number
             try:
                 self._ship(checkpoint)
             except Exception as error:
                 self._client = None
-                self._on_problem(self._partner, f"checkpoint not sent: {explain(error)}")
-                self._post(CheckpointNotSent(checkpoint.number, explain(error)))
+                if not self._called_off:
+                    self._not_sent(checkpoint.number, explain(error))
+            with self._lock:
+                self._under_way, self._called_off = None, False
             self.total.seconds += time.monotonic() - started
+
+    def _not_sent(self, number: int, reason: str) -> None:
+        self._on_problem(self._partner, f"checkpoint not sent: {reason}")
+        self._post(CheckpointNotSent(number, reason))
+
+    def _call_off(self) -> None:
+        """The one under way does not get on; nor would those that wait for it."""
+        with self._lock:
+            number = self._under_way
+            if number is None or self._called_off:
+                return
+            self._called_off = True
+            waiting = []
+            with suppress(queue.Empty):
+                while True:
+                    waiting.append(self._queue.get_nowait())
+            if None in waiting:
+                self._queue.put(None)
+        self._not_sent(number, self._stuck_text)
+        for one in waiting:
+            if one is not None:
+                self._post(CheckpointNotSent(one.number, "the one before it is stuck"))
 
     def _ship(self, checkpoint: Checkpoint) -> None:
         whole = self._sent.is_whole(checkpoint)
@@ -150,19 +201,29 @@ class Shipper:
         if self._client is None:
             self._client = connect(self._locate(), self._security)
         headers = self._security.headers(self._name, Role.REPLICATE)
-        options = flight.FlightCallOptions(timeout=SHIP_SECONDS, headers=headers)
+        options = flight.FlightCallOptions(headers=headers)
         descriptor = flight.FlightDescriptor.for_command(json.dumps({"checkpoint": True}))
-        writer, _ = self._client.do_put(descriptor, SCHEMA, options)
-        with writer:
-            for batch, about in _one_by_one(encoded, manner):
-                metadata = json.dumps(about).encode()
-                writer.write_with_metadata(batch, metadata)
-                self.total.bytes += batch.nbytes + len(metadata)
+        with self._watchdog:
+            writer, _ = self._client.do_put(descriptor, SCHEMA, options)
+        try:
+            self._write(writer, _one_by_one(encoded, manner))
+        finally:
+            with self._watchdog:
+                writer.close()
         self.total.beside_seconds += manner.beside_seconds
         self.total.checkpoints += 1
         self.total.elements += elements + sum(
             frame.header.count for queue in checkpoint.queues for frame in queue.frames
         )
+
+    def _write(self, writer: flight.FlightStreamWriter, encoded: Iterable[Encoded]) -> None:
+        for batch, about in encoded:
+            metadata = json.dumps(about).encode()
+            with self._watchdog:
+                writer.write_with_metadata(batch, metadata)
+            if self._called_off:
+                raise CalledOff(self._stuck_text)
+            self.total.bytes += batch.nbytes + len(metadata)
 
 
 def _kind(checkpoint: Checkpoint) -> tuple[bool, bool]:

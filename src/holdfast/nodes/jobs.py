@@ -70,12 +70,12 @@ class Jobs:
         make_windows: MakeWindows | None = None,
         on_rejected: Callable[[tuple[Rejected, ...]], None] = lambda rejected: None,
         share: Share | None = None,
-        on_tentative: Callable[[Block], None] = lambda block: None,
+        on_results: Callable[[Line, Block], None] = lambda line, block: None,
         quiet: Quiet | None = None,
     ) -> None:
         """
         share         what a shard takes of its inputs.
-        on_tentative  gets the blocks of tentative tuples, which no log has.
+        on_results    gets the blocks of results, before anybody else.
         on_rejected   gets the rows that a stable job has left out.
         on_begin      is called when a job begins, with Spark up and its state unpacked.
         make_windows  gives continuous checkpoints, for those who have them.
@@ -90,7 +90,7 @@ class Jobs:
         self._make_windows = make_windows
         self._on_rejected = on_rejected
         self._share = share
-        self._on_tentative = on_tentative
+        self._on_results = on_results
         # Continuous checkpoints, once a job has begun.
         self.windows: KeptWindows | None = None
         # What the log gave for the record that this life began from.
@@ -232,10 +232,9 @@ class Jobs:
         if keeps is not None:
             spent = time.monotonic() - started
             done = keeps.keep(job, state, done, advance, taken, spent)
-        if job.line is Line.LIVE:
-            for block in wanted:
-                if isinstance(block.block, Block):
-                    self._on_tentative(block.block)
+        for block in wanted:
+            if isinstance(block.block, Block):
+                self._on_results(job.line, block.block)
         emitted = sum(block.count for block in blocks)
         took = time.monotonic() - started
         self._on_report(JobReport(took, taken, emitted, job.start, job.stop))

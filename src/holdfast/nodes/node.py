@@ -158,8 +158,12 @@ class Node(Hosted):
         """Twice a second, in the loop's thread: see what is wrong, and what no longer is."""
         self._look_at_membership()
         if self._bounded:
-            sizes, tentative = self.store.sizes.items(), self.tentative_sizes().items()
+            sizes, tentative = self.kept_sizes().items(), self.tentative_sizes().items()
             self.loop.post(KeptMeasured(tuple(sizes), tuple(tentative)))
+
+    def kept_sizes(self) -> dict[str, int]:
+        """How many bytes are kept of the tuples that are for good, by stream: those of its log."""
+        return dict(self.store.sizes)
 
     def tentative_sizes(self) -> dict[str, int]:
         """How many bytes of tentative tuples are kept, where there are any, by stream."""

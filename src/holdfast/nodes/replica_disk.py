@@ -72,6 +72,8 @@ class ReplicaDisk:
             self._divide,
             self._into_log,
         )
+        # Whether results that somebody may still need are in the logs.
+        self.logs_results = persists and settings.delivery is Delivery.EXACTLY_ONCE
         schemas = {output.stream: output.schema for output in plan.outputs} if persists else {}
         self.store = StreamStore(
             directory / "streams", schemas, options, post, self.state, on_problem=on_problem

@@ -32,6 +32,7 @@ from holdfast.core.effects import (
     EndProcess,
     KeepConsumers,
     KeepEnd,
+    Line,
     OfClients,
     OfEntryPoints,
     ReadWindows,
@@ -149,8 +150,7 @@ class ReplicaNode(Node):
         # The other copies, if they stand by for one another.
         self._others = others
         self.spill = Spill(directory / "received", self.problems.set)
-        self._queued = Spill(directory / "queued", self.problems.set)
-        # Of several copies, everything that waits for another one is in ``queued`` already.
+        self._queued = Spill(directory / "queued", self.problems.set, "results")
         self._tentative = Spill(directory / "tentative", self.problems.set, "tentative results")
         engine = (directory / "engine").absolute()  # the JVM may have another working directory
         shutil.rmtree(engine, ignore_errors=True)  # worthless once the process has ended
@@ -184,7 +184,7 @@ class ReplicaNode(Node):
             windows,
             self.left_out.take,
             None if plan.shard is None else plan.shard.share,
-            self._tentative.take if pair is None else lambda block: None,
+            self._resulted,
             place.quiet,
         )
         self.early = EarlyJobs(self.workshop, settings.outputs, self._post, self._queued.take)
@@ -237,6 +237,11 @@ class ReplicaNode(Node):
         whys = dict(view.tentative)
         for stream in self.schemas:
             self.metrics.rests_on(stream, whys.get(stream))
+
+    def kept_sizes(self) -> dict[str, int]:
+        if self._disk.logs_results:
+            return super().kept_sizes()
+        return {one.stream: one.kept_bytes for one in self.copy.view().outputs}
 
     def tentative_sizes(self) -> dict[str, int]:
         return tentative_bytes(self.copy)
@@ -336,6 +341,15 @@ class ReplicaNode(Node):
 
     def took(self, block: Block) -> None:
         self.spill.take(block)
+
+    def _resulted(self, line: Line, block: Block) -> None:
+        """A job has made results; in the thread of the jobs."""
+        if self._pair is not None:
+            return  # of several copies, everything that waits for another one is in ``queued``
+        if line is Line.LIVE:
+            self._tentative.take(block)
+        elif not self._disk.logs_results:
+            self._queued.take(block)
 
     def before(self, event: Event) -> None:
         match event:

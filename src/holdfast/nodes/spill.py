@@ -2,8 +2,9 @@
 
 A replica that is slower than its input, or that keeps what it will redo after a failure, holds
 blocks it will read later; and it keeps its tentative results until they are corrected, for whoever
-subscribes. The newest go to disk, because they are read last, and in the thread that brings them,
-which slows down whoever sends. A file goes when its block is dropped.
+subscribes, and those that stand until they are acknowledged, where no log has them. The newest go
+to disk, because they are read last, and in the thread that brings them, which slows down whoever
+sends. A file goes when its block is dropped.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def with_shards(
 def _is_rescaled(deployment: Deployment, fragment: str) -> bool:
     """Whether there are shards of later generations than were planned."""
     spec = deployment.fragments.get(fragment)
-    return spec is not None and any(number > 1 for number, _ in spec.generations)
+    return spec is not None and any(one.number > 1 for one in spec.generations)
 
 
 def shards_of(deployment: Deployment) -> dict[str, list[Any]]:
@@ -73,7 +73,7 @@ def _shard(
     given = deployment.fragments[name].shard
     assert given is not None
     if fragment.routes is None and given.generation > 1:
-        return _of_generation(fragments, fragment, given, name)
+        return _of_generation(deployment, fragments, fragment, given, name)
     if fragment.routes is None:
         raise DeploymentError(
             f"{deployment.path.name}: fragments.{fragment.name}.shards has changed since the "
@@ -81,11 +81,7 @@ def _shard(
         )
     routing = _routing(deployment, fragment, fragment.routes, given.routing)
     columns = {stream: fragment.routes.columns.get(stream, ANY) for stream in fragment.inputs}
-    if routing is Routing.PRIMARY and given.parts > 1:
-        raise DeploymentError(
-            f"{deployment.path.name}: fragments.{fragment.name}.heirs: with routing = "
-            f'"primary" one shard does everything, in one piece; write next, or leave it out'
-        )
+    _check_parts(deployment, routing, given)
     shard = ShardPlan(
         fragment.name,
         given.number,
@@ -107,14 +103,27 @@ def _shard(
     )
 
 
+def _check_parts(deployment: Deployment, routing: Routing | None, given: ShardSpec) -> None:
+    if routing is Routing.PRIMARY and given.parts > 1:
+        raise DeploymentError(
+            f"{deployment.path.name}: fragments.{given.fragment}.heirs: with routing = "
+            f'"primary" one shard does everything, in one piece; write next, or leave it out'
+        )
+
+
 def _of_generation(
-    fragments: Mapping[str, FragmentPlan], fragment: FragmentPlan, given: ShardSpec, name: str
+    deployment: Deployment,
+    fragments: Mapping[str, FragmentPlan],
+    fragment: FragmentPlan,
+    given: ShardSpec,
+    name: str,
 ) -> FragmentPlan:
     """A shard of a later generation: it computes what the planned ones do, for other slots."""
     like = next(
         one for one in fragments.values() if one.shard and one.shard.fragment == fragment.name
     )
     assert like.shard is not None
+    _check_parts(deployment, like.shard.routing, given)
     shard = replace(
         like.shard,
         number=given.number,

@@ -230,14 +230,14 @@ class Topology:
         spec, plan = self._deployment.fragments[fragment], self._plan.fragments[fragment]
         if len(spec.generations) < 2:
             return plan
-        _, names = spec.merged_by(process)
-        return merging(plan, [self._plan.fragments[name] for name in names])
+        shards = [self._plan.fragments[name] for name in spec.merged_by(process).names]
+        return merging(plan, shards)
 
     def _generation(self, fragment: str, process: str) -> int:
         """Which number of shards a replica is of, counted from 1."""
         spec = self._deployment.fragments[fragment]
         if spec.merges:
-            return spec.merged_by(process)[0]
+            return spec.merged_by(process).number
         return 1 if spec.shard is None else spec.shard.generation
 
     def _begins_empty(self, fragment: str, process: str) -> bool:
@@ -255,16 +255,16 @@ class Topology:
             return ()  # it begins with nothing, from now on
         whole = self._deployment.fragments[spec.shard.fragment] if spec.shard else spec
         own = self._generation(fragment, process)
-        before = [one for one in whole.generations if one[0] < own]
+        before = [one for one in whole.generations if one.number < own]
         taken_part = self._replicas_of(fragment)
         if spec.merges:
-            taken_part = tuple(one for one in taken_part if spec.merged_by(one)[0] == own)
+            taken_part = tuple(one for one in taken_part if spec.merged_by(one).number == own)
         if not before or process != taken_part[0]:
             return ()
         if spec.merges:
-            old = (one for one in self._replicas_of(fragment) if spec.merged_by(one)[0] < own)
+            old = (one for one in self._replicas_of(fragment) if spec.merged_by(one).number < own)
             return (tuple(old),)
-        names = self.taken_from(fragment, before[-1][1])
+        names = self.taken_from(fragment, before[-1].names)
         return tuple(self._replicas_of(name) for name in names)
 
     def taken_from(self, fragment: str, before: Sequence[str]) -> tuple[str, ...]:

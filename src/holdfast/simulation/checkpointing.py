@@ -51,10 +51,15 @@ class CheckpointingProcess(ReplicaProcess):
         self.orders |= {ApplyCheckpoint: self._apply, StartOver: lambda order: self._start_over()}
 
     def _forget(self) -> None:
+        self._arrives_at = 0
         self._shipped: dict[int, object] = {}
         self._bases: dict[int, object] = {}
         self._held: set[int] = set()
         self._ends: dict[int, StreamFrame | None] = {}
+
+    def has_shipped(self, number: int) -> bool:
+        """Whether a checkpoint went out in this life."""
+        return number in self._shipped or number in self._ends
 
     def make_driver(self) -> None:
         self._forget()
@@ -124,7 +129,7 @@ class CheckpointingProcess(ReplicaProcess):
             base = None if sent.base is None else self._shipped[sent.base]
             self._shipped[sent.number] = sent.state
             packed = replace(sent, state=Packed(base, sent.state))
-            super()._send(Send(to, CheckpointShipped(packed)))
+            self._transfer(to, packed)
 
     def confirmed(self) -> None:
         """A checkpoint is held, and its sender is told."""
@@ -140,7 +145,21 @@ class CheckpointingProcess(ReplicaProcess):
             self.world.clock.after(200, self.receive_in_life, self.life, gone)
             return
         self._ends[sent.number] = self.disk.end(stream)
-        super()._send(Send(to, CheckpointShipped(replace(sent, state=piece))))
+        self._transfer(to, replace(sent, state=piece))
+
+    def _transfer(self, to: str, packed: Checkpoint) -> None:
+        """Send what is packed; a whole one may be large, and what follows it waits."""
+        send = Send(to, CheckpointShipped(packed))
+        takes_us = self.world.whole_us if packed.base is None else 0
+        self._arrives_at = max(self._arrives_at, self.world.clock.now + takes_us)
+        if self._arrives_at <= self.world.clock.now:
+            super()._send(send)
+        else:
+            self.world.clock.at(self._arrives_at, self._arrive, self.life, send)
+
+    def _arrive(self, life: int, send: Send) -> None:
+        if life == self.life:
+            super()._send(send)
 
     def _apply(self, order: ApplyCheckpoint) -> None:
         checkpoint = order.checkpoint

@@ -18,6 +18,8 @@ class Conditions:
     skew_us: int
     # How long packing a checkpoint may take.
     longest_pack_us: int = 10_000
+    # How long a whole one is under way besides.
+    whole_us: int = 0
     job_failure_rate: float = 0.002
     sample_us: int = SECOND_US // 2
     # All processes start within this time.
@@ -34,4 +36,6 @@ class Conditions:
         quality = Quality(random.choice([3, 10, 40]), 0.0 if gentle else 0.1)
         longest_pack_us = random.choice([5_000, 50_000, 1_000_000])
         failures = 0.05 if schedule.failing_jobs else cls.job_failure_rate
-        return cls(longest_append_us, skew_us, longest_pack_us, failures, quality=quality)
+        whole_us = int(random.uniform(3.5, 9) * SECOND_US) if schedule.large_states else 0
+        rest = (longest_pack_us, whole_us, failures)
+        return cls(longest_append_us, skew_us, *rest, quality=quality)

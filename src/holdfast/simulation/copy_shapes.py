@@ -156,3 +156,18 @@ def _cut_short(random: Random, layout: Targets) -> list[Fault]:
             first, second = second, first
         time += int(random.uniform(0.5, 4) * SECOND_US)
     return faults
+
+
+def _bulky(random: Random, layout: Targets) -> list[Fault]:
+    """Copies whose state is so large that a whole checkpoint is under way for seconds; all else
+    is quick, and little befalls them.
+    """
+    copies = random.choice(layout.pairs)[:2]
+    time = int(random.uniform(15, 30) * SECOND_US)
+    faults = []
+    for _ in range(random.choice([1, 1, 2])):
+        end = time + int(random.choice([0.3, 2, 12]) * random.uniform(0.5, 1.5) * SECOND_US)
+        kind = random.choice([FaultKind.CRASH, FaultKind.CRASH, FaultKind.PAUSE])
+        faults.append(Fault(kind, time, end, (random.choice(copies),)))
+        time = end + int(random.uniform(15, 40) * SECOND_US)
+    return [*faults, Fault(FaultKind.LOSE_CONNECTION, time, time + 1, copies)]

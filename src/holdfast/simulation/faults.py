@@ -115,6 +115,11 @@ class Schedule:
         return self.shape in ("cut_short", "stopped")
 
     @property
+    def large_states(self) -> bool:
+        """Whether a whole checkpoint is under way for longer than it may take at first."""
+        return self.shape == "bulky"
+
+    @property
     def failing_jobs(self) -> bool:
         """Whether jobs fail so often that all replicas may fail at the same tuple."""
         return self.shape == "failing_jobs"

@@ -67,6 +67,14 @@ def keep_nothing_for_one_that_is_added(original: Any) -> Any:
     return broken
 
 
+@mutation(Provider, "_counts", shape="arrivals")
+def trim_for_those_who_know_of_more_readers(original: Any) -> Any:
+    def broken(self: Provider, sender: str, request: HeartbeatRequest) -> bool:
+        return self.consumers.counts(sender, request.incarnation)
+
+    return broken
+
+
 @mutation(Consumer, "_take_in", shape="arrivals")
 def never_ask_one_that_is_added(original: Any) -> Any:
     def broken(self: Consumer, peer: str, like: str) -> None:

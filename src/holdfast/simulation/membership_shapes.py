@@ -81,6 +81,17 @@ def _rescaled_copies(random: Random, layout: Targets) -> list[Fault]:
     return _rescalings(random, layout)
 
 
+def _rescaled_parts(random: Random, layout: Targets) -> list[Fault]:
+    """The same with shards that are spread over those that are left; one is lost afterwards."""
+    faults = _rescalings(random, layout)
+    if random.random() < 0.6:
+        lost = max(one.end for one in faults) + int(random.uniform(4, 12) * SECOND_US)
+        back = lost + int(random.uniform(2, 8) * SECOND_US)
+        server = random.choice(random.choice(layout.pairs))
+        faults.append(Fault(FaultKind.CRASH, lost, back, (server,)))
+    return faults
+
+
 def _rescaled_windows(random: Random, layout: Targets) -> list[Fault]:
     """The same with shards whose checkpoints are continuous."""
     return _rescalings(random, layout)

@@ -11,6 +11,7 @@ from random import Random
 
 from holdfast.core.client import ClientSettings
 from holdfast.core.entry import EntrySettings
+from holdfast.core.heirs import Heirs
 from holdfast.core.provenance import TIMED, Trail
 from holdfast.core.settings import (
     SECOND_US,
@@ -51,6 +52,8 @@ class Fragment:
     whole: Computation | None = None
     # Of a shard, in how many parts it is, each with an heir of its own (core/heirs.py).
     parts: int = 1
+    # And of whatever number of shards it will be in.
+    heirs: Heirs = Heirs.NEXT
     delivery: Delivery = Delivery.EXACTLY_ONCE
     # On what is kept of each of its streams.
     bound: Bound | None = None

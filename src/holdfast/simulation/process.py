@@ -185,6 +185,10 @@ class Process(ABC):
         if world.narrates:
             world.narrate(self)
 
+    def kept_sizes(self) -> tuple[tuple[str, int], ...]:
+        """How much of each stream is kept for good."""
+        return self.disk.sizes()
+
     def tentative_sizes(self) -> tuple[tuple[str, int], ...]:
         """How much of tentative tuples is kept, by stream; entry points have none."""
         return ()

@@ -121,6 +121,15 @@ class ReplicaProcess(Process):
         super()._ended()
         self.world.kept.ended(self)
 
+    def kept_sizes(self) -> tuple[tuple[str, int], ...]:
+        if self.persists and self.settings.delivery is Delivery.EXACTLY_ONCE:
+            return super().kept_sizes()
+        if not self.up:
+            return ()
+        # No log has them.
+        served = self.driver.served.items()
+        return tuple((stream, 1_000 * len(one.stable)) for stream, one in served)
+
     def tentative_sizes(self) -> tuple[tuple[str, int], ...]:
         """As if every block had a thousand bytes."""
         if not self.up:

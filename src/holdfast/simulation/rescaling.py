@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.consistency import NodeState
 from holdfast.core.events import MembershipTold
+from holdfast.core.heirs import Heirs, parts_of, places_of
 from holdfast.core.settings import SECOND_US, Delivery, Input, Output, ReplicaSettings
 from holdfast.simulation.checkpointing import CheckpointingProcess
 from holdfast.simulation.client_process import ClientProcess
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.simulation.replica_process import ReplicaProcess
     from holdfast.simulation.world import World
 
-# The replicas of each shard, the first one first.
+# The replicas of each shard, or of each part of one, the first one first.
 Generation = list[tuple[str, ...]]
 
 
@@ -36,16 +37,20 @@ class Rescaling:
         self._authority = authority
         self._number = 1
         self._shards: Generation = []
+        self._heirs = Heirs.NEXT
         self._merging: tuple[str, ...] = ()
         # The generation that takes over, while one does.
-        self._next: tuple[Generation, tuple[str, ...]] | None = None
+        self._next: tuple[int, Generation, tuple[str, ...]] | None = None
+        # How many shards there are; those that are spread are more, counted in parts.
+        self._count = 0
         for fragment in world.spec.fragments:
             if fragment.whole is not None and not self._merging:
                 self._merging = fragment.addresses
                 own = f"{fragment.name}."
-                self._shards = [
-                    one.addresses for one in world.spec.fragments if one.name.startswith(own)
-                ]
+                shards = [one for one in world.spec.fragments if one.name.startswith(own)]
+                self._shards = [one.addresses for one in shards]
+                self._heirs = shards[0].heirs
+                self._count = len(shards) // shards[0].parts
 
     @property
     def is_under_way(self) -> bool:
@@ -62,17 +67,17 @@ class Rescaling:
             # Each copy of a shard is at another one, unless it is the only one.
             least = len(self._shards[0]) if self._shards[0][0] in world.copies else 1
             least = 1 if least == 2 else least
-            choices = [one for one in range(least, 6) if one != len(self._shards)]
+            choices = [one for one in range(least, 6) if one != self._count]
             wanted = world.random.choice(choices)
         merging = tuple(f"{name.partition('+')[0]}+{self._number}" for name in self._merging)
         shards = self._new_shards(wanted, merging)
         self._new_merging(shards, merging)
-        self._next = (shards, merging)
+        self._next = (wanted, shards, merging)
         taking = [
             (new, name)
             for number, names in enumerate(shards, start=1)
             for new in names
-            for olds in self._taken_from(number, wanted)
+            for olds in self._taken_from(number, len(shards))
             for name in olds
         ]
         taking += [(new, name) for new in merging for name in self._merging]
@@ -93,27 +98,46 @@ class Rescaling:
 
     def _new_shards(self, wanted: int, merging: tuple[str, ...]) -> Generation:
         world, found = self._world, []
-        for number in range(1, wanted + 1):
+        parts = parts_of(self._heirs, wanted)
+        pieces = wanted * parts
+        for number in range(1, pieces + 1):
             at = (number - 1) % len(self._shards)
             like = world.replicas[self._shards[at][0]]
             base = self._shards[at][0].partition(".")[0]
             own = len(self._shards[at])
+            spread = self._heirs is Heirs.SPREAD
+            near = self._around(number, parts, wanted, own) if spread else self._shards[at]
             names = tuple(f"{base}.g{self._number}.{number}{letter}" for letter in "abcd"[:own])
             streams = [self._renamed(stream, number) for stream, _ in like.plan.outputs]
             operators = [operator for _, operator in like.plan.outputs]
-            plan = Computation(tuple(zip(streams, operators, strict=True)), (number, wanted))
+            plan = Computation(tuple(zip(streams, operators, strict=True)), (number, pieces))
             outputs = tuple(
                 Output(stream, one.reached_by, merging)
                 for stream, one in zip(streams, like.settings.outputs, strict=True)
             )
-            taken_from = self._taken_from(number, wanted)
+            taken_from = self._taken_from(number, pieces)
             settings = _begun_by(replace(like.settings, outputs=outputs), taken_from)
-            self._start(names, settings, plan, self._shards[at])
+            self._start(names, settings, plan, near)
             found.append(names)
             world.producers.update(dict.fromkeys(streams, names))
             world.operators.update(plan.outputs)
             world.truth.late.update({stream: {} for stream in streams})
         return found
+
+    def _around(self, number: int, parts: int, wanted: int, copies: int) -> tuple[str, ...]:
+        """Old replicas beside which the copies of a new part are: around the ring, as far as it
+        has servers, and never two of them at one."""
+        server_of = self._world.server_of
+        # The first copies are where the shards are.
+        ranks = zip(*self._shards, strict=True)
+        ring = {server_of[name]: name for rank in ranks for name in rank}
+        homes = list(ring)
+        shard, part = divmod(number - 1, parts)
+        found: list[str] = []
+        for place in places_of(shard + 1, part + 1, max(wanted, copies), copies):
+            turned = homes[(place - 1) % len(homes) :] + homes
+            found.append(next(one for one in turned if one not in found))
+        return tuple(ring[server] for server in found)
 
     def _taken_from(self, number: int, wanted: int) -> tuple[tuple[str, ...], ...]:
         """The old shards that have slots of a new one."""
@@ -185,7 +209,7 @@ class Rescaling:
         """Let the old generation go once the new one does all of its work."""
         world, authority = self._world, self._authority
         assert self._next is not None
-        shards, merging = self._next
+        wanted, shards, merging = self._next
         epoch = authority.membership.epoch
         # A client may be away for days: it is not waited for.
         heard = all(
@@ -198,7 +222,9 @@ class Rescaling:
             return
         old = [*(name for names in self._shards for name in names), *self._merging]
         leaving: dict[str, Process] = {name: world.replicas[name] for name in old}
-        self._shards, self._merging, self._next = shards, merging, None
+        self._count, self._shards, self._merging, self._next = wanted, shards, merging, None
+        if shards[0][0] in world.copies:
+            world.rings.goes_on(shards, wanted)
         authority.dismiss(leaving)
         world.rescaled += 1
         self._tell(leaving)

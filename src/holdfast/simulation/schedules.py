@@ -20,6 +20,7 @@ from holdfast.simulation.busy_shapes import _busy, busy_unions
 from holdfast.simulation.collecting import _collections
 from holdfast.simulation.copy_shapes import (
     _around,
+    _bulky,
     _cut_short,
     _deliveries,
     _losses,
@@ -41,6 +42,7 @@ from holdfast.simulation.membership_shapes import (
     _rescaled_at_most_once,
     _rescaled_copies,
     _rescaled_deliveries,
+    _rescaled_parts,
     _rescaled_windows,
     _rescalings,
 )
@@ -427,11 +429,13 @@ SHAPES: dict[Shape, float] = {
     _bounded: 0.0,
     _rescalings: 0.0,
     _rescaled_copies: 0.0,
+    _rescaled_parts: 0.0,
     _rescaled_windows: 0.0,
     _rescaled_deliveries: 0.0,
     _rescaled_at_most_once: 0.0,
     _stranded: 0.0,
     _remote: 0.0,
+    _bulky: 0.0,
     _stopped: 0.0,
 }
 # Shapes that bring their network.
@@ -450,11 +454,13 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _bounded: special_networks.bounded_unions,
     _rescalings: special_networks.rescaled_ring,
     _rescaled_copies: special_networks.rescaled_copies,
+    _rescaled_parts: special_networks.rescaled_parts,
     _rescaled_windows: special_networks.rescaled_windows,
     _rescaled_deliveries: rescaled_deliveries,
     _rescaled_at_most_once: rescaled_at_most_once,
     _stranded: special_networks.chain,
     _remote: special_networks.chain,
+    _bulky: special_networks.two_copies,
 }
 # Shapes that need a pair of copies of a certain kind.
 SHAPES_OF_PAIRS: dict[Shape, float] = {_overtaken: 0.2, _overload: 0.3, _relay: 0.25, _moves: 0.0}

@@ -66,6 +66,7 @@ def _parts(fragment: Fragment, shards: int, heirs: Heirs) -> list[Fragment]:
                 addresses=addresses,
                 standby=standby and replace(standby, copies=addresses),
                 parts=of_each,
+                heirs=heirs,
             )
         )
     merged = tuple(

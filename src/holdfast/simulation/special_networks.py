@@ -126,6 +126,11 @@ def rescaled_copies(random: Random) -> NetworkSpec:
     return _copied(spec, letters, random.random() < 0.8, random.random() < 0.3)
 
 
+def rescaled_parts(random: Random) -> NetworkSpec:
+    """The same of shards that are in parts, each with an heir of its own, once there are three."""
+    return _ring(random, [*_STANDING_BY], (10, 30), heirs=Heirs.SPREAD)
+
+
 def rescaled_windows(random: Random) -> NetworkSpec:
     """Shards whose checkpoints are continuous, of every protection, with windows of many ages."""
     timing = generate_timing(random)
@@ -165,6 +170,7 @@ def _ring(
     windows: tuple[int, ...] = (1, 3, 10),
     shards: tuple[int, ...] = (2, 3, 4),
     spread: bool = True,
+    heirs: Heirs | None = None,
 ) -> NetworkSpec:
     timing = generate_timing(random)
     inputs = ("s0", "s1")
@@ -179,8 +185,9 @@ def _ring(
     job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35]))
     spec = _one_fragment(timing, job_us, tuple(operators), copies, pair, None)
     number = random.choice(shards)
-    parted = pair is not None and spread and number < 4
-    heirs = random.choice([Heirs.NEXT, Heirs.SPREAD]) if parted else Heirs.NEXT
+    if heirs is None:
+        parted = pair is not None and spread and number < 4
+        heirs = random.choice([Heirs.NEXT, Heirs.SPREAD]) if parted else Heirs.NEXT
     return in_shards(spec, {0: number}, heirs)
 
 

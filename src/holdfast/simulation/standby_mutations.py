@@ -12,6 +12,7 @@ from holdfast.core.serving import ServedStream
 from holdfast.core.shipping import ShippingCopy
 from holdfast.core.standby import StandbySwitch
 from holdfast.core.stream_copy import FAR_FUTURE
+from holdfast.core.sweeping import PATIENCE_US, SweepingCheckpointer, Taken
 from holdfast.simulation.planting import mutation
 
 
@@ -143,5 +144,17 @@ def go_on_asking_the_copy_that_is_gone(original: Any) -> Any:
 def write_down_the_incarnation_of_the_other_copy(original: Any) -> Any:
     def broken(self: ShippingCopy, record: Any) -> Any:
         return replace(original(self, record), incarnation=record.incarnation)
+
+    return broken
+
+
+@mutation(SweepingCheckpointer, "handle", shape="bulky")
+def count_only_the_checkpoint_that_went_out_last(original: Any) -> Any:
+    def broken(self: SweepingCheckpointer, event: Any, now: int) -> Any:
+        if isinstance(event, Taken) and event.number != self._awaited:
+            return []
+        orders = original(self, event, now)
+        self._patience_us = dict.fromkeys(self._patience_us, PATIENCE_US)
+        return orders
 
     return broken

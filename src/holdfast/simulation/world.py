@@ -109,6 +109,7 @@ class World:
         self.job_failure_rate = conditions.job_failure_rate
         self.longest_append_us = conditions.longest_append_us
         self.longest_pack_us = conditions.longest_pack_us
+        self.whole_us = conditions.whole_us
         self.skew_us = conditions.skew_us
         self._sample_us = conditions.sample_us
         self._start_us = conditions.start_us
@@ -208,7 +209,7 @@ class World:
     def _measure(self) -> None:
         """Where there are bounds, processes look at how much they keep."""
         for process in (*self.entries.values(), *self.replicas.values()):
-            process.receive(KeptMeasured(process.disk.sizes(), process.tentative_sizes()))
+            process.receive(KeptMeasured(process.kept_sizes(), process.tentative_sizes()))
         self.clock.after(SECOND_US, self._measure)
 
     def finish(self) -> None:

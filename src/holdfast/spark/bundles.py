@@ -24,7 +24,6 @@ from holdfast.spark.runs import place_in_file, write_bytes
 BUNDLE = ".bundle"
 # Runs up to this size share files.
 _MOST_BYTES = 128 << 10
-_COLUMN_BYTES = 8
 # As Arrow likes what it looks at to lie.
 _ALIGNED = 64
 _SIZE = struct.Struct("<Q")
@@ -43,8 +42,8 @@ class Bundle:
 
         ``swallowed``: the addresses of those that it replaces.
         """
-        if 2 * _COLUMN_BYTES * len(run) > _MOST_BYTES:
-            return False  # with only two columns
+        if run.column_bytes > _MOST_BYTES:
+            return False  # it would be written for nothing, and then once more
         piece = run.stream_bytes()
         if len(piece) > _MOST_BYTES:
             return False

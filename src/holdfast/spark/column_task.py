@@ -25,6 +25,7 @@ from holdfast.spark.column_plans import ColumnPlan, Memory
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.join_step import resolved
 from holdfast.spark.joint_steps import rounds, run_steps
+from holdfast.spark.open_runs import let_go
 from holdfast.spark.resident_task import Order
 from holdfast.spark.runs import HASH, Bools, numbers, one_piece, write_file, write_tables
 from holdfast.spark.task import (
@@ -224,6 +225,7 @@ def _run(
             table = resolved(table) if node.resolve and table.num_rows else table
             made[node.name] = mine.streams[node.name] = table
     bundle.write()
+    let_go()
     return made
 
 

@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from holdfast.spark.open_runs import OpenRun, taken
@@ -26,6 +27,7 @@ from holdfast.spark.runs import (
     Int64s,
     as_array,
     equal_rows,
+    exact_numbers,
     numbers,
 )
 
@@ -169,27 +171,26 @@ def first_of_keys(
     second = np.flatnonzero(repeat)
     if not len(second):
         return keep
-    left, right = order.take(second), order.take(second + 1)
-    for key in keys:
-        if not equal_rows(key, left, right).all():
-            return _newest_of_collisions(order, repeat, keys)
     np.logical_not(repeat, out=keep[1:])
+    left, right = order.take(second), order.take(second + 1)
+    unlike: Bools | None = None
+    for key in keys:
+        same = equal_rows(key, left, right)
+        if not same.all():
+            unlike = ~same if unlike is None else unlike | ~same
+    if unlike is not None:
+        _tell_apart(keep, order, second[unlike], keys)
     return keep
 
 
-def _newest_of_collisions(order: Int64s, repeat: Bools, keys: Sequence[Column]) -> Bools:
-    """The slow, exact way, where two different keys share a hash."""
-    keep = np.ones(len(order), dtype=np.bool_)
-    starts = np.flatnonzero(np.concatenate(([True], ~repeat)))
-    ends = np.append(starts[1:], len(order))
-    for start, end in zip(starts, ends, strict=True):
-        if end - start == 1:
-            continue
-        seen = set()
-        places = pa.array(order[start:end])
-        part = zip(*(as_array(key).take(places).to_pylist() for key in keys), strict=True)
-        for offset, key in enumerate(part):
-            identity = repr(key)
-            keep[start + offset] = identity not in seen
-            seen.add(identity)
-    return keep
+def _tell_apart(keep: Bools, order: Int64s, unlike: Int64s, keys: Sequence[Column]) -> None:
+    """Keep the first of each key where several share a hash; ``unlike``: rows before another key.
+
+    ``keep`` has the first row of each hash.
+    """
+    lot = keep.cumsum() - 1  # which hash it is
+    is_shared = np.zeros(lot[-1] + 1, np.bool_)
+    is_shared[lot[unlike]] = True
+    at = np.flatnonzero(is_shared[lot])
+    numbered = exact_numbers(keys, order[at])
+    keep[at] = ~pd.Series(lot[at] * len(at) + numbered).duplicated().to_numpy()

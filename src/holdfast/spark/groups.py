@@ -23,8 +23,8 @@ from holdfast.spark.runs import (
     Bools,
     Column,
     Int64s,
-    as_array,
     equal_rows,
+    exact_numbers,
     numbers,
     one_array,
 )
@@ -37,14 +37,15 @@ _MOST_LOTS = 1 << 14
 
 @dataclass(frozen=True)
 class Groups:
-    """The group number of each tuple, and one representative tuple for each group."""
+    """The group number of each tuple, and the first tuple of each group.
+
+    Those of each partition are in the order of a run.
+    """
 
     codes: Int64s
     first_row: Int64s
     # Where the groups of each partition begin, and where the last ones end, if that was asked for.
     edges: tuple[int, ...] = ()
-    # Whether those of each partition are in the order of a run.
-    in_order: bool = True
 
     @property
     def count(self) -> int:
@@ -168,13 +169,22 @@ def _have_equal_keys(several: Sequence[Keyed], codes: Int64s, first: Int64s) -> 
     before = 0
     for each in several:
         count = len(each.hash)
-        if each.keys:
-            at = first.take(codes[before : before + count]) - before
-            here = np.arange(count)
-            if not all(equal_rows(key, here, at).all() for key in each.keys):
-                return False
+        if _unlike_first(each, codes[before : before + count], first - before) is not None:
+            return False
         before += count
     return True
+
+
+def _unlike_first(each: Keyed, codes: Int64s, first: Int64s) -> Bools | None:
+    """Which tuples have another key than the first one of their group; None if none has."""
+    unlike: Bools | None = None
+    if each.keys:
+        at, here = first.take(codes), np.arange(len(codes))
+        for key in each.keys:
+            same = equal_rows(key, here, at)
+            if not same.all():
+                unlike = ~same if unlike is None else unlike | ~same
+    return unlike
 
 
 def _behind_each_other(several: Sequence[Keyed], found: Sequence[Groups]) -> Groups:
@@ -186,22 +196,21 @@ def _behind_each_other(several: Sequence[Keyed], found: Sequence[Groups]) -> Gro
         first.append(groups.first_row + rows)
         edges += [before + edge for edge in (groups.edges or (0, groups.count))[:-1]]
         rows, before = rows + len(each.hash), before + groups.count
-    in_order = all(groups.in_order for groups in found)
     edges.append(before)
-    return Groups(np.concatenate(codes), np.concatenate(first), tuple(edges), in_order)
+    return Groups(np.concatenate(codes), np.concatenate(first), tuple(edges))
 
 
 def _group_one(each: Keyed) -> Groups:
     codes, first = _groups_in_order(each)
-    in_order = _have_equal_keys([each], codes, first)
-    if not in_order:
-        codes, first = _exact_groups(each)
+    unlike = _unlike_first(each, codes, first)
+    if unlike is not None:
+        codes, first = _told_apart(each, codes, first, unlike)
     if each.partitions == 1:
-        return Groups(codes, first, in_order=in_order)
+        return Groups(codes, first)
     home = each.hash[first] % each.partitions
     order = np.argsort(home, kind="stable")
     edges = home[order].searchsorted(np.arange(each.partitions + 1))
-    return Groups(ranks(order)[codes], first[order], tuple(edges.tolist()), in_order)
+    return Groups(ranks(order)[codes], first[order], tuple(edges.tolist()))
 
 
 def _groups_in_order(each: Keyed) -> tuple[Int64s, Int64s]:
@@ -239,13 +248,23 @@ def ranks(order: Int64s) -> Int64s:
     return rank
 
 
-def _exact_groups(each: Keyed) -> tuple[Int64s, Int64s]:
-    """The slow, exact way, where two keys share a hash."""
-    columns = [as_array(column) for column in (each.slot, *each.keys)]
-    table = pa.table(columns, names=[str(at) for at in range(len(columns))])
-    keys = [repr(row) for row in table.to_pylist()]
-    codes = pd.factorize(pd.Series(keys, dtype=object))[0].astype(np.int64)
-    return codes, _first_rows(codes)
+def _told_apart(each: Keyed, codes: Int64s, first: Int64s, unlike: Bools) -> tuple[Int64s, Int64s]:
+    """The groups again, with one for each key where several share a hash."""
+    is_shared = np.zeros(len(first), np.bool_)
+    is_shared[codes[unlike]] = True
+    at = np.flatnonzero(is_shared[codes])
+    exact = exact_numbers(each.keys, at)
+    parts = pd.factorize(codes[at] * len(at) + exact)[0].astype(np.int64)
+    begins = at[_first_rows(parts)]
+    whole = np.flatnonzero(~is_shared)
+    # What shares a hash stays together, those that came first before the others.
+    first_rows = np.concatenate([first[whole], begins])
+    order = np.lexsort((first_rows, np.concatenate([whole, codes[begins]])))
+    found = np.empty(len(first), np.int64)
+    found[whole] = np.arange(len(whole))
+    numbered = found[codes]
+    numbered[at] = len(whole) + parts
+    return ranks(order)[numbered], first_rows[order]
 
 
 def _first_rows(codes: Int64s) -> Int64s:

@@ -13,7 +13,7 @@ outer join remembers twice the reach. A look, which may not have all tuples, say
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,16 +21,16 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.spark.groups import with_slots
+from holdfast.spark.join_search import Probe
+from holdfast.spark.open_runs import OpenRun
 from holdfast.spark.runs import (
     HASH,
     SLOT,
-    VERSION,
     Bools,
     Int64s,
     mix,
     null_safe_equal,
     numbers,
-    one_array,
     sort_rows,
 )
 from holdfast.spark.task import Step
@@ -71,17 +71,17 @@ class JoinStep:
         if step.replay:
             self._keep(step, fresh)
             return pa.table({})
-        old = [[run.rows.drop_columns([VERSION]) for run in step.read(name)] for name in SIDES]
+        came = [OpenRun(each) for each in fresh]
+        old = [step.read(name) for name in SIDES]
         results = [
-            *(self._pairs(fresh[0], run, PAIR) for run in (*old[1], fresh[1])),
-            *(self._pairs(run, fresh[1], PAIR) for run in old[0]),
+            *self._pairs(Probe(came[0], self.key_names), 0, [*old[1], came[1]], PAIR),
+            *self._pairs(Probe(came[1], self.key_names), 1, old[0], PAIR),
         ]
         for i in (0, 1):
             if self.outer[i] and not step.look:
-                results += self._expired(i, step, [*old[i], fresh[i]], [*old[1 - i], fresh[1 - i]])
+                results += self._expired(i, step, [*old[i], came[i]], [*old[1 - i], came[1 - i]])
         self._keep(step, fresh)
-        found = [each for each in results if each.num_rows]
-        return pa.concat_tables(found, promote_options="default") if found else pa.table({})
+        return pa.concat_tables(results, promote_options="default") if results else pa.table({})
 
     def _keep(self, step: Step, fresh: list[pa.Table]) -> None:
         keep_from = self.first_open_slot(step.boundary)
@@ -92,83 +92,74 @@ class JoinStep:
     def _side(self, rows: pa.Table, side: int) -> pa.Table:
         return rows.select([SLOT, HASH, *_SYSTEM, *self.key_names, *self.columns[side]])
 
-    def _pairs(self, left: pa.Table, right: pa.Table, role: int) -> pa.Table:
-        at_left, at_right = self._match(left, right)
-        left, right = left.take(pa.array(at_left)), right.take(pa.array(at_right))
-        times = [numbers(left["stime"]), numbers(right["stime"])]
-        newest = [numbers(left["tmax"]), numbers(right["tmax"])]
-        seqs = [numbers(side["seq"]).astype(np.int64) for side in (left, right)]
-        return self._emit(
-            np.maximum(*times).astype(np.int64),
-            np.maximum(*newest).astype(np.int64),
-            mix(seqs[0], seqs[1]),
-            role,
-            (left, right),
-            (seqs[0], seqs[1]),
-        )
+    def _pairs(
+        self, probe: Probe, side: int, others: Sequence[OpenRun], role: int
+    ) -> list[pa.Table]:
+        """What the tuples of a side and their partners in these runs of the other one come to."""
+        results = []
+        for other in others:
+            own, found = self._match(probe, side, other)
+            if not len(own):
+                continue
+            pair = _Some(probe.run, own), _Some(other, found)
+            left, right = pair if side == 0 else pair[::-1]
+            seqs = [each.numbers("seq") for each in (left, right)]
+            results.append(
+                self._emit(
+                    np.maximum(left.numbers("stime"), right.numbers("stime")),
+                    np.maximum(left.numbers("tmax"), right.numbers("tmax")),
+                    mix(seqs[0], seqs[1]),
+                    role,
+                    (left, right),
+                    (seqs[0], seqs[1]),
+                )
+            )
+        return results
 
-    def _match(self, left: pa.Table, right: pa.Table) -> tuple[Int64s, Int64s]:
-        """All pairs of rows with equal keys within the distance."""
-        if not left.num_rows or not right.num_rows:
-            none = np.empty(0, dtype=np.int64)
-            return none, none
-        slots, hashes = np.unique(numbers(right[SLOT])), np.unique(numbers(right[HASH]))
-        # Rows are sorted by slot and hash, so one number for both ascends and can be searched.
-        place = _places(slots, numbers(right[SLOT]), len(hashes)) + _places(
-            hashes, numbers(right[HASH])
-        )
-        left_slot, left_hash = numbers(left[SLOT]), _places(hashes, numbers(left[HASH]))
-        found: list[tuple[Int64s, Int64s]] = []
-        for distance in (-self.grain, 0, self.grain):
-            probe = _places(slots, left_slot + distance, len(hashes))
-            at = np.flatnonzero((probe >= 0) & (left_hash >= 0))
-            wanted = probe[at] + left_hash[at]
-            first = np.searchsorted(place, wanted, "left")
-            count = np.searchsorted(place, wanted, "right") - first
-            inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-            found.append((np.repeat(at, count), np.repeat(first, count) + inside))
-        at_left, at_right = (np.concatenate([each[i] for each in found]) for i in (0, 1))
-        good = self._matches(left, right, at_left, at_right)
-        return at_left[good], at_right[good]
-
-    def _matches(self, left: pa.Table, right: pa.Table, at_l: Int64s, at_r: Int64s) -> Bools:
-        apart = numbers(right["stime"])[at_r] - numbers(left["stime"])[at_l]
+    def _match(self, probe: Probe, side: int, other: OpenRun) -> tuple[Int64s, Int64s]:
+        """All pairs of rows, of this side and of the other, with equal keys within the distance."""
+        own, found = probe.near(other, self.grain)
+        mine, theirs = _Some(probe.run, own), _Some(other, found)
+        apart = theirs.numbers("stime") - mine.numbers("stime")
+        if side == 1:
+            apart = -apart
         good: Bools = (apart >= -self.before) & (apart <= self.after)
+        own, found = own[good], found[good]
         for name in self.key_names:
-            mine = one_array(left[name].take(pa.array(at_l)))
-            theirs = one_array(right[name].take(pa.array(at_r)))
-            valid = numbers(mine.is_valid()).astype(np.bool_)  # a null key matches nothing
-            good &= null_safe_equal(mine, theirs) & valid
-        return good
+            same = _equal(_Some(probe.run, own), _Some(other, found), name)
+            own, found = own[same], found[same]
+        return own, found
 
     def _expired(
-        self, side: int, step: Step, mine: list[pa.Table], others: list[pa.Table]
+        self, side: int, step: Step, mine: Sequence[OpenRun], others: Sequence[OpenRun]
     ) -> list[pa.Table]:
         """Tuples whose reach the boundary has just passed, each with all its candidates."""
         reach = self.after if side == 0 else self.before
-        results = []
-        number = step.partition << 40
-        for table in mine:
-            known = numbers(table["stime"]) + reach
-            passed = (known >= step.before) & (known < step.boundary)
-            if not passed.any():
-                continue
-            lonely = table.filter(pa.array(passed))
-            # Candidates name the tuple they belong to by a number: several tuples can share
-            # ``seq``, and one task may handle several partitions.
-            place = number + np.arange(lonely.num_rows)
-            number += lonely.num_rows
-            at = lonely.column_names.index("seq")
-            numbered = lonely.set_column(at, "seq", pa.array(place))
-            for other in others:
-                pair = (numbered, other) if side == 0 else (other, numbered)
-                results.append(self._pairs(*pair, CANDIDATE + 2 * side))
-            seq = numbers(lonely["seq"]).astype(np.int64)
-            stime = (numbers(lonely["stime"]) + reach).astype(np.int64)
-            tmax = numbers(lonely["tmax"]).astype(np.int64)
-            pair_ = (lonely, None) if side == 0 else (None, lonely)
-            own = mix(seq, side - 2)
-            results.append(self._emit(stime, tmax, own, LONELY + 2 * side, pair_, (place, place)))
+        begin, end = step.before - reach, step.boundary - reach
+        slots = [begin // self.grain * self.grain, end]
+        passed = []
+        for run in mine:
+            low, high = run.slot.searchsorted(slots)
+            stime = _numbers(run, "stime")[low:high]
+            rows = np.flatnonzero((stime >= begin) & (stime < end))
+            if len(rows):
+                passed.append(self._side(run.rows, side).take(pa.array(rows + low)))
+        if not passed:
+            return []
+        lonely = sort_rows(pa.concat_tables(passed, promote_options="default"))
+        # Candidates name the tuple they belong to by a number: several tuples can share
+        # ``seq``, and one task may handle several partitions.
+        place = (step.partition << 40) + np.arange(lonely.num_rows)
+        at = lonely.column_names.index("seq")
+        numbered = OpenRun(lonely.set_column(at, "seq", pa.array(place)))
+        results = self._pairs(Probe(numbered, self.key_names), side, others, CANDIDATE + 2 * side)
+        seq = numbers(lonely["seq"]).astype(np.int64)
+        stime = (numbers(lonely["stime"]) + reach).astype(np.int64)
+        tmax = numbers(lonely["tmax"]).astype(np.int64)
+        all_of_them = _Some(numbered, None)
+        pair = (all_of_them, None) if side == 0 else (None, all_of_them)
+        own = mix(seq, side - 2)
+        results.append(self._emit(stime, tmax, own, LONELY + 2 * side, pair, (place, place)))
         return results
 
     def _emit(
@@ -177,7 +168,7 @@ class JoinStep:
         tmax: Int64s,
         seq: Int64s,
         role: int,
-        sides: tuple[pa.Table | None, pa.Table | None],
+        sides: tuple[_Some | None, _Some | None],
         seqs: tuple[Int64s, Int64s],
     ) -> pa.Table:
         columns: dict[str, pa.Array] = {
@@ -188,18 +179,40 @@ class JoinStep:
             "left_seq": pa.array(seqs[0]),
             "right_seq": pa.array(seqs[1]),
         }
-        for table, names in zip(sides, self.columns, strict=True):
+        for some, names in zip(sides, self.columns, strict=True):
             for name in names:
-                column = pa.nulls(len(stime)) if table is None else one_array(table[name])
-                columns[name] = column
+                columns[name] = pa.nulls(len(stime)) if some is None else some.array(name)
         return pa.table(columns)
 
 
-def _places(known: Int64s, values: Int64s, times: int = 1) -> Int64s:
-    """Where each value stands among the ascending ``known``, times a number; -1 if it does not."""
-    at = np.searchsorted(known, values)
-    there = known[np.minimum(at, len(known) - 1)] == values
-    return np.where(there, at * times, -1)
+@dataclass(frozen=True)
+class _Some:
+    """Some rows of a run; None: all of them."""
+
+    run: OpenRun
+    rows: Int64s | None
+
+    def array(self, name: str) -> pa.Array:
+        array = self.run.array(name)
+        return array if self.rows is None else array.take(pa.array(self.rows))
+
+    def numbers(self, name: str) -> Int64s:
+        found = _numbers(self.run, name)
+        return found if self.rows is None else found.take(self.rows)
+
+
+def _numbers(run: OpenRun, name: str) -> Int64s:
+    found = run.plain(name)
+    assert found is not None, f"{name} is a number in every row"
+    return found.astype(np.int64, copy=False)
+
+
+def _equal(mine: _Some, theirs: _Some, name: str) -> Bools:
+    plain = [each.run.plain(name) for each in (mine, theirs)]
+    if all(each is not None and each.dtype.kind == "i" for each in plain):
+        same: Bools = mine.numbers(name) == theirs.numbers(name)
+        return same
+    return null_safe_equal(mine.array(name), theirs.array(name))
 
 
 def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from holdfast.spark.open_runs import OpenRun, from_words, taken
+from holdfast.spark.open_runs import Beside, OpenRun, from_words, taken
 from holdfast.spark.runs import (
     DEAD,
     Bools,
@@ -66,29 +66,31 @@ class _Look:
     wanted: Sequence[str] | None
 
     @cached_property
-    def beside(self) -> tuple[str, ...] | None:
-        """The columns to look at where a key is; None if there is more, or keys are not plain."""
+    def beside(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """What is wanted and the keys, to look at side by side; None if keys are not plain."""
         plain = all(each is not None and each.dtype.kind == "i" for each in self.keys.plain)
-        return (*self.wanted, *self.key_names) if self.wanted is not None and plain else None
+        if self.wanted is None or not plain:
+            return None
+        return tuple(self.wanted), tuple(self.key_names)
 
 
 @dataclass(frozen=True)
 class _Hits:
-    """Which keys a run has, and in which rows; ``words``: what is wanted, if it lies together."""
+    """Which keys a run has, and in which rows; ``words``: those that lie side by side."""
 
     run: OpenRun
     keys: Int64s
     rows: Int64s
-    words: Int64s | None = None
+    words: Beside | None = None
 
-    def plain(self, name: str, at: int) -> npt.NDArray[Any] | None:
-        """A wanted column, the one at this place of them; None if it is not plain."""
+    def plain(self, name: str) -> npt.NDArray[Any] | None:
+        """A wanted column; None if it is not plain."""
         values = self.run.plain(name)
         if values is None:
             return None
-        if self.words is None or at >= self.words.shape[1]:
+        if self.words is None or name not in self.words.names:
             return values.take(self.rows)
-        return from_words(self.words[:, at], values.dtype)
+        return from_words(self.words.rows[:, self.words.names.index(name)], values.dtype)
 
 
 def lookup(
@@ -197,22 +199,22 @@ def _find(
     if not len(same):
         return None
     hit = same if which is None else which.take(same)
-    if run.is_long and look.beside is not None and (beside := run.beside(look.beside)) is not None:
-        together = _together(run, beside, look.keys, hit, rows)
+    if run.is_long and look.beside is not None:
+        beside = run.beside(*look.beside)
+        together = None if beside is None else _together(run, beside, look.keys, hit, rows)
         if together is not None:
             return together
     return _confirm(run, high, look, hit, rows)
 
 
-def _together(run: OpenRun, beside: Int64s, keys: Keys, hit: Int64s, row: Int64s) -> _Hits | None:
+def _together(run: OpenRun, beside: Beside, keys: Keys, hit: Int64s, row: Int64s) -> _Hits | None:
     """Take what is wanted from where the keys are; None if one of these differs."""
-    words = beside.take(row, axis=0)
-    first = words.shape[1] - len(keys.columns)
-    for at, values in enumerate(keys.plain, first):
+    words = beside.rows.take(row, axis=0)
+    for at, values in enumerate(keys.plain, words.shape[1] - len(keys.columns)):
         assert values is not None
         if not (words[:, at] == values.take(hit)).all():
             return None
-    return _Hits(run, hit, row, words[:, :first])
+    return _Hits(run, hit, row, Beside(beside.names, words))
 
 
 def _confirm(run: OpenRun, high: int, look: _Look, hit: Int64s, row: Int64s) -> _Hits:
@@ -262,12 +264,12 @@ def _gather(hits: Sequence[_Hits], found: Bools, wanted: Sequence[str] | None) -
         ranks = place if found.all() else (found.cumsum() - 1).take(place)
         order = np.empty(len(place), np.int64)
         order[ranks] = np.arange(len(place))
-    return {name: _column(hits, name, at, order) for at, name in enumerate(names)}
+    return {name: _column(hits, name, order) for name in names}
 
 
-def _column(hits: Sequence[_Hits], name: str, at: int, order: Int64s | None) -> Column:
-    """A column of what was found, in this order; ``at``: its place among those that are wanted."""
-    parts = [each.plain(name, at) for each in hits]
+def _column(hits: Sequence[_Hits], name: str, order: Int64s | None) -> Column:
+    """A column of what was found, in this order."""
+    parts = [each.plain(name) for each in hits]
     plain = [each for each in parts if each is not None]
     if len(plain) < len(parts) or any(each.dtype != plain[0].dtype for each in plain):
         return taken([(each.run, each.rows) for each in hits], name, order)

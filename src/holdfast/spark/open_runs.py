@@ -12,6 +12,7 @@ import mmap
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from holdfast.spark.hash_search import Directory, Sieve
+from holdfast.spark.lookup_memory import Aids, next_task
 from holdfast.spark.runs import (
     HASH,
     SLOT,
@@ -38,16 +40,20 @@ from holdfast.spark.runs import (
 _LARGE_BYTES = 1 << 20
 # A run so large may not be in memory as a whole: its pages come as they are needed.
 _HUGE_BYTES = 1 << 30
-# How many small runs are kept, and how many bytes of them; some are of windows that have ended.
-_MOST_KEPT, _MOST_KEPT_BYTES = 1_000, 64 << 20
+_PAGE_BYTES = mmap.PAGESIZE
+# How many bytes of small runs are kept, some of windows that have ended, and what each takes more
+# than its file: 80 bytes of rows are 18 objects.
+_MOST_KEPT_BYTES, _RUN_BYTES = 64 << 20, 8 << 10
+# A column that is kept is copied where it holds on to so much, and to so many times its own bytes.
+_MUCH_BYTES, _MUCH_MORE = 64 << 10, 4
 # Up to so many rows, a run has a sieve.
 _SIEVED_ROWS = 1 << 20
 # From so many rows on, first bits lead to hashes sooner than a binary search; to few, from more on.
 _MANY_ROWS, _FEW_HASHES, _VERY_MANY_ROWS = 1 << 14, 256, 1 << 17
 _MOST_LAYOUTS = 1_000
 _WORD = 8
-# From so many rows on a run has rows side by side, too (``OpenRun.beside``), up to so many bytes.
-_BESIDE_ROWS, _MOST_BESIDE_BYTES = 1 << 13, 1 << 28
+# From so many rows on a run has rows side by side, too (``OpenRun.beside``).
+_BESIDE_ROWS = 1 << 13
 
 
 class Layout:
@@ -84,6 +90,14 @@ def _layout_of(columns: Mapping[str, Column]) -> Layout:
     return _layouts[kinds]
 
 
+@dataclass(frozen=True)
+class Beside:
+    """Some columns of a run, row by row."""
+
+    names: tuple[str, ...]
+    rows: Int64s
+
+
 class OpenRun:
     """A run that is looked at."""
 
@@ -95,8 +109,8 @@ class OpenRun:
         self._arrays: dict[str, pa.Array] = {}
         self._plain: dict[str, npt.NDArray[Any] | None] = {}
         self._ranges: dict[int, tuple[int, int]] = {}
-        self._directories: dict[int, Directory] = {}
-        self._beside: dict[tuple[str, ...], Int64s | None] = {}
+        self._aids = Aids()
+        self._words: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, ...]] = {}
         # Of which run it is which rows: Arrow is asked for all of them sooner than for each.
         self._within: tuple[OpenRun, int] | None = None
 
@@ -110,7 +124,7 @@ class OpenRun:
         made._columns = dict(columns)
         made._arrays = {}
         made._plain = {k: v for k, v in columns.items() if isinstance(v, np.ndarray)}
-        made._ranges, made._directories, made._beside = {}, {}, {}
+        made._ranges, made._aids, made._words = {}, Aids(), {}
         made._within = None
         return made
 
@@ -124,13 +138,31 @@ class OpenRun:
             self._rows = pa.Table.from_arrays(arrays, schema=self.layout.schema)
         return self._rows
 
+    @property
+    def column_bytes(self) -> int:
+        """About how many bytes its columns have."""
+        if self._columns:
+            return sum(int(each.nbytes) for each in self._columns.values())
+        return int(self.rows.nbytes)
+
     def stream_bytes(self) -> bytes:
         """What a file has in it (``runs.stream_bytes``)."""
         return batch_bytes(self.layout.written, self._batch)
 
     def stands_alone(self) -> None:
-        """Hold on to nothing of what it is a part of."""
+        """Hold on to nothing of what it is a part of, or to little more than its own."""
         self._within = None
+        if not self._columns:
+            if _holds_much(self.rows):
+                self._rows = self.rows.take(pa.array(np.arange(self._count)))
+                self._arrays, self._plain = {}, {}
+        elif any(map(_holds_much, self._columns.values())):
+            copied = {name: _copy(each) for name, each in self._columns.items()}
+            self.__dict__.update(OpenRun.of(copied, self.layout).__dict__)
+        else:
+            return
+        for name in ("slot", "hash", "_whole_batch"):
+            self.__dict__.pop(name, None)
 
     @property
     def _batch(self) -> pa.RecordBatch:
@@ -181,26 +213,33 @@ class OpenRun:
         """Whether it has so many rows that it pays to have them side by side."""
         return self._count >= _BESIDE_ROWS
 
-    def beside(self, names: tuple[str, ...]) -> Int64s | None:
-        """These columns once more, row by row; None if they are no words, or too many.
+    def beside(self, wanted: tuple[str, ...], keys: tuple[str, ...]) -> Beside | None:
+        """Columns once more, row by row: the keys, and before them those wanted that are words.
 
-        To look a key up among many rows is to wait for memory: once a row, or once a column.
+        None if a key is no word, or if there is no more than one column. To look a key up among
+        many rows is to wait for memory: once a row, or once a column.
         """
-        if names not in self._beside:
-            self._beside[names] = self._put_beside(names)
-        return self._beside[names]
+        words = self._words.get((wanted, keys))
+        if words is None:
+            words = tuple(name for name in (*wanted, *keys) if self._is_word(name))
+            enough = len(words) > 1 and words[-len(keys) :] == keys
+            self._words[wanted, keys] = words = words if enough else ()
+        if not words:
+            return None
+        size = _WORD * len(words) * self._count
+        return self._aids.get(words, size, lambda: self._put_beside(words), goes_first=True)
 
-    def _put_beside(self, names: tuple[str, ...]) -> Int64s | None:
-        columns = [self.plain(name) for name in names]
-        if len(names) < 2 or _WORD * len(names) * self._count > _MOST_BESIDE_BYTES:
-            return None
-        if not all(each is not None and is_word(each.dtype) for each in columns):
-            return None
-        rows = np.empty((self._count, len(names)), np.int64)
-        for at, each in enumerate(columns):
-            assert each is not None
-            rows[:, at] = each if each.dtype.kind in "iu" else each.view(np.int64)
-        return rows
+    def _is_word(self, name: str) -> bool:
+        values = self.plain(name)
+        return values is not None and is_word(values.dtype)
+
+    def _put_beside(self, words: tuple[str, ...]) -> Beside:
+        rows = np.empty((self._count, len(words)), np.int64)
+        for at, name in enumerate(words):
+            values = self.plain(name)
+            assert values is not None
+            rows[:, at] = values if values.dtype.kind in "iu" else values.view(np.int64)
+        return Beside(words, rows)
 
     @cached_property
     def slot(self) -> Int64s:
@@ -233,7 +272,12 @@ class OpenRun:
         Most keys are in the oldest run. That newer ones do not have them is told sooner than where
         in these they would be.
         """
-        return None if self._count > _SIEVED_ROWS else self._sieve.sifted(hashes)
+        if self._count > _SIEVED_ROWS:
+            return None
+        if not self.is_long:
+            return self._sieve.sifted(hashes)
+        sieve = self._aids.get("sieve", Sieve.bytes(self._count), lambda: Sieve(self.hash))
+        return None if sieve is None else sieve.sifted(hashes)
 
     @cached_property
     def _sieve(self) -> Sieve:
@@ -241,18 +285,39 @@ class OpenRun:
 
     def equal_hashes(self, low: int, high: int, wanted: Int64s) -> tuple[Int64s, Int64s]:
         """Which of these hashes are in these rows, which have one slot; the first row of each."""
-        segment = self.hash[low:high]
-        if high - low < (_MANY_ROWS if len(wanted) > _FEW_HASHES else _VERY_MANY_ROWS):
-            at = segment.searchsorted(wanted)
+        segment, count = self.hash[low:high], high - low
+        directory = None
+        if count >= (_MANY_ROWS if len(wanted) > _FEW_HASHES else _VERY_MANY_ROWS):
+            size = Directory.bytes(count)
+            directory = self._aids.get(low, size, lambda: Directory(segment))
+        if directory is None:
+            at: Int64s = segment.searchsorted(wanted)
         else:
-            if low not in self._directories:
-                self._directories[low] = Directory(segment)
-            at = self._directories[low].search(segment, wanted)
+            at = directory.search(segment, wanted)
         same = (segment.take(at, mode="clip") == wanted).nonzero()[0]
         rows: Int64s = at.take(same)
         if low:
             rows += low
         return same, rows
+
+
+def _holds_much(column: Column | pa.Table) -> bool:
+    """Whether it keeps much more in memory than it is."""
+    if isinstance(column, np.ndarray):
+        base = column.base
+        return (
+            isinstance(base, np.ndarray)
+            and base.nbytes > _MUCH_BYTES
+            and base.nbytes > _MUCH_MORE * column.nbytes
+        )
+    held = int(column.get_total_buffer_size())
+    return held > _MUCH_BYTES and held > _MUCH_MORE * int(column.nbytes)
+
+
+def _copy(column: Column) -> Column:
+    if isinstance(column, np.ndarray):
+        return column.copy()
+    return column.take(pa.array(np.arange(len(column))))
 
 
 def is_word(kind: np.dtype[Any]) -> bool:
@@ -300,9 +365,9 @@ class SmallRuns(dict[str, OpenRun]):
     def keep(self, path: str, run: OpenRun, size: int) -> None:
         self.drop(path)  # two threads may have read it at once
         self[path] = run
-        self._sizes[path] = size
-        self.bytes += size
-        while len(self) > _MOST_KEPT or self.bytes > _MOST_KEPT_BYTES:
+        self._sizes[path] = size + _RUN_BYTES
+        self.bytes += self._sizes[path]
+        while self.bytes > _MOST_KEPT_BYTES:
             self.drop(next(iter(self)))
 
     def look(self, path: str) -> OpenRun | None:
@@ -316,29 +381,58 @@ class SmallRuns(dict[str, OpenRun]):
             self.bytes -= self._sizes.pop(path)
 
 
-_large: dict[str, OpenRun] = {}
+class LargeRuns(dict[str, OpenRun]):
+    """Those that are mapped, by their files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._looked_at: set[str] = set()
+
+    def keep(self, path: str, run: OpenRun) -> None:
+        self[path] = run
+        self._looked_at.add(path)
+
+    def look(self, path: str) -> OpenRun | None:
+        run = self.get(path)
+        if run is not None:
+            self._looked_at.add(path)
+        return run
+
+    def let_go(self) -> None:
+        """Forget those whose files are gone, unless they were looked at since the last time.
+
+        To ask for a file takes 5 µs, and those of a state that is at work are there.
+        """
+        asked = self.keys() - self._looked_at
+        for gone in [each for each in asked if not os.path.exists(each)]:  # noqa: PTH110 (20 µs less)
+            del self[gone]
+        self._looked_at.clear()
+
+
+_large = LargeRuns()
 _kept = SmallRuns()
 # Looks run in threads of a driver.
 _lock = threading.Lock()
 
 
-def open_run(path: str) -> OpenRun:
-    """The run in a file."""
+def open_run(address: str) -> OpenRun:
+    """The run at an address."""
     with _lock:
-        run = _large.get(path) or _kept.look(path)
+        run = _large.look(address) or _kept.look(address)
         if run is not None:
             return run
-        _let_go()
-    file, first = parse_address(path)
-    size = Path(file).stat().st_size
-    if first or size < _LARGE_BYTES:
-        run = OpenRun(read_run(path))
+    path, _, size = parse_address(address)
+    shared = size is not None
+    if size is None:
+        size = Path(path).stat().st_size
+    if shared or size < _LARGE_BYTES:
+        run = OpenRun(read_run(address))
         with _lock:
-            _kept.keep(path, run, size)
+            _kept.keep(address, run, size)
         return run
     run = OpenRun(_mapped(path, size))
     with _lock:
-        _large[path] = run
+        _large.keep(path, run)
     return run
 
 
@@ -347,28 +441,32 @@ def keep_open(path: str, run: OpenRun, size: int, swallowed: Iterable[str]) -> N
     with _lock:
         for each in swallowed:
             _kept.drop(each)
-        _let_go()
         if size < _LARGE_BYTES:
             run.stands_alone()
             _kept.keep(path, run, size)
 
 
+def let_go() -> None:
+    """Once a task: forget large runs whose files are gone, if it has not looked at them."""
+    next_task()
+    with _lock:
+        _large.let_go()
+
+
 def forget_gone_runs() -> None:
     """Let go of runs whose files are gone: mapped, they go on taking room on the disk."""
     with _lock:
-        _let_go()
+        for _ in range(2):  # those that were looked at, too
+            _large.let_go()
         for gone in [each for each in _kept if not Path(parse_address(each)[0]).exists()]:
             _kept.drop(gone)
 
 
-def _let_go() -> None:
-    """Forget large runs whose files are gone; with each run that is new, not with each look."""
-    for gone in [each for each in _large if not os.path.exists(each)]:  # noqa: PTH110 (20 µs less)
-        del _large[gone]
-
-
 def _mapped(path: str, size: int) -> pa.Table:
-    flags = mmap.MAP_SHARED | (getattr(mmap, "MAP_POPULATE", 0) if size < _HUGE_BYTES else 0)
-    with Path(path).open("rb") as file:
-        pages = mmap.mmap(file.fileno(), 0, flags, mmap.PROT_READ)
-    return pa.ipc.open_stream(pa.py_buffer(pages)).read_all()
+    # Arrow lets go of the file once it is mapped. A map of Python's would keep it open, and a task
+    # that knows many partitions would come to the most files that a process may have.
+    with pa.memory_map(path) as file:
+        pages = file.read_buffer(size)
+    if size < _HUGE_BYTES:
+        np.frombuffer(pages, np.uint8)[::_PAGE_BYTES].max()
+    return pa.ipc.open_stream(pages).read_all()

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -41,7 +42,7 @@ _PLAIN = frozenset(
         *(pa.float16(), pa.float32(), pa.float64()),
     ]
 )
-_PLACE = re.compile(r"(.*)#(\d+)\+\d+", re.DOTALL)
+_PLACE = re.compile(r"(.*)#(\d+)\+(\d+)", re.DOTALL)
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 # Arrow would ask the environment with every file.
 _OPTIONS = pa.ipc.IpcWriteOptions()
@@ -102,7 +103,7 @@ def read_run(address: str) -> pa.Table:
 
     Arrow's file format would do as well, but opening it waits for another thread, each time.
     """
-    path, first = parse_address(address)
+    path, first, _ = parse_address(address)
     with pa.memory_map(path) as source:
         source.seek(first)
         return pa.ipc.open_stream(source).read_all()
@@ -113,10 +114,10 @@ def place_in_file(first: int, size: int) -> str:
     return f"#{first}+{size}"
 
 
-def parse_address(address: str) -> tuple[str, int]:
-    """The file of an address, and where in it the run begins."""
+def parse_address(address: str) -> tuple[str, int, int | None]:
+    """The file of an address, where its run begins and how long it is; None if it is all of it."""
     found = _PLACE.fullmatch(address)
-    return (found[1], int(found[2])) if found else (address, 0)
+    return (found[1], int(found[2]), int(found[3])) if found else (address, 0, None)
 
 
 def write_run(path: str, rows: pa.Table) -> int:
@@ -228,6 +229,28 @@ def equal_rows(column: Column, left: Int64s, right: Int64s) -> Bools:
         return same
     array = as_array(column)
     return null_safe_equal(array.take(pa.array(left)), array.take(pa.array(right)))
+
+
+def exact_numbers(keys: Sequence[Column], rows: Int64s) -> Int64s:
+    """A number for each of these rows, the same where all its keys are; slow beside a hash."""
+    numbered = np.zeros(len(rows), np.int64)
+    for key in keys:
+        codes = _codes(as_array(key).take(pa.array(rows)))
+        numbered = pd.factorize(numbered * (len(rows) + 1) + codes)[0].astype(np.int64)
+    return numbered
+
+
+def _codes(values: pa.Array) -> Int64s:
+    """A number for each value, as ``null_safe_equal`` tells them apart."""
+    if pa.types.is_nested(values.type):
+        values = pa.array([repr(each) for each in values.to_pylist()], pa.string())
+    if pa.types.is_floating(values.type):
+        nan = pa.scalar(np.nan, values.type)
+        zero = pa.scalar(0, values.type)  # which -0.0 becomes with it
+        values = pc.if_else(pc.is_nan(values), nan, pc.add(values, zero))
+    encoded = pc.dictionary_encode(values, null_encoding="encode")
+    codes: Int64s = numbers(encoded.indices).astype(np.int64)
+    return codes
 
 
 def take(column: Column, rows: Int64s) -> Column:

@@ -28,6 +28,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from holdfast.spark import lookup_memory
 from holdfast.spark.class_archive import java_options
 from holdfast.spark.jvm import SETTING, jvm_options
 from holdfast.spark.resident import places
@@ -93,6 +94,7 @@ def get_session(
             }
             given |= config or {}
             given.pop(SETTING, None)
+            given |= _lookup_memory(given.pop(lookup_memory.SETTING, None))
             for key, value in given.items():
                 builder = builder.config(key, value)
             session = builder.getOrCreate()
@@ -128,6 +130,14 @@ def _places(master: str, directory: Path | None, options: str) -> dict[str, str]
         "spark.driver.extraJavaOptions": options + java_option(scratch),
         "spark.local.dir": str(scratch),
     }
+
+
+def _lookup_memory(said: str | None) -> dict[str, str]:
+    """The bound for this process, whose threads look keys up, too, and for its workers."""
+    config = {} if said is None else {lookup_memory.SETTING: said}
+    mib = lookup_memory.lookup_memory_mib(config)
+    lookup_memory.MEMORY.most_bytes = mib << 20
+    return {f"spark.executorEnv.{lookup_memory.VARIABLE}": str(mib)}
 
 
 def _private(master: str, directory: Path | None) -> dict[str, str]:

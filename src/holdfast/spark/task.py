@@ -32,7 +32,7 @@ from holdfast.spark.bundles import Bundle
 from holdfast.spark.compaction import how_many_to_merge, merge_all
 from holdfast.spark.continuous_files import Told, write_told
 from holdfast.spark.groups import in_stream_order
-from holdfast.spark.open_runs import OpenRun, keep_open, open_run
+from holdfast.spark.open_runs import OpenRun, keep_open, let_go, open_run
 from holdfast.spark.rejected import STOP, Rejected, write_rejected
 from holdfast.spark.runs import (
     HASH,
@@ -293,6 +293,7 @@ def stateful(
             partitions = [partition]
         for emitted in plan.run(job_property(PROPERTY), table, partitions):
             yield from emitted.to_batches()
+        let_go()
 
     return run
 

@@ -141,7 +141,6 @@ class Turn:
         touched: OpenRun,
         ranges: Sequence[tuple[int, int]],
         found: Bools,
-        in_order: bool,
     ) -> list[NewRun]:
         """What is to be written of what tuples have touched: of each partition, what is open."""
         self.touched = touched
@@ -161,8 +160,6 @@ class Turn:
             run, known = touched.part(low, high), found[low:high]
             if step.keeps is not None:
                 step.tell_rows(FAMILY, run.rows.drop_columns([VERSION]), ~known)
-            if not in_order:
-                run = OpenRun(sort_rows(run.rows))
             replaced = int(np.count_nonzero(known))
             news.append(NewRun(step, FAMILY, run, self.names, self.after, replaced))
         return news
@@ -242,5 +239,5 @@ def _advance(turns: Sequence[Turn]) -> None:
         columns.update(zip(turn.names, own, strict=True))
         columns.update((name, column[here]) for name, column in folded.items())
         ranges = [(low - edges[0], high - edges[0]) for low, high in turn.ranges(edges)]
-        news += turn.keep(OpenRun.of(columns), ranges, found[here], groups.in_order)
+        news += turn.keep(OpenRun.of(columns), ranges, found[here])
     write_runs(news)

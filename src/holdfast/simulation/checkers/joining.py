@@ -24,6 +24,7 @@ from holdfast.core.events import MessageArrived
 from holdfast.core.messages import HeartbeatRequest, JoinRequest
 from holdfast.core.serving import ServedStream
 from holdfast.core.settings import SECOND_US
+from holdfast.simulation.authority import known_to
 from holdfast.simulation.checkers import Violation
 
 if TYPE_CHECKING:
@@ -118,10 +119,22 @@ class JoinChecks:
             world.give_up(f"nobody has the state of {address} any more")
 
     def deliver(self, process: Process, consumer: str, request: HeartbeatRequest) -> None:
-        """A provider takes a heartbeat: one of a life that is over changes nothing."""
+        """A provider takes a heartbeat.
+
+        One of a life that is over changes nothing, nor does one of an epoch that is not obeyed.
+        """
         overtaken = request.incarnation < self._lives_at(process).get(consumer, 0)
-        before = self._kept_at(process) if overtaken else {}
+        behind = request.epoch > known_to(process).epoch
+        before = self._kept_at(process) if overtaken or behind else {}
         process.receive(MessageArrived(consumer, request))
+        if behind and process.running:
+            self.counts["behind"] += 1
+            if _has_gone(before, self._kept_at(process)):
+                raise Violation(
+                    "membership",
+                    f"{process.address} lets {consumer} of epoch {request.epoch} acknowledge, and "
+                    f"obeys an older one: {before} before, {self._kept_at(process)} now",
+                )
         if overtaken and process.running:
             self.counts["overtaken"] += 1
             if self._kept_at(process) != before:
@@ -239,6 +252,15 @@ class JoinChecks:
                         f"{first_needed} on, but its life {key[1]} has acknowledged "
                         f"{self._acknowledged.get(key, 0)}",
                     )
+
+
+def _has_gone(before: dict[str, dict[str, int]], now: dict[str, dict[str, int]]) -> bool:
+    """Whether anything is kept for nobody any more, or not for one for whom it was."""
+    return any(
+        first > before[stream].get(name, first)
+        for stream, kept in now.items()
+        for name, first in kept.items()
+    )
 
 
 def _life_on_disk(process: Process, consumer: str) -> int:

@@ -12,6 +12,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from holdfast.core.consistency import NodeState
@@ -39,6 +41,8 @@ class KeptChecks:
         self._world = world
         self._bounded_at: dict[str, int] = {}
         self._within_at: dict[str, int] = {}
+        # Of each stream of each life: how many tentative frames had come, and when that was seen.
+        self._seen: dict[tuple[str, int, str], deque[tuple[int, int]]] = {}
         self._endings = Endings(world)
 
     def confirmed(self, process: ProtectedProcess) -> None:
@@ -97,10 +101,24 @@ class KeptChecks:
 
     def _look_at_tentative(self, process: ReplicaProcess) -> None:
         now, address = self._world.clock.now, process.address
-        if not process.running or process.slow or not _keeps_too_much(process, now):
+        seen = self._seen_first(process, now) if process.settings.bounds and process.up else {}
+        if not process.running or process.slow or not _keeps_too_much(process, seen, now):
             self._within_at[address] = now
         elif now - self._within_at.get(address, 0) > _LOOKS_US:
             raise Violation("kept", f"{address} keeps tentative tuples beyond its bound")
+
+    def _seen_first(self, process: ReplicaProcess, now: int) -> Mapping[str, int]:
+        """When the oldest tentative frame of each stream was seen first."""
+        oldest = {}
+        for stream, served in process.driver.served.items():
+            seen = self._seen.setdefault((process.address, process.life, stream), deque())
+            gone = served.tentative_come - len(served.tentative)
+            while seen and seen[0][0] <= gone:
+                seen.popleft()
+            if not seen or seen[-1][0] < served.tentative_come:
+                seen.append((served.tentative_come, now))
+            oldest[stream] = seen[0][1]
+        return oldest
 
     def _exceeds(self, process: ReplicaProcess) -> bool:
         replica, settings = process.replica, process.settings.continuous
@@ -113,7 +131,7 @@ class KeptChecks:
         return replica.windows.machine.replay > _allowed(replica.windows.machine, settings.replay)
 
 
-def _keeps_too_much(process: ReplicaProcess, now: int) -> bool:
+def _keeps_too_much(process: ReplicaProcess, seen: Mapping[str, int], now: int) -> bool:
     """Whether it has more tentative tuples than a bound, and what comes between two looks."""
     sizes = dict(process.tentative_sizes())
     between = 1_000 * (2 * SECOND_US // process.settings.timing.bucket_us + 2)
@@ -121,10 +139,9 @@ def _keeps_too_much(process: ReplicaProcess, now: int) -> bool:
         kept = process.driver.served[stream].tentative
         if bound.then is not Then.DROP or not kept:
             continue
-        oldest = kept[0].header.stime_max
         if bound.size_bytes is not None and sizes.get(stream, 0) > bound.size_bytes + between:
             return True
-        if bound.age_us is not None and oldest < now - bound.age_us - 2 * SECOND_US:
+        if bound.age_us is not None and seen[stream] < now - bound.age_us - 2 * SECOND_US:
             return True
     return False
 

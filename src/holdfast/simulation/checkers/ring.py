@@ -10,58 +10,80 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.checkers import Violation
 
 if TYPE_CHECKING:
-    from holdfast.simulation.networks import Fragment
     from holdfast.simulation.world import World
 
 
+@dataclass(frozen=True)
+class _Part:
+    """A part of a shard, counted from 0, and where its copies are; or a shard in one part."""
+
+    shard: int
+    copies: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Ring:
+    shards: int
+    parts: tuple[_Part, ...]
+
+
 class RingChecks:
-    """The rings of a world."""
+    """The rings of a world, as they are now."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        rings: dict[str, list[Fragment]] = {}
+        self._rings: dict[str, _Ring] = {}
+        found: dict[str, list[tuple[str, ...]]] = {}
+        of_each: dict[str, int] = {}
         for one in world.spec.fragments:
             if one.plan.shard is not None and one.standby is not None:
-                rings.setdefault(one.name.partition(".")[0], []).append(one)
-        self._rings = list(rings.values())
+                name = one.name.partition(".")[0]
+                found.setdefault(name, []).append(one.addresses)
+                of_each[name] = one.parts
+        for name, copies in found.items():
+            self.goes_on(copies, len(copies) // of_each[name])
+
+    def goes_on(self, copies: Sequence[tuple[str, ...]], shards: int) -> None:
+        """So many shards do the work of a fragment from now on, with these copies of each part."""
+        of_each = len(copies) // shards
+        parts = tuple(_Part(at // of_each, names) for at, names in enumerate(copies))
+        self._rings[copies[0][0].partition(".")[0]] = _Ring(shards, parts)
 
     def sample(self) -> None:
-        for ring in self._rings:
-            servers = {self._world.server_of[name] for one in ring for name in one.addresses}
+        for ring in self._rings.values():
+            servers = {self._world.server_of[name] for one in ring.parts for name in one.copies}
             lost = {one for one in servers if self._world.is_lost(one)}
-            copies = len(ring[0].addresses)
+            copies = len(ring.parts[0].copies)
             if 0 < len(lost) < min(copies, len(servers)):
-                for one in ring:
+                for one in ring.parts:
                     self._check_left(one, lost)
-                if len(servers) * ring[0].parts == len(ring):
+                spread = copies == 2 and len(ring.parts) > ring.shards
+                if spread and len(servers) == ring.shards:
                     self._check_shared(ring)
 
-    def _check_left(self, shard: Fragment, lost: set[str]) -> None:
-        at = [self._world.server_of[name] for name in shard.addresses]
+    def _check_left(self, part: _Part, lost: set[str]) -> None:
+        at = [self._world.server_of[name] for name in part.copies]
         if set(at) <= lost:
-            raise Violation(
-                "ring", f"{shard.name} has all its copies at {', '.join(at)}, which are lost"
-            )
+            names = ", ".join(part.copies)
+            raise Violation("ring", f"{names} are at {', '.join(at)}, all of which are lost")
 
-    def _check_shared(self, ring: list[Fragment]) -> None:
+    def _check_shared(self, ring: _Ring) -> None:
         """Whoever stands in does so for one part of a shard and no more."""
         now = self._world.clock.now
         stands_in: Counter[tuple[str, int]] = Counter()
-        for part in ring:
-            assert part.plan.shard is not None
-            if part.parts == 1 or len(part.addresses) != 2:
-                continue
-            home, heir = (self._world.copies[name] for name in part.addresses)
+        for part in ring.parts:
+            home, heir = (self._world.copies[name] for name in part.copies)
             calm = now - max(home.disturbed_at, heir.disturbed_at) > 3 * SECOND_US
             if calm and not home.up and heir.up and heir.replica is not None:
-                number = (part.plan.shard[0] - 1) // part.parts
-                stands_in[self._world.server_of[heir.address], number] += 1
+                stands_in[self._world.server_of[heir.address], part.shard] += 1
         for (server, shard), parts in stands_in.items():
             if parts > 1:
                 raise Violation(

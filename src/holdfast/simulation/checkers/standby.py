@@ -11,6 +11,7 @@ Per protection, beyond what holds for everyone (no loss, no duplicate, the oracl
 - A secondary goes to sleep only next to a primary that is as far as it is.
 - Nobody is primary of a term that is not its own.
 
+- Who has taken several checkpoints of a primary, one after the other, is sent changes by it.
 - Where the first copy is at home, it is the primary once all has been well for a while.
 
 Where checkpoints are only in memory, losing all copies loses their state. The fragment must
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from holdfast.simulation.world import World
 
 
+# How many whole checkpoints one may take before its sender builds on one that it holds.
+WHOLE_MAX = 4
+
+
 class StandbyChecks:
     """The copies of a world."""
 
@@ -46,6 +51,8 @@ class StandbyChecks:
         self._state: dict[str, CopyState] = {}
         self._alone_since: dict[str, int] = {}
         self._gone_since: dict[tuple[str, str], int] = {}
+        # (primary, copy): what the copy has taken while the primary knew nothing that it holds.
+        self._whole: dict[tuple[str, str], set[int]] = {}
 
     def crashed(self, process: ProtectedProcess) -> None:
         """A copy is gone; was it the last that knew?"""
@@ -93,6 +100,7 @@ class StandbyChecks:
             self._check_awake(process)
             for other in self._others(process):
                 self._check_notices(process, other)
+                self._check_builds_on(process, other)
 
     def _others(self, process: ProtectedProcess) -> list[ProtectedProcess]:
         copies = self._world.copies
@@ -185,6 +193,26 @@ class StandbyChecks:
                 "standby",
                 f"{process.address} takes {other.address} for alive {(now - since) / 1e6:.3f} s "
                 f"after it was lost\n{watch.story()}",
+            )
+
+    def _check_builds_on(self, process: ProtectedProcess, other: ProtectedProcess) -> None:
+        """A primary learns what a copy holds that takes its checkpoints, however late."""
+        both = (process.address, other.address)
+        known = process.copy.others.get(other.address) if process.running else None
+        primary = process.running and process.copy.state is CopyState.PRIMARY
+        asleep = other.running and other.copy.state is CopyState.SUSPENDED
+        stands = self._world.link_stands_since(*both, late=True) is not None
+        if not (primary and asleep and stands and known) or known.checkpointer.base is not None:
+            self._whole.pop(both, None)
+            return
+        taken = self._whole.setdefault(both, set())
+        if other.copy.base is not None and process.has_shipped(other.copy.base):
+            taken.add(other.copy.base)
+        if len(taken) > WHOLE_MAX:
+            raise Violation(
+                "standby",
+                f"{other.address} has taken {len(taken)} whole checkpoints of {process.address}, "
+                f"which builds on none of them\n{known.checkpointer.story()}",
             )
 
     def check_end(self) -> None:

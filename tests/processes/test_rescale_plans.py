@@ -1,0 +1,121 @@
+"""What ``holdfast rescale`` decides and writes down, with nobody who runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.cluster import following, rescaling
+from holdfast.cluster.following import Following
+from holdfast.cluster.members import MembershipError
+from holdfast.cluster.rescaling import rescale
+from holdfast.core.scaling import ScalingSettings
+from holdfast.deployment import Deployment, DeploymentError, load_deployment
+from holdfast.plans.fragment_plans import Routes
+from holdfast.plans.plan import read_plan, write_plan
+from holdfast.plans.topology import Topology
+from holdfast.slots import SLOTS
+from tests.processes.test_shard_plans import addressed, plan_with, written
+
+SPREAD = 'shards = {}\nprotection = "hybrid"\nheirs = "spread"\n{}'
+
+
+def planned(directory: Path, shards: str, more: str = "") -> Deployment:
+    """A ring in parts, as if it had been started once."""
+    found = addressed(written(directory, SPREAD.format(shards, more)))
+    write_plan(found, plan_with(Routes({"load": ("k",)})))
+    return found
+
+
+def generations(deployment: Deployment) -> list[tuple[int, int, int]]:
+    """The number of each generation, and how many shards and fragments it has."""
+    found = load_deployment(deployment.path)
+    Topology(found, read_plan(found))
+    about = found.fragments["main"].generations
+    for one in about:
+        slots = [found.fragments[name].shard for name in one.names]
+        assert [(part.number, part.shards) for part in slots if part] == [
+            (number, one.shards)
+            for number in range(1, one.shards + 1)
+            for _ in range(len(one.names) // one.shards)
+        ]
+    return [(one.number, one.shards, len(one.names)) for one in about]
+
+
+def take_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rescaling, "_wait_until_taken_over", lambda *given: None)
+    monkeypatch.setattr(rescaling, "wait_for_epoch", lambda *given: ())
+
+
+@pytest.mark.parametrize(("shards", "parts"), [(2, 1), (4, 3), (6, 3)])
+def test_a_ring_in_parts_is_counted_in_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int, parts: int
+) -> None:
+    found = planned(tmp_path, "3")
+    with pytest.raises(MembershipError, match="main has 3 shards already"):
+        rescale(found.path, "main", 3, wait_s=0.0)
+    # Interrupted, it goes on where it was, and with nothing else.
+    for _ in range(2):
+        with pytest.raises(MembershipError, match="have not taken over after 0 s"):
+            rescale(found.path, "main", shards, wait_s=0.0)
+        assert generations(found) == [(1, 3, 6), (2, shards, shards * parts)]
+    with pytest.raises(MembershipError, match=f"is being rescaled to {shards} shards"):
+        rescale(found.path, "main", 5, wait_s=0.0)
+    take_over_at_once(monkeypatch)
+    done = rescale(found.path, "main", shards)
+    assert (done.shards, done.generation) == (shards, 2)
+    assert generations(found) == [(2, shards, shards * parts)]
+    done = rescale(found.path, "main", 3, wait_s=0.0)
+    assert (done.shards, done.generation) == (3, 3)
+    assert generations(found) == [(3, 3, 6)]
+    after = load_deployment(found.path)
+    topology = Topology(after, read_plan(after))
+    names = after.fragments["main"].generations[0].names
+    slots = [topology.fragment_plan(f"{name}-1").shard for name in names]
+    assert [one.slots for one in slots if one] == [
+        (at * SLOTS // 6, (at + 1) * SLOTS // 6) for at in range(6)
+    ]
+
+
+def test_one_shard_that_does_everything_gets_no_parts(tmp_path: Path) -> None:
+    found = planned(tmp_path, "2", 'routing = "primary"')
+    with pytest.raises(DeploymentError, match="one shard does everything, in one piece"):
+        rescale(found.path, "main", 3, wait_s=0.0)
+    assert generations(found) == [(1, 2, 2)]
+
+
+def test_a_ring_in_parts_follows_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its shards are counted, not their parts, also where it goes on with what has begun."""
+    found = planned(tmp_path, '"auto"', "shards_between = [2, 4]")
+    busy = 0.8
+    told: list[str] = []
+
+    def node_status(deployment: Deployment, names: list[str]) -> dict[str, dict[str, Any]]:
+        said = {"state": "stable", "behind_s": 0.0, "delay_s": 3.0, "input_ratio": 1.0}
+        return {name: {**said, "busy": busy} for name in names if name.endswith("-1")} | {
+            name: {"state": "suspended"} for name in names if not name.endswith("-1")
+        }
+
+    monkeypatch.setattr(following, "node_status", node_status)
+    monkeypatch.setattr(following, "_WAIT_SECONDS", 0.0)
+    at_once = lambda least, most: ScalingSettings(least, most, 0, 0)  # noqa: E731
+    monkeypatch.setattr(following, "ScalingSettings", at_once)
+    follows = Following(found, told.append)
+
+    def look() -> list[tuple[int, int, int]]:
+        for fragment, machine in follows._machines.items():
+            follows._look_at(fragment, machine)
+        return generations(found)
+
+    assert look() == look() == [(1, 2, 2), (2, 4, 12)]
+    take_over_at_once(monkeypatch)
+    assert look() == [(2, 4, 12)]
+    # Each of the three parts of a shard has a tenth of a driver to do.
+    busy = 0.1
+    assert look() == [(3, 3, 6)]
+    assert [text for text in told if "follow" in text] == [
+        "main: 2 shards have 0.80 to do; 4 follow",
+        "main: 4 shards have 0.30 to do; 3 follow",
+    ]
