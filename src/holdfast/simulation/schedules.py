@@ -31,11 +31,13 @@ from holdfast.simulation.deliveries import (
     deliveries,
     rescaled_at_most_once,
     rescaled_deliveries,
+    rescaled_somehow,
 )
 from holdfast.simulation.ending_shapes import _stopped
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Layout, Schedule
 from holdfast.simulation.joining_shapes import _rejoin, _remote, _stranded
 from holdfast.simulation.membership_shapes import (
+    _called_off,
     _departures,
     _moves,
     _rescaled_at_most_once,
@@ -432,6 +434,7 @@ SHAPES: dict[Shape, float] = {
     _rescaled_windows: 0.0,
     _rescaled_deliveries: 0.0,
     _rescaled_at_most_once: 0.0,
+    _called_off: 0.0,
     _stranded: 0.0,
     _remote: 0.0,
     _stopped: 0.0,
@@ -456,6 +459,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _rescaled_windows: special_networks.rescaled_windows,
     _rescaled_deliveries: rescaled_deliveries,
     _rescaled_at_most_once: rescaled_at_most_once,
+    _called_off: rescaled_somehow,
     _stranded: special_networks.chain,
     _remote: special_networks.chain,
 }
