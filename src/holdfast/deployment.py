@@ -219,6 +219,11 @@ class FragmentSpec:
         return next(known, Generation(number, 0, ()))
 
     @property
+    def last_generation(self) -> int:
+        """The number of the last generation that there ever was; none is used again."""
+        return len(self.replicas) // self.merging
+
+    @property
     def protection(self) -> Protection:
         """What stands in for a replica that is lost."""
         if self.standby is not None:

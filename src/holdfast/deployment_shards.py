@@ -69,13 +69,15 @@ def read_shards(
     if spec.standby is not None:
         by_load = heirs is Heirs.LEAST_LOADED
         spec = replace(spec, standby=replace(spec.standby, by_load=by_load, returns=True))
-    generations = _generations(table.get(RESCALED), None if between else len(places), len(places))
+    rescaled = table.get(RESCALED)
+    generations = _generations(rescaled, None if between else len(places), len(places))
+    used = max(generations[-1][0], (rescaled or {}).get("used", 1))
     found: dict[str, FragmentSpec] = {}
     for number, shards in generations:
         _check_ring(spec, shards, heirs)
         spread = tuple(places[at % len(places)] for at in range(shards))
         found |= _in_shards(spec, spread, routing, number, heirs)
-    merging = _merging(spec, places, found, generations)
+    merging = _merging(spec, places, found, generations, used)
     found[spec.name] = replace(merging, between=between)
     return found
 
@@ -235,11 +237,14 @@ def _merging(
     places: tuple[Endpoint, ...],
     shards: dict[str, FragmentSpec],
     generations: list[tuple[int, int]],
+    used: int,
 ) -> FragmentSpec:
     """Merging has no state to keep or to send: as many replicas as a shard has, all of them run.
 
     One of what is delivered at most once: of several, each would lose something else. Each
     generation has its own; those of generations that are gone keep their names.
+
+    used  the number of the last generation that there ever was.
     """
     alone = spec.protection is Protection.NONE or spec.delivery is Delivery.AT_MOST_ONCE
     merging = 1 if alone else len(spec.replicas)
@@ -247,11 +252,10 @@ def _merging(
     for name, each in shards.items():
         assert each.shard is not None
         of[each.shard.generation].append(name)
-    newest = generations[-1][0]
     listed = [Generation(number, count, tuple(of[number])) for number, count in generations]
     return FragmentSpec(
         spec.name,
-        tuple(places[at % merging % len(places)] for at in range(merging * newest)),
+        tuple(places[at % merging % len(places)] for at in range(merging * used)),
         spec.while_failed,
         spec.while_stabilizing,
         Reconcile.UNDO,

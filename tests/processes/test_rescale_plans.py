@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.cluster import following, rescaling
+from holdfast.cluster import calling_off, following, rescaling
+from holdfast.cluster import generations as generations_module
 from holdfast.cluster.following import Following
 from holdfast.cluster.members import MembershipError
 from holdfast.cluster.rescaling import rescale
@@ -46,7 +47,7 @@ def generations(deployment: Deployment) -> list[tuple[int, int, int]]:
 
 def take_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rescaling, "_wait_until_taken_over", lambda *given: None)
-    monkeypatch.setattr(rescaling, "wait_for_epoch", lambda *given: ())
+    monkeypatch.setattr(generations_module, "wait_for_epoch", lambda *given: ())
 
 
 @pytest.mark.parametrize(("shards", "parts"), [(2, 1), (4, 3), (6, 3)])
@@ -61,7 +62,7 @@ def test_a_ring_in_parts_is_counted_in_shards(
         with pytest.raises(MembershipError, match="have not taken over after 0 s"):
             rescale(found.path, "main", shards, wait_s=0.0)
         assert generations(found) == [(1, 3, 6), (2, shards, shards * parts)]
-    with pytest.raises(MembershipError, match=f"is being rescaled to {shards} shards"):
+    with pytest.raises(MembershipError, match=f"from 3 to {shards} shards; let that end first"):
         rescale(found.path, "main", 5, wait_s=0.0)
     take_over_at_once(monkeypatch)
     done = rescale(found.path, "main", shards)
@@ -119,3 +120,126 @@ def test_a_ring_in_parts_follows_the_load(tmp_path: Path, monkeypatch: pytest.Mo
         "main: 2 shards have 0.80 to do; 4 follow",
         "main: 4 shards have 0.30 to do; 3 follow",
     ]
+
+
+def test_a_change_is_called_off_and_its_number_is_not_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = planned(tmp_path, "3")
+    with pytest.raises(MembershipError, match="have not taken over after 0 s"):
+        rescale(found.path, "main", 4, wait_s=0.0)
+    under_way = load_deployment(found.path)
+    with pytest.raises(
+        MembershipError, match=r"rescale deployment\.toml main 4; or call it off: .* 3"
+    ):
+        rescale(found.path, "main", 5, wait_s=0.0)
+    # Nobody answers: those before may have lost what only the new ones have.
+    with pytest.raises(MembershipError, match="not called off: of those before nobody can go on"):
+        rescale(found.path, "main", 3, wait_s=0.0)
+    assert generations(found) == [(1, 3, 6), (2, 4, 12)]
+    well = {"state": "stable", "incarnation": 0, "boundary": 5}
+    monkeypatch.setattr(calling_off, "node_status", lambda at, names: dict.fromkeys(names, well))
+    take_over_at_once(monkeypatch)
+    told: list[str] = []
+    done = rescale(found.path, "main", 3, tell=told.append)
+    assert (done.shards, done.generation) == (3, 1)
+    assert told == ["the change of main to 4 shards is called off: new shards end"]
+    assert generations(found) == [(1, 3, 6)]
+    after = load_deployment(found.path)
+    assert after.processes == found.processes
+    new = {name for one in under_way.processes.values() for name in one} - {
+        name for one in found.processes.values() for name in one
+    }
+    assert {"main.g2.4.3-2", "main-3", "main-4"} <= new
+    assert after.gone == new
+    # Whoever waited for the change hears of it, and does not remove those that are left.
+    with pytest.raises(MembershipError, match="to 4 shards was called off meanwhile"):
+        rescaling._finish(under_way, "main", 4, 2)
+    assert generations(found) == [(1, 3, 6)]
+    with pytest.raises(MembershipError, match="main has 3 shards already"):
+        rescale(found.path, "main", 3)
+    done = rescale(found.path, "main", 4)
+    assert (done.shards, done.generation) == (4, 3)
+    assert generations(found) == [(3, 4, 12)]
+    last = load_deployment(found.path)
+    taking_part = [name for name in last.fragments["main"].processes if name not in last.gone]
+    assert taking_part == ["main-5", "main-6"]
+
+
+def test_what_has_settled_is_not_called_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = planned(tmp_path, "3")
+    with pytest.raises(MembershipError, match="have not taken over after 0 s"):
+        rescale(found.path, "main", 2, wait_s=0.0)
+    under_way = load_deployment(found.path)
+    take_over_at_once(monkeypatch)
+    rescale(found.path, "main", 2)
+    monkeypatch.setattr(calling_off, "_wait_until_old_can_go_on", lambda *given: None)
+    with pytest.raises(MembershipError, match="the 2 new shards of main have taken over meanwhile"):
+        calling_off.call_off(under_way, "main", 0.0, lambda text: None)
+    assert generations(found) == [(2, 2, 2)]
+
+
+def test_a_number_that_follows_the_load_can_be_called_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = planned(tmp_path, '"auto"', "shards_between = [2, 4]")
+    with pytest.raises(MembershipError, match="have not taken over after 0 s"):
+        rescaling.change_number(found, "main", 3, 0.0, lambda text: None)
+    with pytest.raises(MembershipError, match="the shards of main follow the load"):
+        rescale(found.path, "main", 3)
+    take_over_at_once(monkeypatch)
+    monkeypatch.setattr(calling_off, "_wait_until_old_can_go_on", lambda *given: None)
+    assert rescale(found.path, "main", 2).shards == 2
+    assert generations(found) == [(1, 2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("differs", "waits_for"),
+    [
+        ({}, None),
+        ({"main.1-1": {"state": "up_failure"}}, None),
+        ({"main.1-1": {"state": "recovering", "boundary": 7}}, None),
+        ({"main.2-1": {"state": "recovering"}}, "main.2-1"),
+        ({"main.2-1": {"error": "nobody listens"}}, "main.2-1"),
+        ({"main-1": {"error": "nobody listens"}}, "main-1"),
+        # It has joined, and trimmed what a reader of the new one may still ask for.
+        ({"main-1": {"incarnation": 4, "trimmed_below": {"out": 9}}}, "main-1"),
+        ({"main-1": {"incarnation": 4, "trimmed_below": {"out": 3}}}, None),
+        (
+            {
+                "main-1": {"incarnation": 4, "trimmed_below": {"out": 9}},
+                "main-2": {"state": "recovering"},
+            },
+            None,
+        ),
+    ],
+)
+def test_those_before_must_be_able_to_go_on(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    differs: dict[str, dict[str, Any]],
+    waits_for: str | None,
+) -> None:
+    found = addressed(written(tmp_path, "shards = 2"))
+    write_plan(found, plan_with(Routes({"load": ("k",)})))
+    with pytest.raises(MembershipError, match="have not taken over after 0 s"):
+        rescale(found.path, "main", 3, wait_s=0.0)
+    take_over_at_once(monkeypatch)
+
+    def node_status(deployment: Deployment, names: list[str]) -> dict[str, dict[str, Any]]:
+        well = {"state": "stable", "incarnation": 0, "trimmed_below": {"out": 3}}
+        said = {name: dict(well) for name in names}
+        for name, other in differs.items():
+            said[name] |= other
+            if "state" in other:
+                said[name].setdefault("boundary", 1 if other["state"] == "up_failure" else 0)
+        return said
+
+    monkeypatch.setattr(calling_off, "node_status", node_status)
+    if waits_for is None:
+        assert rescale(found.path, "main", 2, wait_s=0.0).shards == 2
+        return
+    with pytest.raises(MembershipError, match=f"after 0 s: {waits_for}: .*Both stay"):
+        rescale(found.path, "main", 2, wait_s=0.0)

@@ -19,9 +19,10 @@ import pyarrow as pa
 import pytest
 
 from holdfast.client import Client, View
+from holdfast.cluster.generations import Rescaled
 from holdfast.cluster.members import MembershipError
 from holdfast.cluster.process_main import ProcessHost
-from holdfast.cluster.rescaling import Rescaled, rescale
+from holdfast.cluster.rescaling import rescale
 from holdfast.deployment import load_deployment, membership_path
 from holdfast.errors import Removed
 from holdfast.frames import SEQ, STIME, TMAX
@@ -243,6 +244,31 @@ def test_more_and_fewer_shards_take_over_and_nobody_notices(world: World) -> Non
     assert (shown["generation"], shown["slots"]) == (3, [0, SLOTS])
     world.go_on()
     world.finish()
+
+
+def test_a_change_is_called_off_and_those_that_ran_go_on(tmp_path: Path) -> None:
+    with closing(World(tmp_path)) as world:
+        world.go_on()
+        before = dict(world.nodes)
+        # Until they are up, everything is kept for new shards.
+        with pytest.raises(MembershipError, match="have not taken over after 0 s"):
+            rescale(world.path, "main", 3, wait_s=0.0)
+        world.go_on()
+        world.look()
+        assert "main.g2.3-1" in world.nodes
+        deadline = time.monotonic() + SECONDS
+        while world.nodes["main-2"].status()["state"] != "stable":
+            assert time.monotonic() < deadline
+            world.read()
+        # Whoever has begun to read from the new ones goes back to the old ones.
+        world.client.links.cut("main-1")
+        world.go_on()
+        done = world.rescale(2)
+        assert (done.shards, done.generation, done.unaware) == (2, 1, ())
+        world.client.links.heal()
+        assert world.nodes == before
+        world.go_on()
+        world.finish()
 
 
 def test_a_client_that_was_away_gets_at_least_once_what_it_had_not_confirmed(

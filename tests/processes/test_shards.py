@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.cluster.generations import Rescaled
 from holdfast.cluster.members import MembershipError
-from holdfast.cluster.rescaling import Rescaled, rescale
+from holdfast.cluster.rescaling import rescale
 from holdfast.commands.shard_lines import shard_views
 from holdfast.deployment import load_deployment
 from holdfast.errors import Removed
@@ -260,6 +261,40 @@ def test_a_ring_gets_another_number_of_shards_and_goes_on_standing_by(
     ring.go_on()
     ring.start("main.g3.1-1", "main.g3.2-2")
     ring.read(ring.is_in("main.g3.1-1", "primary"))
+    ring.go_on()
+    ring.finish()
+
+
+def parts(prefix: str, shards: int, each: int) -> set[str]:
+    """The copies of all parts of a ring."""
+    return {
+        f"{prefix}.{shard}.{part}-{copy}"
+        for shard in range(1, shards + 1)
+        for part in range(1, each + 1)
+        for copy in (1, 2)
+    }
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_a_ring_in_parts_gets_another_number_of_shards(worlds: Callable[..., World]) -> None:
+    spread = RING.replace("shards = 2", 'shards = 3\nheirs = "spread"')
+    others = ("main-1", "main-2", "best-1")
+    ring = worlds(spread, *sorted(parts("main", 3, 2)), *others)
+    done = rescaling(ring, 4)
+    assert (done.shards, done.generation, done.unaware) == (4, 2, ())
+    assert set(ring.copies) == {*parts("main.g2", 4, 3), "main-3", "main-4", "best-1"}
+    ring.go_on()
+    # The first shard's process: its neighbours have a part each of its work.
+    hosted = ring.deployment.processes["main.g2.1"]
+    for part in (1, 2, 3):
+        ring.read(ring.is_in(f"main.g2.1.{part}-1", "primary"))
+        ring.read(ring.is_protected(f"main.g2.1.{part}-2"))
+    ring.stop(*hosted)
+    for part in (1, 2, 3):
+        ring.read(ring.is_in(f"main.g2.1.{part}-2", "primary"))
+    ring.go_on()
+    ring.start(*hosted)
     ring.go_on()
     ring.finish()
 

@@ -140,13 +140,36 @@ def test_mistakes_of_copies_that_take_over_are_found_at_once(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "seed", [5, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (1, 4, 6, 8))]
+    "seed", [24, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (4, 5, 6, 26))]
 )
 def test_a_ring_in_parts_gets_another_number_of_shards_while_servers_are_lost(seed: int) -> None:
     result = run(of_shape(seed, "rescaled_parts"))
     assert (result.verdict, result.reason) == (Verdict.FINE, "")
     assert result.faults["another number of shards"] >= 1
     assert result.stable > 30
+
+
+def called_off(seed: int) -> Scenario:
+    return of_shape(seed, "called_off")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "seed", [3, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (2, 5, 10, 14))]
+)
+def test_another_number_of_shards_is_called_off_while_servers_are_lost(seed: int) -> None:
+    result = run(called_off(seed))
+    assert (result.verdict, result.reason) == (Verdict.FINE, "")
+    assert result.faults["another number of shards called off"] >= 1
+    assert result.stable > 30
+
+
+@pytest.mark.slow
+def test_what_is_kept_for_shards_that_were_called_off_is_noticed() -> None:
+    name = "go on keeping for new shards that are gone"
+    (found,) = [one for one in MUTATIONS if one.name == name]
+    with found.applied():
+        assert run(called_off(4)).verdict is not Verdict.FINE
 
 
 def rescaled_windows(seed: int) -> Scenario:

@@ -4,25 +4,35 @@ A new generation of shards, and of what merges them, is added beside the one tha
 over from it (``core/succession.py``). Both compute the same, so whoever reads the results changes
 from one to the other as between replicas. When those that merge the new shards are stable and have
 all that somebody may ask the old ones for, the old generation is removed. What was decided is on
-disk before anybody is told, and a command that was interrupted goes on where it was.
+disk before anybody is told, and a command that was interrupted goes on where it was. Until then it
+can be called off (``calling_off``).
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from holdfast.cluster.calling_off import call_off, check_not_called_off, is_call_off
+from holdfast.cluster.generations import (
+    LOOK_SECONDS,
+    Rescaled,
+    Status,
+    Tell,
+    given_number,
+    merging_of,
+    remove_generation,
+    shards_of,
+    waits,
+)
 from holdfast.cluster.members import (
-    Changed,
     MembershipError,
     check_started,
     has_all,
     tell_servers,
     wait_for_epoch,
-    why_not_yet,
 )
 from holdfast.cluster.remote import RemoteServer
 from holdfast.cluster.status import copy_is, is_stable, node_status
@@ -37,22 +47,6 @@ from holdfast.plans.plan import read_plan
 from holdfast.plans.topology import Topology
 from holdfast.slots import SLOTS
 
-_LOOK_SECONDS = 0.2
-
-Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Rescaled(Changed):
-    """What came of another number of shards.
-
-    shards      how many there are now.
-    generation  how many times that has changed, and one.
-    """
-
-    shards: int
-    generation: int
-
 
 def rescale(
     deployment: str | os.PathLike[str],
@@ -65,11 +59,12 @@ def rescale(
     """Give a fragment of a running deployment another number of shards; results go on meanwhile.
 
     New shards start and take over; then the old ones end. If that is not so in time both stay, and
-    ``MembershipError`` says what is waited for; called again, it goes on.
+    ``MembershipError`` says what is waited for; called again, it goes on. Called with the number of
+    the old ones, it calls that off: the new ones end.
     """
     found = load_deployment(deployment)
     spec = found.fragments.get(fragment)
-    if spec is not None and spec.between is not None:
+    if spec is not None and spec.between is not None and not is_call_off(spec, shards):
         least, most = spec.between
         raise MembershipError(
             f"the shards of {fragment} follow the load, from {least} to {most}; change "
@@ -83,6 +78,8 @@ def change_number(
 ) -> Rescaled:
     """The same for whoever decides, also where the number follows the load."""
     spec = _checked(deployment, fragment, shards)
+    if is_call_off(spec, shards):
+        return call_off(deployment, fragment, wait_s, tell)
     found = deployment
     if len(spec.generations) == 1:
         _begin(found, spec, shards)
@@ -109,13 +106,14 @@ def _checked(deployment: Deployment, fragment: str, shards: int) -> FragmentSpec
     if not 1 <= shards <= SLOTS:
         raise MembershipError(f"from 1 to {SLOTS} shards, as many as there are slots; got {shards}")
     check_started(deployment)
-    newest = spec.generations[-1].shards
-    if len(spec.generations) > 1 and newest != shards:
+    counts = [one.shards for one in spec.generations]
+    if len(counts) > 1 and shards not in counts:
+        command = f"holdfast rescale {deployment.path.name} {fragment}"
         raise MembershipError(
-            f"{fragment} is being rescaled to {newest} shards; let that end first: holdfast "
-            f"rescale {deployment.path.name} {fragment} {newest}"
+            f"{fragment} is being rescaled from {counts[0]} to {counts[1]} shards; let that end "
+            f"first: {command} {counts[1]}; or call it off: {command} {counts[0]}"
         )
-    if len(spec.generations) == 1 and newest == shards:
+    if counts == [shards]:
         raise MembershipError(f"{fragment} has {shards} shards already")
     return spec
 
@@ -123,16 +121,12 @@ def _checked(deployment: Deployment, fragment: str, shards: int) -> FragmentSpec
 def _begin(deployment: Deployment, spec: FragmentSpec, shards: int) -> None:
     """Add the new generation."""
     tables = read_tables(deployment.path)
-    table = tables["fragments"][spec.name]
-    given = table["shards"]
-    if isinstance(given, list):
-        given = len(given)
-    now = spec.generations[-1]
+    now, number = spec.generations[-1], spec.last_generation + 1
     about = {
-        "given": given,
-        "generations": [[now.number, now.shards], [now.number + 1, shards]],
+        "given": given_number(deployment, spec.name),
+        "generations": [[now.number, now.shards], [number, shards]],
     }
-    table[RESCALED] = about
+    tables["fragments"][spec.name][RESCALED] = about
     larger = replace(DeploymentReader(deployment.path).deployment(tables), gone=deployment.gone)
     # Whatever does not fit is said before anything changes.
     topology = Topology(larger, read_plan(deployment))
@@ -158,29 +152,19 @@ def _begin(deployment: Deployment, spec: FragmentSpec, shards: int) -> None:
     change_membership(deployment, add, shards={spec.name: about})
 
 
-def _generation(deployment: Deployment, fragment: str, newest: bool) -> tuple[str, ...]:
-    """Those that merge the newest generation of shards, or the one before it."""
-    spec = deployment.fragments[fragment]
-    number = spec.generations[-1 if newest else 0].number
-    return tuple(one for one in spec.processes if spec.merged_by(one).number == number)
-
-
 def _wait_until_taken_over(
     deployment: Deployment, fragment: str, wait_s: float, tell: Tell
 ) -> None:
     """Return when the new generation does all the work of the old one."""
-    new = _generation(deployment, fragment, newest=True)
-    old = _generation(deployment, fragment, newest=False)
-    shards = [
-        process
-        for name in deployment.fragments[fragment].generations[-1].names
-        for process in deployment.fragments[name].processes
-    ]
+    new = merging_of(deployment, fragment, newest=True)
+    old = merging_of(deployment, fragment, newest=False)
+    shards = [name for names in shards_of(deployment, fragment, newest=True) for name in names]
     epoch = read_membership(deployment.data).epoch
     lossy = deployment.fragments[fragment].delivery is Delivery.AT_MOST_ONCE
     deadline = time.monotonic() + wait_s
     said: dict[str, str] = {}
     while True:
+        check_not_called_off(deployment, fragment, read_membership(deployment.data))
         found = node_status(deployment, [*shards, *new, *old])
         lacking = [name for name in (*shards, *new) if not _has_taken_over(found[name], lossy)]
         for name in (*shards, *new):
@@ -196,10 +180,10 @@ def _wait_until_taken_over(
         if time.monotonic() > deadline:
             raise MembershipError(
                 f"new shards of {fragment} have not taken over after {wait_s:g} s: "
-                f"{_waits(found, lacking) or 'the old ones have tuples that they lack'}. Both "
+                f"{waits(found, lacking) or 'the old ones have tuples that they lack'}. Both "
                 f"stay; run it again to go on"
             )
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(LOOK_SECONDS)
 
 
 def _has_taken_over(said: dict[str, Any], lossy: bool) -> bool:
@@ -211,9 +195,7 @@ def _has_taken_over(said: dict[str, Any], lossy: bool) -> bool:
     return is_stable(said) or (held and (lossy or said.get("boundary", 0) > 0))
 
 
-def _has_old_tuples(
-    found: dict[str, dict[str, Any]], new: tuple[str, ...], old: tuple[str, ...]
-) -> bool:
+def _has_old_tuples(found: Status, new: tuple[str, ...], old: tuple[str, ...]) -> bool:
     """Whether every new one has what a client that was away may still ask an old one for."""
     kept = [found[name]["trimmed_below"] for name in old if "trimmed_below" in found[name]]
     # One that has joined may have less than another one has.
@@ -221,28 +203,17 @@ def _has_old_tuples(
     return bool(kept) and all(has)
 
 
-def _waits(found: dict[str, dict[str, Any]], names: list[str]) -> str:
-    return "; ".join(f"{name}: {why_not_yet(found.get(name, {}))}" for name in names)
-
-
 def _finish(deployment: Deployment, fragment: str, shards: int, generation: int) -> Rescaled:
     """Remove the old generation."""
-    spec = deployment.fragments[fragment]
-    leaving = [
-        process
-        for name in spec.generations[0].names
-        for process in deployment.fragments[name].processes
-    ]
-    leaving += _generation(deployment, fragment, newest=False)
-    leaving = [name for name in leaving if name not in deployment.gone]
     given = read_tables(deployment.path)["fragments"][fragment][RESCALED]["given"]
     about = {"given": given, "generations": [[generation, shards]]}
-    changed = change_membership(
-        deployment, lambda known: known.without(*leaving), shards={fragment: about}
+    return remove_generation(
+        deployment,
+        fragment,
+        False,
+        about,
+        lambda known: check_not_called_off(deployment, fragment, known),
     )
-    found = load_deployment(deployment.path)
-    unaware = (*tell_servers(found), *wait_for_epoch(found, changed.epoch, 10.0))
-    return Rescaled(changed.epoch, unaware, shards, generation)
 
 
 def _tell_servers(deployment: Deployment, tell: Tell) -> None:

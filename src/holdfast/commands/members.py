@@ -40,7 +40,12 @@ def add_members(commands: Commands) -> None:
         "--seconds", type=float, default=300.0, help="for the new one to be stable (default: 300)"
     )
     shards = "give a fragment another number of shards while it runs"
-    rescale = for_deployment(commands, "rescale", shards, _rescale)
+    about = (
+        f"{shards}: new ones start beside those that run, and take over. If that is interrupted, "
+        f"or takes too long, give the same number again to go on, or the one before to call it "
+        f"off: the new ones end, and those that ran go on."
+    )
+    rescale = for_deployment(commands, "rescale", shards, _rescale, about)
     rescale.add_argument("fragment", metavar="FRAGMENT")
     rescale.add_argument("shards", metavar="SHARDS", type=int)
     rescale.add_argument(

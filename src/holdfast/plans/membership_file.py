@@ -13,7 +13,8 @@
 ``collected`` which readers keep no feed of a stream at which producer, and since when; ``taking``
 which replicas of new shards take over from whom; ``leaving`` which copies are about to go, and
 since when; ``shards`` of fragments that were rescaled how
-many the file named then, and the number and the shards of each generation that takes part.
+many the file named then, and the number and the shards of each generation that takes part; ``used``
+there is the last number that was given, where a generation was called off.
 
 The machine that started the deployment decides, one change at a time, and numbers the changes.
 Processes look at the file, servers are sent it, and all tell each other (``core.membership``).

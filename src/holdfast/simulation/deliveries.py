@@ -17,6 +17,7 @@ from holdfast.core.settings import (
     Reconcile,
     StandbySettings,
 )
+from holdfast.simulation import special_networks
 from holdfast.simulation.executor import Computation, Gather, Operator, Union
 from holdfast.simulation.networks import Fragment, NetworkSpec, build, generate_timing
 from holdfast.simulation.shards import in_shards
@@ -66,6 +67,19 @@ def rescaled_deliveries(random: Random) -> NetworkSpec:
 def rescaled_at_most_once(random: Random) -> NetworkSpec:
     """A fragment in shards that delivers at most once, alone or behind another one."""
     return _rescaled(random, _MOST, (_EXACTLY, _MOST))
+
+
+def rescaled_somehow(random: Random) -> NetworkSpec:
+    """Any of the networks whose number of shards can change."""
+    kinds = (
+        special_networks.rescaled_ring,
+        special_networks.rescaled_copies,
+        special_networks.rescaled_parts,
+        special_networks.rescaled_windows,
+        rescaled_deliveries,
+        rescaled_at_most_once,
+    )
+    return random.choice(kinds)(random)
 
 
 def _rescaled(random: Random, kind: Delivery, before: tuple[Delivery, ...]) -> NetworkSpec:

@@ -32,6 +32,7 @@ class FaultKind(Enum):
     ADDED = "another is added"
     COLLECTED = "feeds and replicas are collected"
     RESCALED = "another number of shards"
+    CALLED_OFF = "another number of shards called off"
     MOVED = "a copy moves elsewhere"
 
 

@@ -92,6 +92,18 @@ def _rescaled_parts(random: Random, layout: Targets) -> list[Fault]:
     return faults
 
 
+def _called_off(random: Random, layout: Targets) -> list[Fault]:
+    """The same; the change is called off on the way, and sometimes there is another one then."""
+    faults = _rescalings(random, layout)
+    for time in [one.start for one in faults if one.kind is FaultKind.RESCALED]:
+        off = time + int(random.choice([0.5, 2, 5]) * random.uniform(0.1, 1.5) * SECOND_US)
+        faults.append(Fault(FaultKind.CALLED_OFF, off, off + 1, (layout.servers[0],)))
+        if random.random() < 0.5:
+            again = off + int(random.uniform(0.2, 4) * SECOND_US)
+            faults.append(Fault(FaultKind.RESCALED, again, again + 1, (layout.servers[0],)))
+    return faults
+
+
 def _rescaled_windows(random: Random, layout: Targets) -> list[Fault]:
     """The same with shards whose checkpoints are continuous."""
     return _rescalings(random, layout)

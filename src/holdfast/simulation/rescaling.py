@@ -2,7 +2,8 @@
 
 A new generation of shards, and of what merges them, starts beside the one that runs and takes over
 from it (``core.succession``). When those who merge are stable, and everybody has heard of them, the
-old generation goes. New processes run on the servers of the old ones, and break with them.
+old generation goes. Until then it may be called off: the new one goes instead. New processes run on
+the servers of the old ones, and break with them.
 """
 
 from __future__ import annotations
@@ -87,7 +88,16 @@ class Rescaling:
         self._authority.decide(membership)
         for name in (*(one for names in shards for one in names), *merging):
             world.processes[name].start()
-        world.clock.after(SECOND_US, self._look)
+        world.clock.after(SECOND_US, self._look, self._number)
+        return True
+
+    def call_off(self) -> bool:
+        """Let the new generation go again, if one takes over just now; whether that is so."""
+        if self._next is None or not self._has_begun():
+            return False
+        _, shards, merging = self._next
+        self._next = None
+        self._dismiss(shards, merging)
         return True
 
     def _has_begun(self) -> bool:
@@ -205,10 +215,11 @@ class Rescaling:
             process.suffers_as(world.processes[near[index]])
             world.replicas[name] = world.processes[name] = process
 
-    def _look(self) -> None:
-        """Let the old generation go once the new one does all of its work."""
+    def _look(self, number: int) -> None:
+        """Let the old generation go once the new one, of this number, does all of its work."""
         world, authority = self._world, self._authority
-        assert self._next is not None
+        if self._next is None or number != self._number:
+            return  # it was called off
         wanted, shards, merging = self._next
         epoch = authority.membership.epoch
         # A client may be away for days: it is not waited for.
@@ -218,25 +229,29 @@ class Rescaling:
             if name not in authority.gone and not isinstance(one, ClientProcess)
         )
         if not heard or not all(self._stands_in(name) for name in merging):
-            world.clock.after(SECOND_US, self._look)
+            world.clock.after(SECOND_US, self._look, number)
             return
-        old = [*(name for names in self._shards for name in names), *self._merging]
-        leaving: dict[str, Process] = {name: world.replicas[name] for name in old}
+        old = self._shards, self._merging
         self._count, self._shards, self._merging, self._next = wanted, shards, merging, None
         if shards[0][0] in world.copies:
             world.rings.goes_on(shards, wanted)
-        authority.dismiss(leaving)
         world.rescaled += 1
-        self._tell(leaving)
+        self._dismiss(*old)
         self.tell_clients()
 
+    def _dismiss(self, shards: Generation, merging: tuple[str, ...]) -> None:
+        names = [*(name for names in shards for name in names), *merging]
+        leaving: dict[str, Process] = {name: self._world.replicas[name] for name in names}
+        self._authority.dismiss(leaving)
+        self._tell(leaving)
+
     def _tell(self, leaving: dict[str, Process]) -> None:
-        """Those they read from leave with them: each has to find out by itself, as from a file."""
+        """Those they read from leave with them: each has to find out by itself, as from a file,
+        whenever it runs again."""
         for process in leaving.values():
             if process.running:
                 process.receive(MembershipTold(self._authority.membership))
-        left = {name: process for name, process in leaving.items() if process.up}
-        self._world.clock.after(SECOND_US, self._tell, left or leaving)
+        self._world.clock.after(SECOND_US, self._tell, leaving)
 
     def tell_clients(self) -> None:
         """One that was away, or begins again, knows nobody who is left: it looks at the file."""

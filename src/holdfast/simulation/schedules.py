@@ -33,11 +33,13 @@ from holdfast.simulation.deliveries import (
     deliveries,
     rescaled_at_most_once,
     rescaled_deliveries,
+    rescaled_somehow,
 )
 from holdfast.simulation.ending_shapes import _stopped
 from holdfast.simulation.faults import PAIRWISE, Fault, FaultKind, Schedule, Targets
 from holdfast.simulation.joining_shapes import _rejoin, _remote, _spared, _stranded
 from holdfast.simulation.membership_shapes import (
+    _called_off,
     _departures,
     _moves,
     _rescaled_at_most_once,
@@ -460,6 +462,7 @@ SHAPES: dict[Shape, float] = {
     _rescaled_windows: 0.0,
     _rescaled_deliveries: 0.0,
     _rescaled_at_most_once: 0.0,
+    _called_off: 0.0,
     _stranded: 0.0,
     _remote: 0.0,
     _bulky: 0.0,
@@ -485,6 +488,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _rescaled_windows: special_networks.rescaled_windows,
     _rescaled_deliveries: rescaled_deliveries,
     _rescaled_at_most_once: rescaled_at_most_once,
+    _called_off: rescaled_somehow,
     _stranded: special_networks.chain,
     _remote: special_networks.chain,
     _bulky: special_networks.two_copies,

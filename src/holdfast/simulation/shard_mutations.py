@@ -109,6 +109,16 @@ def keep_nothing_for_new_shards(original: Any) -> Any:
     return broken
 
 
+@mutation(Provider, "obey", shape="called_off")
+def go_on_keeping_for_new_shards_that_are_gone(original: Any) -> Any:
+    def broken(self: Provider, membership: Membership) -> Any:
+        new = {name for name, _ in membership.taking}
+        gone = tuple(one for one in membership.gone if one[0] not in new)
+        return original(self, replace(membership, gone=gone))
+
+    return broken
+
+
 @mutation(ProtectedReplica, "_state_at_rest", shape="rescaled_copies")
 def say_that_a_copy_sleeps_which_has_yet_to_arrive(original: Any) -> Any:
     return lambda self, stream: StreamState.SUSPENDED

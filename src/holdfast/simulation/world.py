@@ -67,6 +67,7 @@ COUNTED = (
     FaultKind.REMOVED,
     FaultKind.ADDED,
     FaultKind.RESCALED,
+    FaultKind.CALLED_OFF,
     FaultKind.MOVED,
 )
 
@@ -403,6 +404,9 @@ class World:
             case FaultKind.RESCALED:
                 if begins and self.authority.rescaling.begin():
                     self.hits[FaultKind.RESCALED.value] += 1
+            case FaultKind.CALLED_OFF:
+                if begins and self.authority.rescaling.call_off():
+                    self.hits[FaultKind.CALLED_OFF.value] += 1
             case FaultKind.SILENCE:
                 for process in self._at(fault.servers[0]):
                     if isinstance(process, EntryProcess):

@@ -1,6 +1,7 @@
 """Joining: what was promised to one that has lost everything is kept.
 
-- Who asks a partner for its state has a hold, on disk, at every producer that could be asked.
+- Who asks a partner for its state has a hold, on disk, at every producer that could be asked, and
+  has been told of it if it is new.
 - What a provider keeps for a consumer is what this life of it has acknowledged, and nothing that
   an earlier life had.
 - A producer that has said that it holds never refuses what is asked for: one attempt is enough.
@@ -46,6 +47,8 @@ class JoinChecks:
         self._acknowledged: dict[tuple[str, int, str], int] = {}
         self._could_since: dict[str, int] = {}
         self._epoch = 0
+        # The newest membership that each process was seen to obey, and since when.
+        self._obeys: dict[str, tuple[int, int]] = {}
         self.counts: Counter[str] = Counter()
         # For whom somebody has kept nothing for a while.
         self.lapsed: set[str] = set()
@@ -79,13 +82,28 @@ class JoinChecks:
             if producer.disk_lost or life >= request.incarnation:
                 continue
             since = world.link_stands_since(name, process.address)
+            told_at = self._told_at(producer, process.address)
             could = since is not None and producer.running and not producer.disk.full
-            undisturbed_since = max(since or 0, producer.disturbed_at, process.disturbed_at)
+            could = could and told_at is not None
+            undisturbed_since = max(
+                since or 0, told_at or 0, producer.disturbed_at, process.disturbed_at
+            )
             if early or (could and world.clock.now - undisturbed_since > patience_us):
                 raise Violation(
                     "joining",
                     f"{process.address} asks for a state before {name} holds what follows it",
                 )
+
+    def _told_at(self, producer: Process, joiner: str) -> int | None:
+        """When a producer was told of one that is new, if it was; 0 of others."""
+        membership = self._world.authority.membership
+        if all(one != joiner for one, _ in (*membership.added, *membership.taking)):
+            return 0
+        known = known_to(producer)
+        if all(one != joiner for one, _ in (*known.added, *known.taking)):
+            return None
+        epoch, since = self._obeys.get(producer.address, (0, 0))
+        return since if epoch == known.epoch else self._world.clock.now
 
     def joined(self, process: ReplicaProcess) -> None:
         """Its disk has all it needs again."""
@@ -149,6 +167,9 @@ class JoinChecks:
     def sample(self) -> None:
         for process in self._world.processes.values():
             if process.running:
+                epoch = known_to(process).epoch
+                if epoch != self._obeys.get(process.address, (0, 0))[0]:
+                    self._obeys[process.address] = (epoch, self._world.clock.now)
                 self._check_kept_for(process)
                 for served in self._streams_at(process):
                     self.lapsed |= served.acknowledgements.lapsed
