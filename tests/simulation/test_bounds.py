@@ -22,8 +22,11 @@ from holdfast.simulation import networks
 from holdfast.simulation.executor import Computation, Union
 from holdfast.simulation.faults import Fault, FaultKind, Schedule
 from holdfast.simulation.layout import place
+from holdfast.simulation.mutations import MUTATIONS
 from holdfast.simulation.networks import Fragment
 from holdfast.simulation.process import Process
+from holdfast.simulation.run import Verdict, shaped
+from holdfast.simulation.run import run as simulated
 from holdfast.simulation.source import Source
 from holdfast.simulation.world import World
 
@@ -174,3 +177,33 @@ def test_it_waits_for_one_whose_disk_is_full(made: Fragment) -> None:
     assert told in entry.driver.view().full
     assert kept(entry) <= FRAMES + BETWEEN
     finish(world)
+
+
+@pytest.mark.parametrize(("seed", "let_go"), [(31, True), (4, False)])
+def test_whoever_is_away_all_is_whole_in_the_end(seed: int, let_go: bool) -> None:
+    scenario = shaped(seed, "withheld")
+    assert scenario is not None
+    world = World(scenario.spec, scenario.schedule, Random(seed), scenario.server_of)
+    world.run()
+    assert bool(world.bounds.let_go) is let_go
+    assert world.bounds.waited
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "said"),
+    [
+        ("wait for nobody who is there and stands still", 1, "bounded: entry0 keeps"),
+        ("tell nobody that a replica is full", 3, "bounded: f00a keeps"),
+        ("go on being full when there is room", 3, "no loss"),
+        ("let go of the last replica", 7, "no other replica of its fragment with a state"),
+        ("let go of one that is there", 3, "bounded"),
+    ],
+)
+def test_mistakes_with_a_bound_are_found(name: str, seed: int, said: str) -> None:
+    (mutation,) = [one for one in MUTATIONS if one.name == name]
+    scenario = shaped(seed, "withheld")
+    assert scenario is not None
+    with mutation.applied():
+        result = simulated(scenario)
+    assert result.verdict is Verdict.WRONG
+    assert said in result.reason

@@ -1,4 +1,4 @@
-"""Shapes of schedules for streams with a bound on the tentative tuples that are kept of them."""
+"""Shapes of schedules for streams with a bound on what is kept of them."""
 
 from __future__ import annotations
 
@@ -26,5 +26,41 @@ def _bounded(random: Random, layout: Targets) -> list[Fault]:
             hit = random.choice(clients * 2 + [one for group in layout.groups for one in group])
             kinds = [FaultKind.PARTITION, FaultKind.PARTITION, FaultKind.CRASH, FaultKind.PAUSE]
             faults.append(Fault(random.choice(kinds), start, until, (hit,)))
+        time = max(one.end for one in faults) + int(random.uniform(5, 15) * SECOND_US)
+    return faults
+
+
+def _withheld(random: Random, layout: Targets) -> list[Fault]:
+    """For long somebody acknowledges nothing: it is away, has no room, or lacks another input.
+
+    Meanwhile others are away for a while, too.
+    """
+    time = 5 * SECOND_US
+    faults = []
+    clients = [server for server in layout.servers if server.startswith("c")]
+    replicas = [one for group in layout.groups for one in group]
+    several = [group for group in layout.groups if len(group) > 1]
+    away = [FaultKind.PARTITION, FaultKind.CRASH, FaultKind.PAUSE]
+    for _ in range(random.randint(1, 2)):
+        end = time + int(random.uniform(20, 60) * SECOND_US)
+        others = [*replicas, *layout.entries]
+        match random.choice(["client", "replica", "group", "full", "input"]):
+            case "client":
+                hit = [(random.choice(away), random.choice(clients))]
+            case "replica":
+                hit = [(random.choice(away), random.choice(replicas))]
+            case "group":
+                hit = [(random.choice(away), one) for one in random.choice(layout.groups)]
+            case "full" if several:
+                # Jobs need room, too: the other one gives results meanwhile.
+                hit = [(FaultKind.DISK_FULL, random.choice(several)[-1])]
+                others = layout.entries
+            case _:
+                hit = [(FaultKind.PARTITION, random.choice(layout.entries))]
+        faults += [Fault(kind, time, end, (one,)) for kind, one in hit]
+        for _ in range(random.randint(0, 2)):
+            start = time + int(random.random() * (end - time))
+            until = start + int(random.uniform(1, 10) * SECOND_US)
+            faults.append(Fault(random.choice(away), start, until, (random.choice(others),)))
         time = max(one.end for one in faults) + int(random.uniform(5, 15) * SECOND_US)
     return faults

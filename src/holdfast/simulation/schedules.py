@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation import special_networks
-from holdfast.simulation.bound_shapes import _bounded
+from holdfast.simulation.bound_shapes import _bounded, _withheld
 from holdfast.simulation.busy_shapes import _busy, busy_unions
 from holdfast.simulation.collecting import _collections
 from holdfast.simulation.copy_shapes import (
@@ -456,6 +456,7 @@ SHAPES: dict[Shape, float] = {
     _busy: 0.0,
     _collections: 0.0,
     _bounded: 0.0,
+    _withheld: 0.0,
     _rescalings: 0.0,
     _rescaled_copies: 0.0,
     _rescaled_parts: 0.0,
@@ -482,6 +483,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _busy: busy_unions,
     _collections: special_networks.racing_chain,
     _bounded: special_networks.bounded_unions,
+    _withheld: special_networks.bounded_streams,
     _rescalings: special_networks.rescaled_ring,
     _rescaled_copies: special_networks.rescaled_copies,
     _rescaled_parts: special_networks.rescaled_parts,

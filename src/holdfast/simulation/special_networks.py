@@ -326,6 +326,49 @@ def bounded_unions(random: Random) -> NetworkSpec:
     return build(timing, ("s0", "s1"), fragments, (f"{fragments[-1].name}.0", "f00.0"), job_us)
 
 
+def bounded_streams(random: Random) -> NetworkSpec:
+    """One or two fragments; of sources, and of streams that some are to wait for, little is kept.
+
+    Replicas that are away for long are let go of, or waited for; clients are waited for.
+    """
+    timing = replace(generate_timing(random), delay_us=2 * SECOND_US)
+    fast = (Policy.PROCESS, random.choice([Policy.PROCESS, Policy.DELAY]))
+    few = random.choice([15, 40])
+
+    def bound(then: Then, *readers: Fragment) -> Bound:
+        groups = tuple(one.addresses for one in readers)
+        return Bound(1_000 * few, None, then, 3 * SECOND_US, groups)
+
+    def any_bound(*readers: Fragment) -> Bound | None:
+        kind = random.choice([Then.RETIRE, Then.RETIRE, Then.BLOCK, None])
+        return None if kind is None else bound(kind, *readers)
+
+    def made(name: str, operator: Operator) -> Fragment:
+        replicas = tuple(f"{name}{letter}" for letter in "abc"[: random.choice([1, 2, 2, 3])])
+        standby = None
+        if len(replicas) == 2 and random.random() < 0.4:
+            protection = random.choice([Protection.PASSIVE, Protection.HYBRID])
+            standby = StandbySettings(replicas, protection, persist=random.random() < 0.7)
+        keeps = Reconcile.RESTORE if standby else random.choice([*Reconcile])
+        plan = Computation(((f"{name}.0", operator),))
+        return Fragment(name, plan, replicas, *fast, keeps, standby)
+
+    first = made("f00", Union(("s0", "s1"), random.choice([-1, 0])))
+    last = made("f10", Window(("f00.0",), timing.bucket_us * random.choice([1, 3])))
+    if random.random() < 0.5:
+        fragments: tuple[Fragment, ...] = (replace(first, bound=bound(Then.BLOCK)),)
+    else:
+        fragments = (
+            replace(first, bound=any_bound(last)),
+            replace(last, bound=random.choice([None, bound(Then.BLOCK)])),
+        )
+    job_us = int(timing.bucket_us * random.choice([0.05, 0.2]))
+    watched = (f"{fragments[-1].name}.0",)
+    spec = build(timing, ("s0", "s1"), fragments, watched, job_us)
+    entries = tuple(replace(one, bound=any_bound(fragments[0])) for one in spec.entries)
+    return replace(spec, entries=entries)
+
+
 def chain(random: Random) -> NetworkSpec:
     """Two fragments in a row, of two or three replicas each, and a short X."""
     timing = replace(generate_timing(random), delay_us=2 * SECOND_US)

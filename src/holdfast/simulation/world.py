@@ -35,6 +35,7 @@ from holdfast.simulation.checkers import (
     tentative,
 )
 from holdfast.simulation.checkers.availability import Availability
+from holdfast.simulation.checkers.bounded import BoundChecks
 from holdfast.simulation.checkers.client import ClientChecks
 from holdfast.simulation.checkers.convergence import Truth
 from holdfast.simulation.checkers.early import Early
@@ -143,6 +144,7 @@ class World:
         self.standby = StandbyChecks(self)
         self.rings = RingChecks(self)
         self.kept = KeptChecks(self)
+        self.bounds = BoundChecks(self)
         self.availability = Availability(self)
         self.stable_tree = StableTree(self)
         self.race = Race(self)
@@ -246,6 +248,7 @@ class World:
             self.rings.sample()
             self.joins.sample()
             self.kept.sample()
+            self.bounds.sample()
             self.availability.sample()
             sources.sample(self)
             self.stable_tree.sample()

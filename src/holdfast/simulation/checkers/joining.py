@@ -146,6 +146,7 @@ class JoinChecks:
         overtaken = request.incarnation < self._lives_at(process).get(consumer, 0)
         behind = request.epoch > known_to(process).epoch
         before = self._kept_at(process) if overtaken or behind else {}
+        self._world.bounds.heard(process.address, consumer, request)
         process.receive(MessageArrived(consumer, request))
         if behind and process.running:
             self.counts["behind"] += 1
