@@ -85,7 +85,8 @@ def _sections(page: str) -> dict[str, list[str]]:
     for section in page.split("\n## ")[1:]:
         title, _, text = section.partition("\n")
         rows = re.findall(r"^\| (`[^|]*) \|", text.partition("\nSinks:")[0], flags=re.MULTILINE)
-        found[title] = [key for row in rows for key in re.findall(r"`([^`]*)`", row)]
+        # Those in quotes are keys of a table in this one, with another table on the page.
+        found[title] = [key for row in rows for key in re.findall(r"`([^`\"]*)`", row)]
     return found
 
 

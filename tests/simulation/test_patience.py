@@ -42,15 +42,18 @@ def world(
     return World(spec, schedule, Random(seed), place(spec, Random(seed)))
 
 
-def longest_delay(made: World) -> int:
-    """How long after its making a tuple came first, but for what nobody could have while away."""
+def delays(made: World) -> list[int]:
+    """How long after its making a tuple came first, but for what nobody could have then."""
     (client,), (away,) = made.clients.values(), made.schedule.faults
-    came_late = [
-        came - stime
+    return [
+        came - stime - made.skew_us
         for stime, came in client.tentative_times
         if came < away.end or stime >= away.end
     ]
-    return max(came_late) - made.skew_us
+
+
+def longest_delay(made: World) -> int:
+    return max(delays(made))
 
 
 @pytest.mark.parametrize("job_ms", [40, 300])
@@ -123,11 +126,10 @@ def test_who_stands_in_is_out_by_x_though_the_redo_of_its_partner_takes_the_same
 
 @pytest.mark.slow
 def test_with_alpha_by_hand_slow_jobs_are_late() -> None:
-    delays = []
+    """Not in every world: sources may have nothing while one of them is away."""
     for seed in range(8):
         made = world(450_000, False, (Policy.PROCESS, Policy.PROCESS), 5, seed)
         made.run()
-        delays.append(longest_delay(made))
-        if delays[-1] > X:
-            break
-    assert max(delays) > X
+        if any(delay > X for delay in delays(made)):
+            return
+    pytest.fail("all was out by X")
