@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import math
 import random
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,74 +18,16 @@ from pyspark.sql import functions as F
 from holdfast import Network, count_window, window
 from holdfast.spark import column_job
 from holdfast.spark import engine as engines
-from holdfast.spark.column_plans import Memory
 from holdfast.spark.engine import Bucket, Engine, Sharding
-from holdfast.spark.prepared import arrow_schema, input_frame, leaf_number
+from holdfast.spark.prepared import input_frame, leaf_number
 from holdfast.spark.state import EMPTY
 from holdfast.spark.translation import translate
 from holdfast.testing import ipc_bytes, run, same_bytes, split, tuples
+from tests.spark.kinds import KINDS, every_kind, on_columns, values
 from tests.spark.networks import every_kind_of_state, some_tables
 from tests.spark.support import SCHEMA, SECOND, SPARK, Case, cases, full_row
 
 EDGES = [0, 900_000, 3_500_000, 9 * SECOND]
-KINDS = {
-    "flag": "boolean",
-    "tiny": "tinyint",
-    "small": "smallint",
-    "i": "int",
-    "n": "bigint",
-    "f": "float",
-    "x": "double",
-    "day": "date",
-    "at": "timestamp",
-    "text": "string",
-    "bytes": "binary",
-}
-
-
-def values(rng: random.Random) -> dict[str, Any]:
-    """A row of every kind; edges of each, and nulls everywhere."""
-    bits = {"tiny": 8, "small": 16, "i": 32, "n": 64}
-    row: dict[str, Any] = {
-        name: rng.choice([0, 1, -1, 2 ** (b - 1) - 1, -(2 ** (b - 1)), rng.randrange(-99, 99)])
-        for name, b in bits.items()
-    }
-    odd = [0.0, -0.0, math.nan, math.inf, -math.inf, 1e-320, 2.0**60, rng.uniform(-9, 9)]
-    length = rng.choice([0, 1, 3, 4, 7, 8, 12, 31, 32, 33, 47, 64, 71])
-    text = "".join(rng.choice("aé語z ") for _ in range(length))
-    moment = datetime.timedelta(microseconds=rng.randrange(-(10**15), 10**15))
-    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    row |= {
-        "flag": rng.random() < 0.5,
-        "f": rng.choice(odd),
-        "x": rng.choice(odd),
-        "day": (epoch + moment).date(),
-        "at": epoch + moment,
-        "text": text,
-        "bytes": text.encode()[: rng.randrange(40)],
-    }
-    return {name: None if rng.random() < 0.15 else row[name] for name in KINDS}
-
-
-def every_kind(spark: SparkSession) -> tuple[pa.Table, DataFrame]:
-    """Some hundred rows as Arrow and in Spark."""
-    rng = random.Random(5)
-    schema = arrow_schema(
-        spark.createDataFrame([], ", ".join(f"{k} {v}" for k, v in KINDS.items())).schema
-    )
-    rows = pa.Table.from_pylist([values(rng) for _ in range(400)], schema=schema)
-    return rows, spark.createDataFrame(rows)
-
-
-def on_columns(spark: SparkSession, rows: pa.Table, expression: str, scratch: Path) -> pa.Table:
-    """The expression as a worker computes it; it must be one that workers know."""
-    schema = spark.createDataFrame(rows.slice(0, 0)).schema
-    leaf = input_frame(spark, schema, scratch)
-    plan = translate(leaf.selectExpr(f"{expression} AS value"), {leaf_number(leaf): "rows"})
-    assert plan is not None, f"{expression} was left to Spark"
-    return plan.table(Memory({"rows": rows}), ["value"])
-
-
 EXPRESSIONS = [
     *(f"xxhash64({name})" for name in KINDS),
     f"xxhash64({', '.join(KINDS)})",
@@ -113,6 +53,7 @@ EXPRESSIONS = [
         for x, kind in (("x", "double"), ("f", "float"))
     ),
     "isnan(x) or isnan(f)",
+    "sqrt(x)",
     "case when n > 1 then cast(tiny as double) / n end",
     "case when x > 1 then sqrt(greatest(x - x * x / x, cast(0 as double)) / (x - 1)) end",
     "coalesce(x, cast(f as double), cast(0 as double))",
@@ -177,6 +118,42 @@ def test_what_workers_do_not_know_is_left_to_spark(
     )
     frame = leaf.selectExpr(f"{expression} AS value")
     assert translate(frame, {leaf_number(leaf): "rows"}) is None
+
+
+def test_a_union_whose_structs_have_other_names_is_left_to_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    schema = spark.createDataFrame([], "n bigint, pair struct<a: int, b: string>").schema
+    leaf = input_frame(spark, schema, tmp_path)
+    for mine, theirs, on_columns in [
+        ("struct(n AS a) AS v", "struct(n AS b) AS v", False),
+        ("struct(struct(n AS a) AS v) AS v", "struct(struct(n AS b) AS v) AS v", False),
+        ("pair AS v", "struct(pair.a AS b, pair.b AS a) AS v", False),
+        ("pair AS v", "struct(coalesce(pair.a, 1) AS a, pair.b AS b) AS v", True),
+    ]:
+        both = leaf.selectExpr(mine).union(leaf.selectExpr(theirs))
+        plan = translate(both, {leaf_number(leaf): "rows"})
+        assert (plan is not None) == on_columns, theirs
+
+
+def united_structs(spark: SparkSession) -> Network:
+    """Structs of one shape, whose fields have other names or the same ones in another order."""
+    network = Network("structs", spark=spark, partitions=2)
+    rows = network.source("s", "n int, m int, k string")
+
+    def unite(frame: DataFrame) -> DataFrame:
+        renamed = frame.selectExpr("stime", "tmax", "seq", "k", "struct(m AS b, n AS a) AS pair")
+        named = frame.selectExpr("stime", "tmax", "seq", "k", "struct(n AS a, m AS b) AS pair")
+        return named.union(renamed)
+
+    rows.transform(unite).output("pairs")
+    return network
+
+
+def test_united_structs_keep_their_values(spark: SparkSession) -> None:
+    network = united_structs(spark)
+    rows = [(at * 1000, at, -at, "k") for at in range(5)]
+    both_paths(network, lambda engine: {"s": tuples(engine, "s", rows)}, EDGES)
 
 
 def both_paths(network: Network, tables_of: Any, edges: list[int], groups: Any = ()) -> None:

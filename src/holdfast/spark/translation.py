@@ -71,6 +71,8 @@ class _Reader:
         if kind == "Union":
             parts = tuple(self.plan(each) for each in items(node.children()))
             output = items(node.output())
+            for child in items(node.children()):
+                _refuse_other_types(items(child.output()), output)
             kinds = tuple(_arrow(each.dataType()) for each in output)
             return Union(parts, tuple(_number(each) for each in output), kinds)
         raise NotTranslatable(kind)
@@ -251,6 +253,14 @@ class _Reader:
 
     def _Sqrt(self, node: Any) -> Expression:
         return Call("sqrt", self._children(node))
+
+
+def _refuse_other_types(columns: list[Any], output: list[Any]) -> None:
+    """Spark unites structs by the places of their fields, Arrow casts them by the names."""
+    for column, wanted in zip(columns, output, strict=True):
+        before, after = (each.dataType().asNullable() for each in (column, wanted))
+        if str(before.json()) != str(after.json()):
+            raise NotTranslatable(f"{before.catalogString()} united with {after.catalogString()}")
 
 
 def _guards(test: Expression) -> list[tuple[Expression, float]]:
