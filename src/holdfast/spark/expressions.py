@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.hashing import xxhash64
+from holdfast.spark.runs import numbers
 
 
 class HashedOnce:
@@ -188,6 +189,14 @@ def _divide(_: int, arguments: list[pa.Array], __: None) -> pa.Array:
         return pc.divide(*arguments)
 
 
+def _sqrt(_: int, arguments: list[pa.Array], __: None) -> pa.Array:
+    """Of a negative number the NaN that the processor gives, and so Java; Arrow's is another."""
+    given = arguments[0]
+    with np.errstate(invalid="ignore"):
+        roots = np.sqrt(numbers(given))
+    return pa.array(roots, mask=numbers(given.is_null()) if given.null_count else None)
+
+
 FUNCTIONS: dict[str, _Function] = {
     "cast": _cast,
     "hash": _hash,
@@ -209,7 +218,7 @@ FUNCTIONS: dict[str, _Function] = {
     "multiply": _simple(pc.multiply),
     "add_checked": _simple(pc.add_checked),
     "subtract_checked": _simple(pc.subtract_checked),
-    "sqrt": _simple(pc.sqrt),
+    "sqrt": _sqrt,
     "shift_left": _simple(pc.shift_left),
     "bit_or": _simple(pc.bit_wise_or),
     "bit_and": _simple(pc.bit_wise_and),

@@ -131,7 +131,10 @@ class _Reader:
         return Call("cast", self._children(node), pa.int64())
 
     def _MicrosToTimestamp(self, node: Any) -> Expression:
-        return Call("cast", self._children(node), pa.timestamp("us", "UTC"))
+        (given,) = self._children(node)
+        if str(node.child().dataType().catalogString()) != "bigint":
+            given = Call("cast", (given,), pa.int64())
+        return Call("cast", (given,), pa.timestamp("us", "UTC"))
 
     def _XxHash64(self, node: Any) -> Expression:
         for child in items(node.children()):
