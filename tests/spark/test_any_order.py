@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
@@ -19,6 +20,7 @@ from holdfast.operators import StatefulOperator
 from holdfast.spark.aggregate import Aggregate
 from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.folds import Fold
+from holdfast.spark.groups import Groups
 from holdfast.spark.version import Version
 from holdfast.windows import Window
 from tests.spark.support import SPARK
@@ -121,6 +123,23 @@ def _bytes(table: pa.Table) -> bytes:
     return found
 
 
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+def test_of_two_zeros_the_negative_one_is_the_smaller(kind: pa.DataType) -> None:
+    """Whoever was earlier, in one bucket or in two."""
+    for zeros in ([0.0, -0.0], [-0.0, 0.0]):
+        first, second = (pa.array([each], kind) for each in zeros)
+        for name, sign in (("min", -1.0), ("max", 1.0)):
+            fold = Fold(name, "v", ("v",), (kind,))
+            both, one = (Groups(np.zeros(n, np.int64), np.zeros(1, np.int64)) for n in (2, 1))
+            none, some = np.zeros(1, np.bool_), np.ones(1, np.bool_)
+            nothing = [pa.array([], kind)]
+            at_once = fold.run(pa.concat_arrays([first, second]), both, none, nothing)
+            before = fold.run(first, one, none, nothing)
+            in_turn = fold.run(second, one, some, before)
+            for (found,) in (at_once, in_turn):
+                assert math.copysign(1.0, found[0].as_py()) == sign, (name, zeros)
+
+
 def test_user_code_depends_on_order_unless_it_says_otherwise() -> None:
     for aggregator, depends in ((Longest(), False), (Last(), True)):
         typed = aggregate(aggregator, "s").with_types(pa.string())
@@ -140,7 +159,7 @@ def test_what_aggregates_of_one_column_rest_on_is_kept_once(spark: SparkSession)
     assert isinstance(operator, StatefulOperator)
     assert isinstance(operator.stateful, Aggregate)
     folds = [fold for each in operator.stateful.aggregations for fold in each.folds]
-    assert [(fold.kind, fold.columns[0]) for fold in folds] == [
+    assert [(fold.kind, fold.columns[0]) for fold in folds if fold.columns] == [
         ("add_exactly", "a0_add_exactly"),
         ("add_long", "a0_count"),
         ("add_squares", "a2_squares"),

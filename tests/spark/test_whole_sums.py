@@ -26,6 +26,7 @@ from tests.spark.support import SECOND
 LEAST, MOST = -(2**63), 2**63 - 1
 GROUPS = 3
 WIDE = Fold("add_wide", "v", ("total", "total_high"), (pa.int64(), pa.int32()))
+SUM, MEAN = (Fold(kind, None, (), (), beside=WIDE.columns) for kind in ("within_bigint", "as_double"))
 DECIMAL = Fold("add_decimal", "v", ("total",), (pa.decimal256(STATE_DIGITS, 2),))
 NINES = Decimal("9" * 36 + ".99")
 
@@ -85,7 +86,8 @@ def test_a_sum_of_bigints_is_exact_and_only_its_total_must_fit(
         total = sum(value for one, value in rows if one == group)
         low, high = (each[group].as_py() for each in state)
         assert high * 2**64 + low == total
-        assert result(WIDE, state, group) == (total if LEAST <= total <= MOST else None)
+        assert result(SUM, state, group) == (total if LEAST <= total <= MOST else None)
+        assert result(MEAN, state, group) == float(total)  # Python rounds it once
 
 
 @given(
@@ -130,3 +132,28 @@ def test_no_split_makes_a_sum_fail_that_another_gives(sums: Engine) -> None:
         ("b", 12, 1.0, 12),
     ]
     assert outcome(sums, comes_back, [2, 4, 6, 8, 10]) == whole
+
+
+def test_a_mean_is_there_where_no_sum_would_be(spark: SparkSession) -> None:
+    """As of nanoseconds since 1970, six of which are beyond the range of BIGINT."""
+    moments = [1_760_000_000_123_456_789 + 10**9 * each for each in range(60)]
+    network = Network("means", spark=spark)
+    source = network.source("s", "v bigint")
+    source.groupBy(window("1 second")).agg("avg(v) AS mean", "avg(-v) AS less").output("means")
+    for columns in (True, False):
+        engine = Engine(network, columns=columns)
+        tables = {"s": tuples(engine, "s", list(enumerate(moments)))}
+        for cuts in ([], [4, 7, 30]):
+            out = run(engine, split(tables, [0, *cuts, 2 * SECOND]))["means"]
+            mean = float(sum(moments)) / 60
+            assert out.select(["mean", "less"]).to_pylist() == [{"mean": mean, "less": -mean}]
+
+
+def test_a_sum_beside_a_mean_is_refused_where_it_does_not_fit(spark: SparkSession) -> None:
+    network = Network("both", spark=spark)
+    both = ["avg(v) AS mean", "sum(v) AS sum"]
+    network.source("s", "v bigint").groupBy(window("1 second")).agg(*both).output("sums")
+    engine = Engine(network)
+    tables = {"s": tuples(engine, "s", [(0, MOST), (1, 1)])}
+    with pytest.raises(Exception, match="beyond the range of BIGINT"):
+        run(engine, split(tables, [0, 2 * SECOND]))

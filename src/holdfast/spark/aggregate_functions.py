@@ -181,12 +181,14 @@ def _present(call: _Call, kept: _Kept) -> str:
     return kept.shared("count", call.argument, counted, fold).columns[0]
 
 
-def _total(call: _Call, kept: _Kept) -> str:
-    """The column of a fold that adds up what is not null."""
+def _total(call: _Call, kept: _Kept, of_wide: str) -> str:
+    """The column of a fold that adds up what is not null; ``of_wide``: what becomes of BIGINTs."""
     argument = F.expr(call.argument)
     if isinstance(call.argument_type, LongType):
         wide = (pa.int64(), pa.int32())
-        return _added(call, kept, "add_wide", argument, "bigint", wide).columns[0]
+        added = _added(call, kept, "add_wide", argument, "bigint", wide)
+        fold = Fold(of_wide, None, (), (), beside=added.columns)
+        return kept.shared(of_wide, call.argument, None, fold).results[0].name
     if isinstance(call.argument_type, _INTEGERS):
         return _added(call, kept, "add_long", argument, "bigint", (pa.int64(),)).columns[0]
     if isinstance(call.argument_type, DecimalType):
@@ -218,14 +220,14 @@ def _added(
 
 
 def _sum(call: _Call, kept: _Kept) -> Aggregation:
-    total = F.col(_total(call, kept)).cast(call.result.dataType)
+    total = F.col(_total(call, kept, "within_bigint")).cast(call.result.dataType)
     if call.nullable:
         total = F.when(F.col(_present(call, kept)) > 0, total)
     return kept.aggregation(call.result, total)
 
 
 def _avg(call: _Call, kept: _Kept) -> Aggregation:
-    total, count = F.col(_total(call, kept)), F.col(_present(call, kept))
+    total, count = F.col(_total(call, kept, "as_double")), F.col(_present(call, kept))
     if isinstance(call.argument_type, DecimalType):
         # As wide as Spark's own sum, no wider: a division's scale shrinks as precision grows.
         kind = call.argument_type

@@ -36,7 +36,9 @@ _SURELY_FITS = 2.0**63 * (1 - 2.0**-20)
 # Half of a number of 64 bits.
 _HALF, _LOWER = 32, (1 << 32) - 1
 # Folds that take columns as numpy has them.
-_ON_NUMBERS = frozenset({"count", "add_long", "add_wide"})
+_ON_NUMBERS = frozenset({"count", "add_long", "add_wide", "within_bigint", "as_double"})
+# What is made of the total of an ``add_wide``, and its type: a sum must fit, a mean always does.
+_OF_WIDE = {"within_bigint": pa.int64(), "as_double": pa.float64()}
 # What a sum of decimals may have, and what it is added up in: so whether it fits is asked of the
 # total alone, as with ``add_wide``.
 _DECIMAL_DIGITS, STATE_DIGITS = 38, 76
@@ -47,6 +49,8 @@ IN_ORDER = frozenset({"first", "last", "collect", "collect_distinct", "top"})
 @dataclass(frozen=True)
 class Fold:
     """One fold of an aggregate operator: its kind, the column it reads, those it keeps.
+
+    One that keeps none only finishes what others keep.
 
     beside  columns of other folds that it needs to finish a group.
     """
@@ -73,6 +77,10 @@ class Fold:
     @property
     def results(self) -> tuple[pa.Field, ...]:
         """Its columns once a group is finished."""
+        if self.kind == "add_wide":
+            return ()
+        if self.kind in _OF_WIDE and self.beside is not None:
+            return (pa.field(f"{self.beside[0]}_{self.kind}", _OF_WIDE[self.kind]),)
         kind = self.types[0]
         match self.kind:
             case "sketch":
@@ -99,7 +107,11 @@ class Fold:
                 squares, sums, counts = columns
                 return [pa.array(exact_sum.spreads(as_array(counts).to_pylist(), sums, squares))]
             case "add_wide":
+                return []
+            case "within_bigint":
                 return [self._within_bigint(*columns)]
+            case "as_double":
+                return [_as_double(*columns)]
             case "add_decimal":
                 return [self._within_decimal(as_array(columns[0]))]
         return columns
@@ -108,7 +120,7 @@ class Fold:
         """A total whose upper part is nothing but its sign."""
         if numbers(high).any():
             raise OverflowError(
-                f"the sum in {self.columns[0]} is beyond the range of BIGINT; cast the summed "
+                f"the sum in {self.results[0].name} is beyond the range of BIGINT; cast the summed "
                 f"column to DOUBLE or DECIMAL(38, 0)"
             )
         return low
@@ -122,6 +134,21 @@ class Fold:
                 f"the sum in {self.columns[0]} has more than {_DECIMAL_DIGITS} digits; cast the "
                 f"summed column to DOUBLE"
             ) from error
+
+
+def _as_double(low: Column, high: Column) -> pa.Array:
+    """A total as the nearest double, also beyond the range of BIGINT."""
+    lower, upper = numbers(low), numbers(high)
+    rounded = lower.astype(np.float64)
+    wide = np.flatnonzero(upper)
+    # Python's whole numbers round once; doubles would round the parts.
+    totals = upper[wide].astype(object) * 2**64 + lower[wide].astype(object)
+    rounded[wide] = totals.astype(np.float64)
+    return pa.array(rounded)
+
+
+def _nothing(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
+    return []
 
 
 def _count(_: Fold, values: pa.Array, groups: Groups, found: Bools, old: Columns) -> Columns:
@@ -218,7 +245,7 @@ def _by_bits(values: pa.Array, rows: npt.NDArray[np.int64], kind: str) -> npt.ND
     who was earlier. -0.0 is the smaller."""
     whole = pa.int64() if values.type == pa.float64() else pa.int32()
     bits = numbers(values.take(pa.array(rows)).view(whole)).astype(np.int64)
-    return rows[np.argsort(bits if kind == "min" else -bits, kind="stable")]
+    return rows[np.argsort(bits if kind == "min" else ~bits, kind="stable")]
 
 
 def _nan_is_largest(
@@ -306,6 +333,8 @@ _KINDS: dict[str, Callable[[Fold, pa.Array, Groups, Bools, Columns], Columns]] =
     "count": _count,
     "add_long": _add_long,
     "add_wide": _add_wide,
+    "within_bigint": _nothing,
+    "as_double": _nothing,
     "add_exactly": _add_exactly,
     "add_decimal": _add_decimal,
     "min": _extreme,
