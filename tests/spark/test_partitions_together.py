@@ -24,6 +24,7 @@ from holdfast.windows import TimeWindow
 PARTITIONS, BUCKETS, SIZE = 3, 24, 10
 FOLDS = (
     Fold("add_wide", "v", ("total", "total_high"), (pa.int64(), pa.int32())),
+    Fold("within_bigint", None, (), (), beside=("total", "total_high")),
     Fold("count", None, ("count",), (pa.int64(),)),
     Fold("max", "v", ("most",), (pa.int64(),)),
     Fold("first", "w", ("first",), (pa.string(),)),
@@ -35,13 +36,13 @@ class Side:
 
     def __init__(self, root: Path, window: TimeWindow, key: pa.DataType, how: str) -> None:
         names = () if how == "no key" else ("k0",)
-        folds = FOLDS[:3] if how == "any order" else FOLDS
+        folds = FOLDS[:4] if how == "any order" else FOLDS
         self.window = window
         times = [pa.field(name, pa.int64()) for name in ("stime", "tmax", "seq")]
         keys = [pa.field(name, key) for name in names]
         values = [pa.field("v", pa.int64()), pa.field("w", pa.string())]
         given = pa.schema([*times, pa.field("hash", pa.int64()), *keys, *values])
-        kept = [pa.field(each.columns[0], each.types[0]) for each in folds]
+        kept = [field for each in folds for field in each.results]
         output = pa.schema([*times, pa.field("slot", pa.int64()), *keys, *kept])
         handler = TimeAggregate(window, GroupState(names, folds))
         self.plan = StepPlan("sums", handler, given, output, PARTITIONS)
@@ -68,7 +69,7 @@ class Side:
             for part in parts
             for table in self.plan.run(told, rows.filter(pa.array(np.isin(home, part))), part)
         ]
-        news = [(each.family, each.opened, each.ended) for each in collect_news(directory.path)]
+        news = [(each.family, each.opened, each.ended) for each in collect_news(directory)]
         first_open = {("sums", FAMILY): first_open_slot(self.window, boundary)}
         runs = collect_runs(self.state, directory, PARTITIONS, first_open)
         self.state = State(self._steps, boundary, runs)

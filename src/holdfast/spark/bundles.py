@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from holdfast import disk
+from holdfast.spark.attempts import part_of
 from holdfast.spark.open_runs import OpenRun, keep_open
 from holdfast.spark.runs import place_in_file, write_bytes
 
@@ -64,8 +65,9 @@ class Bundle:
         # No other task of the step has this partition of this operator.
         operator, _, partition, *_ = self._members[0][0].split("~")
         path = f"{self._directory}/{BUNDLE}~{operator}~{partition}~{self._number}"
-        write_bytes(f"{path}.part", b"".join(parts))
-        disk.rename(f"{path}.part", path)
+        part = part_of(path)
+        write_bytes(part, b"".join(parts))
+        disk.rename(part, path)
         places = _places(first, map(len, pieces))
         for (_, run, swallowed), (place, size) in zip(self._members, places, strict=True):
             keep_open(f"{path}{place}", run, size, swallowed)

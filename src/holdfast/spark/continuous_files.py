@@ -1,7 +1,7 @@
 """What the steps tell of window states, as files beside the runs they write.
 
 For each operator, family and partition at most one file: its name has how many windows opened
-and how many ended, its rows are the states to be kept.
+and how many ended, and the number of the step; its rows are the states to be kept.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast import disk
+from holdfast.spark.attempts import part_of
 from holdfast.spark.runs import read_run, write_run
+from holdfast.spark.step_directories import StepDirectory, told_in
 
 DIRECTORY = "windows"
 PARTITION = "partition"
@@ -43,27 +45,29 @@ class FamilyNews:
     ended: int
 
 
-def write_told(directory: str, operator: str, family: str, partition: int, told: Told) -> None:
-    """Leave a partition's news; the name appears only when the file is complete."""
-    place = Path(directory, DIRECTORY)
-    place.mkdir(exist_ok=True)
-    path = place / f"{operator}~{family}~{partition}~{told.opened}~{told.ended}"
+def write_told(directory: str, place: tuple[str, str, int], step: int, told: Told) -> None:
+    """Leave the news of an operator's family in a partition; the name appears with the whole file.
+
+    step  as in the names of runs: what a lost executor writes late is for no other step.
+    """
+    inside = Path(directory, DIRECTORY)
+    inside.mkdir(exist_ok=True)
+    name = "~".join(str(each) for each in (*place, told.opened, told.ended, step))
+    path = inside / name
     if told.rows is None:
         path.touch()
         return
-    numbered = pa.array(np.full(told.rows.num_rows, partition, dtype=np.int32))
-    write_run(f"{path}.part", told.rows.add_column(0, PARTITION, numbered))
-    disk.rename(f"{path}.part", path)
+    numbered = pa.array(np.full(told.rows.num_rows, place[-1], dtype=np.int32))
+    part = part_of(path)
+    write_run(part, told.rows.add_column(0, PARTITION, numbered))
+    disk.rename(part, path)
 
 
-def collect_news(directory: Path) -> tuple[FamilyNews, ...]:
-    """Read and remove what the tasks of a step left in its directory."""
-    place = directory / DIRECTORY
-    if not place.is_dir():
-        return ()
+def collect_news(directory: StepDirectory) -> tuple[FamilyNews, ...]:
+    """Read what the tasks of a step left in its directory, and remove it."""
     found: dict[tuple[str, str], list[tuple[int, int, pa.Table | None]]] = {}
-    for path in sorted(place.iterdir()):
-        operator, family, _, opened, ended = path.name.split("~")
+    for path in told_in(directory, DIRECTORY):
+        operator, family, _, opened, ended, _ = path.name.split("~")
         rows = read_run(str(path)) if path.stat().st_size else None
         found.setdefault((operator, family), []).append((int(opened), int(ended), rows))
         path.unlink()  # what is mapped stays readable

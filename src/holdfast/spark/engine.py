@@ -224,7 +224,7 @@ class Engine:
         told = {"keeps": self.keeps if windows else {}, "on_error": self._on_error}
         directory = self.step_directory()
         streams = self._run_waves(state, version, boundary, inputs, directory, told, large)
-        news, rejected = collect_news(directory.path), collect_rejected(directory.path)
+        news, rejected = collect_news(directory), collect_rejected(directory)
         runs = collect_runs(state, directory, self.partitions, self.first_open(boundary))
         return Advance(State(version, boundary, runs), self._named(streams), news, rejected)
 
@@ -243,7 +243,7 @@ class Engine:
         directory = self.step_directory()
         version = self.next_version(state)
         streams = self._run_waves(state, version, boundary, inputs, directory, told)
-        collect_rejected(directory.path)  # they are told of when they are computed in order
+        collect_rejected(directory)  # they are told of when they are computed in order
         return self._named(streams)
 
     def replay(self, partial: State, buckets: Sequence[Bucket], boundary: int) -> Advance:
@@ -259,8 +259,8 @@ class Engine:
         lazy = sorted(name for name, how in self.keeps.items() if how == LAZY)
         told = {"keeps": dict.fromkeys(lazy, LAZY), "replay": lazy, "on_error": self._on_error}
         self._run_waves(partial, version, boundary, inputs, directory, told)
-        news = collect_news(directory.path)
-        collect_rejected(directory.path)  # they were told of when they first came
+        news = collect_news(directory)
+        collect_rejected(directory)  # they were told of when they first came
         base = State(version, boundary, without_times(partial.runs))
         runs = collect_runs(base, directory, self.partitions, self.first_open(boundary))
         return Advance(State(version, boundary, runs), self._nothing(), news)
@@ -284,8 +284,8 @@ class Engine:
         directory = self.step_directory()
         told = {"keeps": {}, "on_error": self._on_error, "only": sorted(names)}
         self._run_waves(EMPTY, version, boundary, inputs, directory, told)
-        collect_news(directory.path)
-        collect_rejected(directory.path)  # they were told of when they first came
+        collect_news(directory)
+        collect_rejected(directory)  # they were told of when they first came
         made = collect_runs(EMPTY, directory, self.partitions, self.first_open(boundary))
         rebuilt = {operator: runs for operator, runs in made.items() if operator in gone}
         return State(version, boundary, {**left.runs, **rebuilt})

@@ -1,7 +1,8 @@
 """Rows on which a user's function raises, where the fragment is told to leave them out.
 
-A task leaves them in the step's directory, as it does with everything it has to tell; a task that
-Spark runs again leaves the same. Whoever ordered the step writes them to the dead letters.
+A task leaves them in the step's directory, as it does with everything it has to tell, by a name
+that ends with the step's number; a task that Spark runs again leaves the same. Whoever ordered the
+step writes them to the dead letters.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import disk
+from holdfast.spark.attempts import part_of
+from holdfast.spark.step_directories import StepDirectory, told_in
 
 STOP, DEAD_LETTER = "stop", "dead-letter"
 DIRECTORY = "rejected"
@@ -26,29 +29,27 @@ class Rejected:
     row: dict[str, Any]
 
 
-def write_rejected(directory: str, operator: str, partition: int, rejected: list[Rejected]) -> None:
-    """Leave the rows that one partition of an operator has rejected."""
+def write_rejected(
+    directory: str, place: tuple[str, int], step: int, rejected: list[Rejected]
+) -> None:
+    """Leave the rows that an operator has rejected in one partition."""
     if not rejected:
         return
-    place = Path(directory, DIRECTORY)
-    place.mkdir(exist_ok=True)
+    inside = Path(directory, DIRECTORY)
+    inside.mkdir(exist_ok=True)
     text = json.dumps([{"reason": each.reason, "row": each.row} for each in rejected], default=str)
-    path = place / f"{operator}~{partition}"
-    hidden = path.with_name(f".{path.name}")
-    with disk.open_file(hidden, "wb") as file:
+    path = inside / "~".join(str(each) for each in (*place, step))
+    part = part_of(path)
+    with disk.open_file(part, "wb") as file:
         file.write(text.encode())
-    disk.rename(hidden, path)
+    disk.rename(part, path)
 
 
-def collect_rejected(directory: Path) -> tuple[Rejected, ...]:
-    """Read and remove what the tasks of a step have left."""
-    place = directory / DIRECTORY
-    if not place.is_dir():
-        return ()
+def collect_rejected(directory: StepDirectory) -> tuple[Rejected, ...]:
+    """Read what the tasks of a step have left, and remove it."""
     found = []
-    for path in sorted(place.iterdir()):
-        operator, _, partition = path.name.rpartition("~")
-        if partition.isdigit() and not operator.startswith("."):
-            found += [Rejected(operator, **each) for each in json.loads(path.read_text())]
+    for path in told_in(directory, DIRECTORY):
+        operator, *_ = path.name.split("~")
+        found += [Rejected(operator, **each) for each in json.loads(path.read_text())]
         path.unlink()
     return tuple(found)

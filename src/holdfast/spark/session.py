@@ -37,8 +37,6 @@ from holdfast.spark.scratch import java_option, scratch_in
 from holdfast.spark.sockets import socket_directory
 
 _DEFAULTS = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -142,10 +140,15 @@ def _lookup_memory(said: str | None) -> dict[str, str]:
 
 
 def _private(master: str, directory: Path | None) -> dict[str, str]:
-    """What keeps others on this machine out; a cluster has its own secret and its own machines."""
+    """What keeps others on this machine out; a cluster has its own secret and its own machines.
+
+    Its executors must reach the driver, too: where, Spark finds out, or the user says.
+    """
     if not _is_local(master):
         return {}
     return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
         "spark.authenticate": "true",  # Spark makes a secret for a local session by itself
         "spark.python.unix.domain.socket.dir": str(socket_directory(directory)),
     }

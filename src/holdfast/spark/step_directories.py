@@ -29,6 +29,20 @@ class StepDirectory:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
+def told_in(directory: StepDirectory, below: str) -> list[Path]:
+    """The files that the step's tasks have left there; what others have left is removed."""
+    inside, mine = directory.path / below, f"~{directory.number}"
+    if not inside.is_dir():
+        return []
+    found = []
+    for path in sorted(inside.iterdir()):
+        if path.name.endswith(mine):
+            found.append(path)
+        else:
+            path.unlink(missing_ok=True)
+    return found
+
+
 class StepDirectories:
     """Those of one engine."""
 

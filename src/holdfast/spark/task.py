@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from holdfast import disk
+from holdfast.spark.attempts import part_of
 from holdfast.spark.bundles import Bundle
 from holdfast.spark.compaction import how_many_to_merge, merge_all
 from holdfast.spark.continuous_files import Told, write_told
@@ -126,8 +127,9 @@ class Step:
         if self.bundle is not None and self.bundle.take(name, run, paths[kept:]):
             return
         path = f"{self.directory}/{name}"
-        size = write_run(f"{path}.part", run.rows)
-        disk.rename(f"{path}.part", path)
+        part = part_of(path)
+        size = write_run(part, run.rows)
+        disk.rename(part, path)
         keep_open(path, run, size, paths[kept:])
 
     def ended(self, family: str, count: int) -> None:
@@ -141,9 +143,10 @@ class Step:
 
     def finish(self) -> None:
         """Leave what is to be told beside the state, after the handler has run."""
-        write_rejected(self.directory, self.operator, self.partition, self._rejected)
+        place = (self.operator, self.partition)
+        write_rejected(self.directory, place, self.number, self._rejected)
         for family, told in self._told.items():
-            write_told(self.directory, self.operator, family, self.partition, told)
+            write_told(self.directory, (self.operator, family, self.partition), self.number, told)
 
     def tell_rows(self, family: str, rows: pa.Table, opened: Bools | None) -> None:
         """What continuous checkpoints are to know of rows that are written."""
