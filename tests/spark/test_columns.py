@@ -125,7 +125,7 @@ def test_a_union_whose_structs_have_other_names_is_left_to_spark(
 ) -> None:
     schema = spark.createDataFrame([], "n bigint, pair struct<a: int, b: string>").schema
     leaf = input_frame(spark, schema, tmp_path)
-    for mine, theirs, on_columns in [
+    for mine, theirs, alike in [
         ("struct(n AS a) AS v", "struct(n AS b) AS v", False),
         ("struct(struct(n AS a) AS v) AS v", "struct(struct(n AS b) AS v) AS v", False),
         ("pair AS v", "struct(pair.a AS b, pair.b AS a) AS v", False),
@@ -133,7 +133,7 @@ def test_a_union_whose_structs_have_other_names_is_left_to_spark(
     ]:
         both = leaf.selectExpr(mine).union(leaf.selectExpr(theirs))
         plan = translate(both, {leaf_number(leaf): "rows"})
-        assert (plan is not None) == on_columns, theirs
+        assert (plan is not None) == alike, theirs
 
 
 def united_structs(spark: SparkSession) -> Network:

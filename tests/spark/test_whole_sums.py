@@ -26,7 +26,8 @@ from tests.spark.support import SECOND
 LEAST, MOST = -(2**63), 2**63 - 1
 GROUPS = 3
 WIDE = Fold("add_wide", "v", ("total", "total_high"), (pa.int64(), pa.int32()))
-SUM, MEAN = (Fold(kind, None, (), (), beside=WIDE.columns) for kind in ("within_bigint", "as_double"))
+SUM = Fold("within_bigint", None, (), (), beside=WIDE.columns)
+MEAN = Fold("as_double", None, (), (), beside=WIDE.columns)
 DECIMAL = Fold("add_decimal", "v", ("total",), (pa.decimal256(STATE_DIGITS, 2),))
 NINES = Decimal("9" * 36 + ".99")
 
