@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from holdfast.core.frame import Kind
 from holdfast.core.messages import StreamFrame
 from holdfast.core.patience import REDO_AT_FIRST
@@ -180,6 +184,35 @@ def test_input_is_kept_until_it_will_not_be_read_again() -> None:
     sunion.handle(StableTaken(200, keep_from=200), 50)
     assert not sunion.copies["x"].stable
     sunion.validate()
+
+
+class Sized:
+    """What has tuples, and says of how many bytes."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+
+
+def test_redo_jobs_end_where_they_would_have_too_many_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("holdfast.core.sunion.JOB_BYTES", 100)
+    sunion = make()
+    for number in range(10):
+        for name in ("x", "y"):
+            frame = stable(number, 100 * number + 30, 100 * number + 90)
+            feed(sunion, name, 40, replace(frame, block=Sized(20 if number < 6 else 200)))
+    for name in ("x", "y"):
+        feed(sunion, name, 40, boundary(10, 1_000))
+    stops = [0]
+    while stops[-1] < 1_000:
+        stops.append(sunion.redo_stop(sunion.stable_target()))
+        found = sunion.slices(stops[-2], stops[-1], stable_only=True)
+        size = sum(each.block.nbytes for each in found if isinstance(each.block, Sized))
+        assert size <= 100 or stops[-1] - stops[-2] == 100, "a bucket is taken whole"
+        sunion.handle(StableTaken(stops[-1], keep_from=stops[-1]), 50)
+    assert stops == [0, 200, 400, 600, 700, 800, 900, 1_000]
+    assert make().redo_stop(500) == 500
 
 
 def test_redo_jobs_are_cut_into_pieces_but_skip_empty_time() -> None:

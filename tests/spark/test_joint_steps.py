@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from holdfast.spark import task
 from holdfast.spark.aggregate_state import GroupState
 from holdfast.spark.bundles import Bundle
 from holdfast.spark.column_plans import Scan
@@ -17,6 +18,7 @@ from holdfast.spark.continuous_files import collect_news
 from holdfast.spark.folds import Fold
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.joint_steps import rounds, run_steps
+from holdfast.spark.open_runs import OpenRun
 from holdfast.spark.runs import read_run
 from holdfast.spark.state import EMPTY, State, collect_runs
 from holdfast.spark.step_directories import StepDirectories
@@ -27,6 +29,7 @@ from holdfast.windows import TimeWindow
 PARTITIONS, BUCKETS = 3, 24
 FOLDS = (
     Fold("add_wide", "v", ("total", "total_high"), (pa.int64(), pa.int32())),
+    Fold("within_bigint", None, (), (), beside=("total", "total_high")),
     Fold("count", None, ("count",), (pa.int64(),)),
     Fold("max", "w", ("most",), (pa.string(),)),
 )
@@ -83,7 +86,7 @@ class Side:
         else:
             made = [run_steps([each], [every], told, bundle)[0] for each in given]
         bundle.write()
-        news = [(each.family, each.opened, each.ended) for each in collect_news(directory.path)]
+        news = [(each.family, each.opened, each.ended) for each in collect_news(directory)]
         first_open = {
             (name, FAMILY): first_open_slot(window, boundary)
             for name, (window, _) in WINDOWS.items()
@@ -139,6 +142,37 @@ def test_queries_at_once_and_one_by_one(tmp_path: Path, collide: bool) -> None:
     assert emitted
 
 
+def test_runs_whose_texts_would_be_too_long_for_one_column_stay_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, bounded = Side(tmp_path / "plain", True), Side(tmp_path / "bounded", True)
+    most = 2_500
+    for bucket in range(8):
+        count = 100
+        rows = {}
+        for each in plain.plans:
+            keys = np.arange(count) + bucket * count
+            columns = {
+                **dict.fromkeys(("stime", "tmax", "seq"), np.full(count, bucket % 2)),
+                "hash": keys * 0x1E3779B97F4A7C15 if WINDOWS[each.operator][1] else keys * 0,
+                "k0": pa.array(keys).cast(WINDOWS[each.operator][1] or pa.int64()),
+                "v": keys,
+                "w": pa.array([f"word {bucket}"] * count),
+            }
+            rows[each.operator] = pa.table(columns).select(each.given.names).cast(each.given)
+        boundary = 30 if bucket == 7 else 2
+        expected = plain.advance(rows, boundary)
+        with monkeypatch.context() as patch:
+            patch.setattr(task, "_MOST_COLUMN_BYTES", most)
+            assert bounded.advance(rows, boundary) == expected
+        if bucket == 6:
+            lists = [[*side.state.all_runs()] for side in (plain, bounded)]
+            assert len(lists[1]) > len(lists[0])
+            for *_, run in lists[1]:
+                found = OpenRun(read_run(run.address))
+                assert found.widest_bytes <= most
+
+
 def test_steps_that_are_alike_go_together_unless_one_reads_the_other() -> None:
     def node(name: str, step: StepPlan | None, reads: str) -> Node:
         return Node(name, Scan(reads, ((0, "stime"),)), ("stime",), step)
@@ -169,7 +203,8 @@ def test_a_sum_is_refused_for_its_own_values_not_for_those_of_other_queries(tmp_
         }
         rows[each.operator] = pa.table(columns).select(each.given.names).cast(each.given)
     emitted, _ = side.advance(rows, 30)
-    assert all(set(each["total"]) <= {n * 2**60 for n in range(1, count + 1)} for each in emitted)
+    totals = {n * 2**60 for n in range(1, count + 1)}
+    assert all(set(each["total_within_bigint"]) <= totals for each in emitted)
     rows["one"] = rows["one"].set_column(5, "v", pa.array(np.full(count, 2**61)))
     with pytest.raises(OverflowError, match="total"):
         Side(tmp_path / "again", True).advance(rows, 30)
@@ -179,4 +214,4 @@ def test_a_sum_is_refused_for_its_own_values_not_for_those_of_other_queries(tmp_
     rest = {name: each.slice(0, 0) for name, each in rows.items()}
     rest["one"] = rows["one"].set_column(5, "v", pa.array(np.full(count, -(2**61))))
     emitted, _ = late.advance(rest, 30)
-    assert 0 in emitted[0]["total"]
+    assert 0 in emitted[0]["total_within_bigint"]

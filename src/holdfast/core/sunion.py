@@ -53,6 +53,8 @@ from holdfast.core.stream_copy import FAR_FUTURE, StreamCopy
 
 # How many times larger redo jobs are that keep nobody waiting.
 ALONE = 10
+# What a job of several buckets takes at most: a column of texts has room for twice as much.
+JOB_BYTES = 1 << 30
 
 
 class SUnionState(Enum):
@@ -307,7 +309,24 @@ class SUnion(Machine[SUnionState, Trigger]):
         if self.live_position is None or alone:
             buckets = self._timing.redo_buckets * ALONE
         ahead = (stop for stop in self._stops if stop > self.stable_position)
-        return min(target, start + buckets * self._bucket_us, *ahead)
+        stop = min(target, start + buckets * self._bucket_us, *ahead)
+        return self._within_bytes(start, stop)
+
+    def _within_bytes(self, start: int, stop: int) -> int:
+        """How far a job goes from ``start``: a bucket, and more while it can hold it."""
+        frames = [
+            (one.header.stime_min, int(getattr(one.block, "nbytes", 0)))
+            for copy in self.copies.values()
+            for one in copy.stable.between(self.stable_position, stop)
+        ]
+        if sum(size for _, size in frames) <= JOB_BYTES:
+            return stop
+        taken = 0
+        for stime, size in sorted(frames):
+            taken += size
+            if taken > JOB_BYTES:
+                return min(stop, max(self._floor(stime), start + self._bucket_us))
+        return stop
 
     def stop_at(self, boundaries: tuple[int, ...]) -> None:
         """Somebody waits for the state as it is at these boundaries."""

@@ -69,9 +69,21 @@ class Layout:
         return tuple(f"{field.name} {field.type}" for field in self.schema)
 
     @cached_property
+    def variable(self) -> tuple[str, ...]:
+        """The columns whose values are of any length."""
+        return tuple(field.name for field in self.schema if not _has_width(field.type))
+
+    @cached_property
     def written(self) -> pa.Buffer:
         """How a file of such a run begins."""
         return self.schema.serialize()
+
+
+def _has_width(kind: pa.DataType) -> bool:
+    try:
+        return bool(kind.bit_width)
+    except ValueError:
+        return False
 
 
 _layouts: dict[tuple[tuple[str, Any], ...], Layout] = {}
@@ -145,6 +157,11 @@ class OpenRun:
             return sum(int(each.nbytes) for each in self._columns.values())
         return int(self.rows.nbytes)
 
+    @cached_property
+    def widest_bytes(self) -> int:
+        """How many bytes the largest of its columns has whose values are of any length."""
+        return max((int(self.array(name).nbytes) for name in self.layout.variable), default=0)
+
     def stream_bytes(self) -> bytes:
         """What a file has in it (``runs.stream_bytes``)."""
         return batch_bytes(self.layout.written, self._batch)
@@ -161,7 +178,7 @@ class OpenRun:
             self.__dict__.update(OpenRun.of(copied, self.layout).__dict__)
         else:
             return
-        for name in ("slot", "hash", "_whole_batch"):
+        for name in ("slot", "hash", "widest_bytes", "_whole_batch"):
             self.__dict__.pop(name, None)
 
     @property

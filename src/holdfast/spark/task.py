@@ -52,6 +52,9 @@ FOREVER = 2**62
 # How an operator's window states are kept: written when a window opens and now and then, and
 # computed again from there; or written whenever they change.
 LAZY, EAGER = "lazy", "eager"
+# Runs become one while no column of texts, bytes or lists has more: Arrow's have room for twice as
+# much.
+_MOST_COLUMN_BYTES = 1 << 30
 # Families that can be made from others, so that nobody keeps them.
 DERIVED = ("deadlines",)
 
@@ -186,6 +189,8 @@ def write_runs(news: Sequence[NewRun]) -> None:
     for at, new in enumerate(news):
         runs = new.step.read(new.family)
         kept = len(runs) - how_many_to_merge([len(each) for each in runs], len(new.run))
+        while not _is_within_bytes([*runs[kept:], new.run]):
+            kept += 1
         swallowed = runs[kept:]
         if len(runs) == len(swallowed) == 1 and new.replaced == len(runs[0]):
             swallowed = []  # nothing of it is left: so it is where few keys come with every bucket
@@ -196,11 +201,33 @@ def write_runs(news: Sequence[NewRun]) -> None:
             alike.setdefault((new.family, *keys, *new.run.layout.kinds), []).append(at)
     found = [runs[0] for runs, *_ in parts]
     for several in alike.values():
-        merged = merge_all([parts[at] for at in several], news[several[0]].keys)
-        for at, run in zip(several, merged, strict=True):
-            found[at] = run
+        for together in _within_bytes(several, parts):
+            merged = merge_all([parts[at] for at in together], news[together[0]].keys)
+            for at, run in zip(together, merged, strict=True):
+                found[at] = run
     for new, run, kept in zip(news, found, places, strict=True):
         new.step._add(new.family, run, kept)
+
+
+def _is_within_bytes(runs: Sequence[OpenRun]) -> bool:
+    """Whether they can be one; the new run alone always is what it is."""
+    return len(runs) == 1 or sum(each.widest_bytes for each in runs) <= _MOST_COLUMN_BYTES
+
+
+def _within_bytes(
+    several: Sequence[int], parts: Sequence[tuple[Sequence[OpenRun], bool, int]]
+) -> Iterator[list[int]]:
+    """Those that are merged at once: their columns lie one behind the other meanwhile."""
+    together: list[int] = []
+    taken = 0
+    for at in several:
+        size = sum(run.widest_bytes for run in parts[at][0])
+        if together and taken + size > _MOST_COLUMN_BYTES:
+            yield together
+            together, taken = [], 0
+        together.append(at)
+        taken += size
+    yield together
 
 
 Handler = Callable[[Step, pa.Table], pa.Table]
