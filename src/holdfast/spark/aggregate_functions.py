@@ -188,7 +188,7 @@ def _total(call: _Call, kept: _Kept, of_wide: str) -> str:
         wide = (pa.int64(), pa.int32())
         added = _added(call, kept, "add_wide", argument, "bigint", wide)
         fold = Fold(of_wide, None, (), (), beside=added.columns)
-        return kept.shared(of_wide, call.argument, None, fold).results[0].name
+        return str(kept.shared(of_wide, call.argument, None, fold).results[0].name)
     if isinstance(call.argument_type, _INTEGERS):
         return _added(call, kept, "add_long", argument, "bigint", (pa.int64(),)).columns[0]
     if isinstance(call.argument_type, DecimalType):

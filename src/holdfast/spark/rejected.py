@@ -39,7 +39,7 @@ def write_rejected(
     inside.mkdir(exist_ok=True)
     text = json.dumps([{"reason": each.reason, "row": each.row} for each in rejected], default=str)
     path = inside / "~".join(str(each) for each in (*place, step))
-    part = part_of(path)
+    part = Path(part_of(path))
     with disk.open_file(part, "wb") as file:
         file.write(text.encode())
     disk.rename(part, path)
