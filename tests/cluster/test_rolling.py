@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +43,7 @@ class Said:
     def state(self, deployment: Deployment) -> dict[str, dict[str, Any]]:
         return {name: {"pid": pid} for name, pid in self.pids.items()}
 
-    def end(self, deployment: Deployment, process: str, number: int) -> None:
-        assert number == signal.SIGTERM
+    def end(self, deployment: Deployment, process: str) -> int:
         self.asked.append(process)
         self.pids[process] += 1
         if process.startswith("main"):
@@ -53,6 +51,7 @@ class Said:
             self.lost = self.lost or any(self._without.get(each) for each in others)
             (self.primary,) = others
             self._without[process] = self._looks
+        return self.pids[process] - 1
 
     def status(self, deployment: Deployment, nodes: list[str], within_s: float) -> dict[str, Any]:
         return {name: self._of(name) for name in nodes}
@@ -75,7 +74,7 @@ def deployment(tmp_path: Path) -> Deployment:
 def said(deployment: Deployment, monkeypatch: pytest.MonkeyPatch, looks: int) -> Said:
     found = Said(deployment, looks)
     monkeypatch.setattr(rolling, "read_state", found.state)
-    monkeypatch.setattr(rolling, "send_signal", found.end)
+    monkeypatch.setattr(rolling, "end_process", found.end)
     monkeypatch.setattr(rolling, "node_status", found.status)
     monkeypatch.setattr(rolling, "_LOOK_SECONDS", 0.001)
     return found

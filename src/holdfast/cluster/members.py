@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from holdfast.cluster.desired import SUBMITTED
@@ -329,15 +330,22 @@ def own_deployment(path: str | os.PathLike[str]) -> Deployment:
     Two who decide would number their changes alike, and nodes would obey whichever they heard of.
     """
     found = load_deployment(path)
-    for mark in (found.path.parent / SUBMITTED, found.data / SUBMITTED / SUBMITTED):
-        if mark.exists():
-            raise MembershipError(
-                f"{found.name} was submitted to a cluster ({mark.read_text()}), which decides who "
-                f"takes part: use holdfast replicas add, move or remove, or holdfast client "
-                f"retire, each with --to HOST:PORT of any of its servers. If it runs there no "
-                f"longer, remove {mark.parent}"
-            )
+    mark = submitted_mark(found)
+    if mark is not None:
+        raise MembershipError(
+            f"{found.name} was submitted to a cluster ({mark.read_text()}), which decides who "
+            f"takes part: use holdfast replicas add, move or remove, or holdfast client retire, "
+            f"each with --to HOST:PORT of any of its servers. The two copies of a passive or "
+            f"hybrid fragment stay where they are there. If it runs there no longer, remove "
+            f"{mark.parent}"
+        )
     return found
+
+
+def submitted_mark(deployment: Deployment) -> Path | None:
+    """What says that a cluster runs a deployment, and which; None if none does."""
+    marks = (deployment.path.parent / SUBMITTED, deployment.data / SUBMITTED / SUBMITTED)
+    return next((mark for mark in marks if mark.exists()), None)
 
 
 def _without(deployment: Deployment, name: str, wait_s: float) -> Changed:

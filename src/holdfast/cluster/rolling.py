@@ -11,13 +11,13 @@ network is not, its state would not fit.
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from holdfast.cluster.members import submitted_mark
 from holdfast.cluster.status import copy_is, is_in, is_stable, node_status
-from holdfast.cluster.supervisor import SupervisorError, read_state, send_signal
+from holdfast.cluster.supervisor import SupervisorError, end_process, read_state
 from holdfast.core.entry import EntryState
 from holdfast.core.messages import CopyState
 from holdfast.deployment import Deployment, load_deployment
@@ -42,8 +42,16 @@ def restart_rolling(
     time ends the restart: those that follow stay as they are, and ``SupervisorError`` says what it
     waits for.
     """
-    rolling = _Rolling(load_deployment(deployment), wait_s, tell or (lambda text: None))
-    return rolling.run(list(processes))
+    found = load_deployment(deployment)
+    mark = submitted_mark(found)
+    if mark is not None:
+        raise SupervisorError(
+            f"{found.name} was submitted to a cluster ({mark.read_text()}), whose coordinator may "
+            f"move what is to be restarted: restart its servers one after the other instead, each "
+            f"when holdfast status shows that every replica is stable. If it runs there no longer, "
+            f"remove {mark.parent}"
+        )
+    return _Rolling(found, wait_s, tell or (lambda text: None)).run(list(processes))
 
 
 class _Rolling:
@@ -125,10 +133,9 @@ class _Rolling:
         return same[0]
 
     def _restart(self, process: str) -> None:
-        before = read_state(self._deployment)[process]["pid"]
-        send_signal(self._deployment, process, signal.SIGTERM)
+        before = end_process(self._deployment, process)
         deadline = time.monotonic() + self._wait_s
-        while read_state(self._deployment)[process]["pid"] in (None, before):
+        while self._pid(process) in (None, before):
             if time.monotonic() > deadline:
                 raise SupervisorError(
                     f"{process} was asked to end and is not back after {self._wait_s:g} s; look at "
@@ -137,6 +144,11 @@ class _Rolling:
             time.sleep(_LOOK_SECONDS)
         own = list(self._deployment.processes[process])
         self._wait([*own, *self._others(process)], f"after {process} was restarted")
+
+    def _pid(self, process: str) -> int | None:
+        """None also from a server that has just started, and says nothing of the process yet."""
+        pid: int | None = read_state(self._deployment).get(process, {}).get("pid")
+        return pid
 
     def _wait(self, nodes: list[str], when: str) -> None:
         deadline = time.monotonic() + self._wait_s
