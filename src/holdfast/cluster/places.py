@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 from holdfast.cluster.kept_elsewhere import KeptElsewhere
 from holdfast.cluster.kept_nodes import KeptNodes, StoppedAt
+from holdfast.cluster.placed import running_of
 from holdfast.core.ending import beyond
 from holdfast.core.records import RecoveryRecord
 from holdfast.deployment import Deployment
@@ -58,9 +59,8 @@ class Changing:
         if before is None:
             raise self.refusal(f"fragment {name!r} was not there before")
         self._refuse_streams(before, now)
-        nodes = self.deployment.fragments[name].processes
         streams = [output.stream for output in before.outputs]
-        found = (self.kept(node).place(node, streams) for node in nodes)
+        found = (self.kept(node).place(node, streams) for node in self.replicas(name))
         places = [place for place in found if place is not None]
         if not places:
             raise self.refusal(f"no replica of {name!r} has kept its place")
@@ -115,7 +115,7 @@ class Changing:
         """The three steps, for one fragment; ``keeps``: with the state that belongs to it."""
         first = self.kept(place.node)
         first.begin(place.node, self._now.fragments[name].description, record, keeps)
-        for node in self.deployment.fragments[name].processes:
+        for node in self.replicas(name):
             if node != place.node:
                 self._begin_as(place.node, node)
 
@@ -128,6 +128,10 @@ class Changing:
             taker.write(other, offset, piece)
             offset += len(piece)
         taker.unpack(other)
+
+    def replicas(self, name: str) -> tuple[str, ...]:
+        """Those of a fragment that take part: who is gone has kept nothing that counts."""
+        return tuple(running_of(self.deployment, self.deployment.fragments[name]))
 
     def kept(self, node: str) -> KeptNodes:
         """What a node has kept, where it runs."""
