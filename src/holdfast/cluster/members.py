@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -84,12 +84,14 @@ def remove_replica(
     fragment = _fragment_of(found, replica)
     others = [name for name in fragment.processes if name not in found.gone | {replica}]
     _check_removable(found, fragment, replica, others)
-    if fragment.standby is not None:
-        if not force:
-            relieve(found, replica, others[0], RELIEVE_SECONDS)
-    elif not force:
-        _check_others(found, replica, others)
-    return _without(found, replica, wait_s)
+    if force:
+        able = others
+    elif fragment.standby is not None:
+        relieve(found, replica, others[0], RELIEVE_SECONDS)
+        able = others
+    else:
+        able = _able_among(found, replica, others)
+    return _without(found, replica, wait_s, able)
 
 
 def add_replica(
@@ -216,7 +218,7 @@ def _move_copy(
         fragment,
         place,
         min(10.0, wait_s),
-        lambda known, name: known.with_in_place_of(name, others[0], copy),
+        lambda known, name: _checked(known, copy, others).with_in_place_of(name, others[0], copy),
     )
     left_s = deadline - time.monotonic()
     holds = (CopyState.SUSPENDED, *RUNNING)
@@ -297,12 +299,12 @@ def check_started(deployment: Deployment) -> None:
         raise MembershipError(f"{deployment.name} was never started; change its file instead")
 
 
-def _check_others(deployment: Deployment, replica: str, others: list[str]) -> None:
-    """Raise unless another replica has all that the one to be removed may be asked for."""
+def _able_among(deployment: Deployment, replica: str, others: list[str]) -> list[str]:
+    """Those that have all that the one to be removed may be asked for; raises if none has."""
     check_started(deployment)
     said = node_status(deployment, [replica, *others])
     kept = said[replica].get("trimmed_below")
-    reasons = []
+    able, reasons = [], []
     for name in others:
         found = said[name]
         if "error" in found:
@@ -312,7 +314,9 @@ def _check_others(deployment: Deployment, replica: str, others: list[str]) -> No
         elif found.get("incarnation", 0) and not has_all(found["trimmed_below"], kept):
             reasons.append(f"{name} has joined later and may lack older tuples that {replica} has")
         else:
-            return
+            able.append(name)
+    if able:
+        return able
     raise MembershipError(
         f"{replica} is not removed, because no other replica can take over all of its work now: "
         f"{'; '.join(reasons)}. Try again when one is stable, or use --force (force=True), which "
@@ -348,13 +352,26 @@ def submitted_mark(deployment: Deployment) -> Path | None:
     return next((mark for mark in marks if mark.exists()), None)
 
 
-def _without(deployment: Deployment, name: str, wait_s: float) -> Changed:
-    if name in deployment.gone:
-        raise MembershipError(f"{name} is gone already")
-    epoch = change_membership(deployment, lambda known: known.without(name)).epoch
+def _without(deployment: Deployment, name: str, wait_s: float, able: Sequence[str] = ()) -> Changed:
+    """``able``: of whom one must be left, if it is a replica that goes."""
+    epoch = change_membership(
+        deployment, lambda known: _checked(known, name, able).without(name)
+    ).epoch
     deployment = load_deployment(deployment.path)
     silent = tell_servers(deployment)
     return Changed(epoch, (*silent, *wait_for_epoch(deployment, epoch, wait_s)))
+
+
+def _checked(known: Membership, name: str, able: Sequence[str]) -> Membership:
+    """The membership, if ``name`` may go by now: somebody else may have decided meanwhile."""
+    if known.gone_since(name) is not None:
+        raise MembershipError(f"{name} is gone already")
+    if able and all(known.gone_since(other) is not None for other in able):
+        raise MembershipError(
+            f"{name} stays: {' and '.join(able)}, which would have been left, has just been "
+            f"removed by somebody else. Try again"
+        )
+    return known
 
 
 def tell_servers(deployment: Deployment) -> list[str]:
