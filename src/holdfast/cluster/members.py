@@ -90,7 +90,14 @@ def remove_replica(
         relieve(found, replica, others[0], RELIEVE_SECONDS)
         able = others
     else:
-        able = _able_among(found, replica, others)
+        check_started(found)
+        able, reasons = able_among(found, replica, others)
+        if not able:
+            raise MembershipError(
+                f"{replica} is not removed, because no other replica can take over all of its "
+                f"work now: {'; '.join(reasons)}. Try again when one is stable, or use --force "
+                f"(force=True), which may lose what only {replica} has"
+            )
     return _without(found, replica, wait_s, able)
 
 
@@ -299,9 +306,10 @@ def check_started(deployment: Deployment) -> None:
         raise MembershipError(f"{deployment.name} was never started; change its file instead")
 
 
-def _able_among(deployment: Deployment, replica: str, others: list[str]) -> list[str]:
-    """Those that have all that the one to be removed may be asked for; raises if none has."""
-    check_started(deployment)
+def able_among(
+    deployment: Deployment, replica: str, others: list[str]
+) -> tuple[list[str], list[str]]:
+    """Those that have all that the one to be removed may be asked for; why others have not."""
     said = node_status(deployment, [replica, *others])
     kept = said[replica].get("trimmed_below")
     able, reasons = [], []
@@ -315,13 +323,7 @@ def _able_among(deployment: Deployment, replica: str, others: list[str]) -> list
             reasons.append(f"{name} has joined later and may lack older tuples that {replica} has")
         else:
             able.append(name)
-    if able:
-        return able
-    raise MembershipError(
-        f"{replica} is not removed, because no other replica can take over all of its work now: "
-        f"{'; '.join(reasons)}. Try again when one is stable, or use --force (force=True), which "
-        f"may lose what only {replica} has"
-    )
+    return able, reasons
 
 
 def has_all(first_ids: dict[str, int], kept: dict[str, int] | None) -> bool:
