@@ -231,6 +231,22 @@ def test_of_two_who_are_removed_at_once_one_stays(
     assert read_membership(load_deployment(deployment).data).gone == ((other, 1),)
 
 
+def test_a_copy_from_which_nobody_takes_over_stays(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Addresses.choose(load_deployment(deployment))
+    said = {
+        "pair-1": {"copy": "primary", "state": "stable", "awake": True},
+        "pair-2": {"copy": "suspended", "state": "suspended", "awake": False},
+    }
+    monkeypatch.setattr(members, "node_status", lambda _, asked: {one: said[one] for one in asked})
+    monkeypatch.setattr(members, "RELIEVE_SECONDS", 0.05)
+    with pytest.raises(MembershipError, match=r"pair-1 stays, because pair-2 has not taken over"):
+        remove_replica(deployment, "pair-1")
+    found = read_membership(load_deployment(deployment).data)
+    assert (found.gone, found.leaving, found.epoch) == ((), (), 2)
+
+
 def plan() -> Plan:
     """load -> main -> sums -> pair -> best, and one beside it."""
     schema = pa.schema([("k", pa.int64())])

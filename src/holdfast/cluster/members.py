@@ -31,7 +31,7 @@ from holdfast.deployment import (
 from holdfast.deployment_file import DeploymentReader
 from holdfast.errors import HoldfastError
 from holdfast.plans.addresses import Addresses, is_addressed
-from holdfast.plans.membership_file import change_membership
+from holdfast.plans.membership_file import change_membership, read_membership
 
 _LOOK_SECONDS = 0.1
 # How long the other one of two copies may take to take over; a passive one starts Spark first.
@@ -87,7 +87,7 @@ def remove_replica(
     if force:
         able = others
     elif fragment.standby is not None:
-        relieve(found, replica, others[0], RELIEVE_SECONDS)
+        _have_relieved(found, replica, others[0], RELIEVE_SECONDS)
         able = others
     else:
         check_started(found)
@@ -219,7 +219,7 @@ def _move_copy(
     _check_removable(found, fragment, copy, others)
     deadline = time.monotonic() + wait_s
     if not force:
-        relieve(found, copy, others[0], wait_s)
+        _have_relieved(found, copy, others[0], wait_s)
     name, changed = _added(
         found,
         fragment,
@@ -238,32 +238,51 @@ def _move_copy(
     return name, changed
 
 
-def relieve(deployment: Deployment, copy: str, other: str, wait_s: float) -> None:
-    """Have the other one of two copies take over, if it does not run already.
+def _have_relieved(deployment: Deployment, copy: str, other: str, wait_s: float) -> None:
+    why = relieve(deployment, copy, [other], wait_s)
+    if why is not None:
+        raise MembershipError(
+            f"{copy} stays, because {why}. Try again when it is well, or use --force (force=True), "
+            f"which may lose what only {copy} has"
+        )
 
-    The first goes on until the other one has caught up; raises if that is not so in time.
+
+def relieve(deployment: Deployment, copy: str, others: Sequence[str], wait_s: float) -> str | None:
+    """Have another copy take over, if none runs already; why that is not so in time.
+
+    The first goes on until the other one has caught up. Where it was for nothing, it stays.
     """
     check_started(deployment)
     deadline = time.monotonic() + wait_s
     asked = False
     while True:
-        said = node_status(deployment, [copy, other])
-        runs = copy_is(said[other], CopyState.PRIMARY) and is_stable(said[other])
+        said = node_status(deployment, [copy, *others])
+        runs = any(copy_is(said[one], CopyState.PRIMARY) and is_stable(said[one]) for one in others)
         if runs and not said[copy].get("awake"):
-            return
+            return None
         if not asked:
             change_membership(deployment, lambda known: known.without_soon(copy))
             tell_servers(load_deployment(deployment.path))
             asked = True
         if time.monotonic() > deadline:
-            found = said[other]
-            how = found.get("error") or f"{found.get('copy')}, {found.get('state')}"
-            raise MembershipError(
-                f"{copy} stays, because {other} has not taken over from it after {wait_s:g} s: "
-                f"{other} is {how}. Try again when it is well, or use --force (force=True), which "
-                f"may lose what only {copy} has"
+            let_stay(deployment, copy)
+            how = [
+                f"{one} is {said[one].get('error') or said[one].get('copy')}, "
+                f"{said[one].get('state')}"
+                for one in others
+            ]
+            return (
+                f"{' or '.join(others)} has not taken over from it after {wait_s:g} s: "
+                f"{'; '.join(how)}"
             )
         time.sleep(_LOOK_SECONDS)
+
+
+def let_stay(deployment: Deployment, copy: str) -> None:
+    """A copy that was relieved does not go after all, and may be the primary again."""
+    if read_membership(deployment.data).leaves_since(copy):
+        change_membership(deployment, lambda known: known.staying(copy))
+        tell_servers(load_deployment(deployment.path))
 
 
 def with_replica(deployment: Deployment, spec: FragmentSpec, place: str) -> Deployment:

@@ -4,8 +4,8 @@ Each process is asked to end, its supervisor or server starts it again, and the 
 once it is well: its entry points serve, its replicas are stable, its copies have settled who is
 the primary and who sleeps, and the one that sleeps holds a state. A process is only asked while
 all other replicas of its fragments are well. Sources first, then replicas, then clients; of two
-copies the one that sleeps. New code of Holdfast or of a library is taken up like that; another
-network is not, its state would not fit.
+copies the one that sleeps, and the other one once it is relieved. New code of Holdfast or of a
+library is taken up like that; another network is not, its state would not fit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from holdfast.cluster.members import submitted_mark
+from holdfast.cluster.members import let_stay, relieve, submitted_mark
 from holdfast.cluster.status import copy_is, is_in, is_stable, node_status
 from holdfast.cluster.supervisor import SupervisorError, end_process, read_state
 from holdfast.core.entry import EntryState
@@ -133,6 +133,40 @@ class _Rolling:
         return same[0]
 
     def _restart(self, process: str) -> None:
+        relieved = self._relieve(process)
+        try:
+            self._end(process)
+        finally:
+            for node in relieved:
+                let_stay(self._deployment, node)
+        own = list(self._deployment.processes[process])
+        self._wait([*own, *self._others(process)], f"after {process} was restarted")
+
+    def _relieve(self, process: str) -> list[str]:
+        """Have other copies take over from each primary in a process, without a gap: to find out
+        that it is gone, and to start Spark then, may take longer than X."""
+        own = self._deployment.processes[process]
+        copies = [node for node in own if self._is_copy(node) and self._peers(node)]
+        said = node_status(self._deployment, copies, _ANSWER_SECONDS)
+        relieved: list[str] = []
+        for node in copies:
+            if said[node].get("awake"):
+                relieved.append(node)
+                why = relieve(self._deployment, node, self._peers(node), self._wait_s)
+                if why is not None:
+                    for one in relieved:
+                        let_stay(self._deployment, one)
+                    raise SupervisorError(
+                        f"{process} is not restarted, because {why}. The others were not touched; "
+                        f"put that right and restart them then"
+                    )
+        return relieved
+
+    def _is_copy(self, node: str) -> bool:
+        fragment = self._deployment.fragment_of(node)
+        return fragment is not None and fragment.standby is not None
+
+    def _end(self, process: str) -> None:
         before = end_process(self._deployment, process)
         deadline = time.monotonic() + self._wait_s
         while self._pid(process) in (None, before):
@@ -142,8 +176,6 @@ class _Rolling:
                     f"{self._deployment.data / 'logs'}. The others were not touched"
                 )
             time.sleep(_LOOK_SECONDS)
-        own = list(self._deployment.processes[process])
-        self._wait([*own, *self._others(process)], f"after {process} was restarted")
 
     def _pid(self, process: str) -> int | None:
         """None also from a server that has just started, and says nothing of the process yet."""
