@@ -227,6 +227,26 @@ def test_windows_in_the_log_stay_if_the_change_is_below_them(tmp_path: Path) -> 
     assert kept.manifest("main-2")[0].extent == kept.record.extent
 
 
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [(Change.FROM_NOW, Change.KEEP_STATE), (Change.KEEP_STATE, Change.FROM_NOW)],
+)
+def test_a_change_that_was_interrupted_is_gone_on_with_as_it_began(
+    tmp_path: Path, first: Change, then: Change
+) -> None:
+    kept, plan = Kept(tmp_path), changed("k > 5", "k > 6")
+    kept.go_on(plan, plan, first)  # and its plan is not written
+    begun = kept.manifest("main-1")
+    with pytest.raises(StateError, match=rf"{then.value}: main-1 has .* holdfast up {first.value}"):
+        kept.go_on(plan, plan, then)
+    other = changed("k > 5", "k > 7")
+    with pytest.raises(StateError, match="with the network as it was changed then"):
+        kept.go_on(other, other, first)
+    assert kept.manifest("main-1") == begun
+    kept.go_on(plan, plan, first)
+    assert kept.manifest("main-1")[1] == begun[1]
+
+
 @pytest.mark.parametrize("change", [Change.KEEP_STATE, Change.FROM_NOW])
 def test_replicas_that_are_gone_do_not_go_on(tmp_path: Path, change: Change) -> None:
     kept = Kept(tmp_path)

@@ -68,7 +68,9 @@ def deployment(tmp_path: Path) -> Path:
 
 def test_a_client_is_retired_once(deployment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["client", "retire", str(deployment), "screen"]) == 0
-    assert "screen is retired (epoch 1)" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "screen is retired (epoch 1)" in said
+    assert "never started from this directory, so nobody has heard of it" in said
     found = load_deployment(deployment)
     assert read_membership(found.data) == Membership(1, (("screen", 1),))
     assert "screen" not in found.processes
@@ -131,6 +133,15 @@ def test_who_is_left_is_who_takes_part(deployment: Path) -> None:
     assert topology.replica("main-3").partners == ("main-1",)
     # That nobody is left to keep an output for is known by who was there.
     assert topology.consumers["best"] == ("screen",)
+
+
+def test_what_counts_at_once_is_not_said_to_count_later(
+    deployment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Addresses.choose(load_deployment(deployment))
+    changed = retire_client(deployment, "screen", wait_s=0.0)
+    assert changed.started
+    assert "entry-load" in changed.unaware
 
 
 def test_a_replica_is_added_where_it_is_wanted(deployment: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,13 @@ class Changed:
 
     epoch    its number.
     unaware  nodes that have not heard of it yet: they cannot be reached now, or are slow.
+    started  whether the deployment was ever started from its directory; if not, nobody has heard
+             of it, and it counts when it is.
     """
 
     epoch: int
     unaware: tuple[str, ...]
+    started: bool = field(default=True, kw_only=True)
 
 
 def retire_client(
@@ -380,7 +383,8 @@ def _without(deployment: Deployment, name: str, wait_s: float, able: Sequence[st
     ).epoch
     deployment = load_deployment(deployment.path)
     silent = tell_servers(deployment)
-    return Changed(epoch, (*silent, *wait_for_epoch(deployment, epoch, wait_s)))
+    unaware = (*silent, *wait_for_epoch(deployment, epoch, wait_s))
+    return Changed(epoch, unaware, started=is_addressed(deployment))
 
 
 def _checked(known: Membership, name: str, able: Sequence[str]) -> Membership:
