@@ -39,6 +39,8 @@ class Said:
         self.asked: list[str] = []
         self.primary = "main-1"
         self.lost = False
+        # So many looks long a server that has just started knows of no process.
+        self.just_started = 0
         self.relieved: list[str] = []
         self.stayed: list[str] = []
         # Why nobody takes over; None if somebody does.
@@ -57,6 +59,9 @@ class Said:
         self.stayed.append(copy)
 
     def state(self, deployment: Deployment) -> dict[str, dict[str, Any]]:
+        if self.just_started:
+            self.just_started -= 1
+            return {}
         return {name: {"pid": pid} for name, pid in self.pids.items()}
 
     def end(self, deployment: Deployment, process: str) -> int:
@@ -126,3 +131,12 @@ def test_who_waits_for_a_state_is_told_of(
     with pytest.raises(SupervisorError, match="main-2: it holds no state yet"):
         restart_rolling(deployment.path, wait_s=0.1)
     assert world.asked == ["entry-load", "main-2"]
+
+
+def test_a_server_that_has_just_started_is_asked_again(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = said(deployment, monkeypatch, looks=0)
+    world.just_started = 3
+    assert restart_rolling(deployment.path, ["reader"], wait_s=20) == ["reader"]
+    assert world.just_started == 0
