@@ -56,7 +56,8 @@ class Said:
         return self.alone
 
     def let_stay(self, deployment: Deployment, copy: str) -> None:
-        self.stayed.append(copy)
+        if copy in self.relieved:
+            self.stayed.append(copy)
 
     def state(self, deployment: Deployment) -> dict[str, dict[str, Any]]:
         if self.just_started:

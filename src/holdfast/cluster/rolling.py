@@ -133,38 +133,39 @@ class _Rolling:
         return same[0]
 
     def _restart(self, process: str) -> None:
-        relieved = self._relieve(process)
         try:
+            self._relieve(process)
             self._end(process)
         finally:
-            for node in relieved:
-                let_stay(self._deployment, node)
+            for copy in self._copies(process):
+                let_stay(self._deployment, copy)
         own = list(self._deployment.processes[process])
         self._wait([*own, *self._others(process)], f"after {process} was restarted")
 
-    def _relieve(self, process: str) -> list[str]:
+    def _relieve(self, process: str) -> None:
         """Have other copies take over from each primary in a process, without a gap: to find out
         that it is gone, and to start Spark then, may take longer than X."""
-        own = self._deployment.processes[process]
-        copies = [node for node in own if self._is_copy(node) and self._peers(node)]
-        said = node_status(self._deployment, copies, _ANSWER_SECONDS)
-        relieved: list[str] = []
-        for node in copies:
-            if said[node].get("awake"):
-                relieved.append(node)
-                why = relieve(self._deployment, node, self._peers(node), self._wait_s)
+        copies = self._copies(process)
+        said = node_status(self._deployment, [*copies], _ANSWER_SECONDS)
+        for copy, others in copies.items():
+            if said[copy].get("awake"):
+                why = relieve(self._deployment, copy, others, self._wait_s)
                 if why is not None:
-                    for one in relieved:
-                        let_stay(self._deployment, one)
                     raise SupervisorError(
                         f"{process} is not restarted, because {why}. The others were not touched; "
                         f"put that right and restart them then"
                     )
-        return relieved
 
-    def _is_copy(self, node: str) -> bool:
-        fragment = self._deployment.fragment_of(node)
-        return fragment is not None and fragment.standby is not None
+    def _copies(self, process: str) -> dict[str, list[str]]:
+        """The copies in a process that have others elsewhere, and these."""
+        own = self._deployment.processes[process]
+        found = {}
+        for node in own:
+            fragment = self._deployment.fragment_of(node)
+            others = [peer for peer in self._peers(node) if peer not in own]
+            if fragment is not None and fragment.standby is not None and others:
+                found[node] = others
+        return found
 
     def _end(self, process: str) -> None:
         before = end_process(self._deployment, process)
