@@ -24,6 +24,7 @@ from holdfast.kept.state import RecordOnly
 from holdfast.kept.state_directory import StateDirectory
 from holdfast.log import StreamLog
 from holdfast.plans.fragment_plans import DescribedOperator, FragmentPlan, FragmentStream
+from holdfast.plans.membership_file import change_membership
 from holdfast.plans.plan import Plan, SourcePlan, read_plan, write_plan
 from tests.blocks_for_tests import boundary_frame
 
@@ -105,6 +106,10 @@ class Kept:
         said: list[str] = []
         found = going_on(self.deployment, plan, lambda gained: bare, change, said.append)
         return found, "\n".join(said)
+
+    def leave(self, *gone: str) -> None:
+        change_membership(self.deployment, lambda known: known.without(*gone))
+        self.deployment = load_deployment(self.deployment.path)
 
     def manifest(self, node: str) -> tuple[RecoveryRecord, list[str]]:
         state = StateDirectory(self.deployment.data / "processes" / node / "state")
@@ -222,7 +227,50 @@ def test_windows_in_the_log_stay_if_the_change_is_below_them(tmp_path: Path) -> 
     assert kept.manifest("main-2")[0].extent == kept.record.extent
 
 
-def test_a_new_fragment_begins_where_its_inputs_end_and_serves_what_nobody_did(
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [(Change.FROM_NOW, Change.KEEP_STATE), (Change.KEEP_STATE, Change.FROM_NOW)],
+)
+def test_a_change_that_was_interrupted_is_gone_on_with_as_it_began(
+    tmp_path: Path, first: Change, then: Change
+) -> None:
+    kept, plan = Kept(tmp_path), changed("k > 5", "k > 6")
+    kept.go_on(plan, plan, first)  # and its plan is not written
+    begun = kept.manifest("main-1")
+    with pytest.raises(StateError, match=rf"{then.value}: main-1 has .* holdfast up {first.value}"):
+        kept.go_on(plan, plan, then)
+    other = changed("k > 5", "k > 7")
+    with pytest.raises(StateError, match="with the network as it was changed then"):
+        kept.go_on(other, other, first)
+    assert kept.manifest("main-1") == begun
+    kept.go_on(plan, plan, first)
+    assert kept.manifest("main-1")[1] == begun[1]
+
+
+@pytest.mark.parametrize("change", [Change.KEEP_STATE, Change.FROM_NOW])
+def test_replicas_that_are_gone_do_not_go_on(tmp_path: Path, change: Change) -> None:
+    kept = Kept(tmp_path)
+    kept.leave("main-2")
+    plan = changed("k > 5", "k > 6")
+    kept.go_on(plan, plan, change)
+    assert kept.manifest("main-1")[1] == list(plan.fragments["main"].description)
+    assert not (kept.deployment.data / "processes" / "main-2").exists()
+
+
+def test_a_new_fragment_begins_where_replicas_end_that_take_part(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, more="[fragments.more]\nreplicas = 2\n")
+    plan = with_more(planned(), "more_out")
+    main, more = plan.fragments["main"], plan.fragments["more"]
+    served = (replace(more.outputs[0], reached_by=frozenset(["out"])),)
+    more = replace(more, inputs={"out": main.outputs[0].schema}, outputs=served)
+    plan = replace(plan, fragments={**plan.fragments, "more": more})
+    kept.leave("main-2", "more-1")
+    kept.go_on(plan, plan, Change.FROM_NOW)
+    assert kept.manifest("more-2")[0].inputs == (("out", 5),)
+    assert not (kept.deployment.data / "processes" / "more-1").exists()
+
+
+def test_a_new_fragment_begins_where_its_its_inputs_end_and_serves_what_nobody_did(
     tmp_path: Path,
 ) -> None:
     kept = Kept(tmp_path, more="[fragments.more]\n")

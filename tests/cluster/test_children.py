@@ -15,6 +15,7 @@ import pytest
 from holdfast.cluster.children import REMOVED_CODE, Children, log_path, supervisor_log
 from holdfast.cluster.process_logs import rotate
 from holdfast.cluster.server import Server
+from holdfast.cluster.supervisor import end_process
 from holdfast.deployment import Deployment, SecuritySpec, load_deployment
 from holdfast.nodes.journal import Journal
 
@@ -112,6 +113,29 @@ def test_a_process_that_takes_part_no_longer_is_not_started_again(
         assert children.states()["entry-load"]["restarts"] == 0
     finally:
         children.stop()
+
+
+# Its child is to it what a JVM is to a replica: needed until all is written.
+WITH_JVM = """#!/bin/sh
+trap 'sleep 0.2; cp jvm found; exit 0' TERM
+(trap 'echo ended > jvm; exit 0' TERM; echo runs > jvm; while :; do sleep 0.02; done) &
+while :; do sleep 0.02; done
+"""
+
+
+@pytest.mark.parametrize("server", [False, True], ids=["here", "on a server"])
+def test_a_process_that_is_to_start_again_ends_before_its_jvm(
+    deployment: Deployment, children: Children, told: list[str], tmp_path: Path, server: bool
+) -> None:
+    (tmp_path / "idle").write_text(WITH_JVM)
+    children.start()
+    wait(children, (tmp_path / "jvm").exists)
+    pid = children["entry-load"].pid
+    end = partial(children.end if server else partial(end_process, deployment), "entry-load")
+    assert end() == pid
+    wait(children, lambda: children.states()["entry-load"]["restarts"] == 1)
+    assert "exit code 0" in told[0]
+    assert (tmp_path / "found").read_text() == "runs\n"
 
 
 def test_a_process_that_is_added_is_started_and_looked_after(

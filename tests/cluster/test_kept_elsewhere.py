@@ -104,7 +104,7 @@ def test_it_is_asked_for_and_changed_as_on_this_machine(deployment: Deployment) 
             assert kept.log_end("main-1", "out") == 3
             assert kept.first_id("main-1", "out", 2) == 0
             assert kept.first_id("main-1", "out", 3) == 3
-            kept.begin("main-1", ["new"], RECORD, keeps=False)
+            kept.begin("main-1", ["new"], RECORD, keeps=False, flag="--from-now")
             assert manifest_of(data, "main-1")["network"] == ["new"]
             assert (data / "aside" / "main-1-state-1" / "manifest.json").exists()
             kept.begin_new("more-1", ["more"], RECORD, Keeping.NOTHING)

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import holdfast
 from holdfast.cli import main
 from holdfast.client import Client
+from holdfast.cluster import members
 from holdfast.cluster.desired import SUBMITTED
 from holdfast.cluster.members import (
     MembershipError,
@@ -24,7 +26,7 @@ from holdfast.cluster.members import (
 )
 from holdfast.core.records import ConsumersRecord, Membership
 from holdfast.core.settings import Protection
-from holdfast.deployment import DeploymentError, load_deployment, read_tables
+from holdfast.deployment import Deployment, DeploymentError, load_deployment, read_tables
 from holdfast.durable import Damaged, read_document, write_document
 from holdfast.errors import StateError
 from holdfast.kept.consumers import keep_consumers, read_consumers
@@ -66,7 +68,9 @@ def deployment(tmp_path: Path) -> Path:
 
 def test_a_client_is_retired_once(deployment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["client", "retire", str(deployment), "screen"]) == 0
-    assert "screen is retired (epoch 1)" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "screen is retired (epoch 1)" in said
+    assert "never started from this directory, so nobody has heard of it" in said
     found = load_deployment(deployment)
     assert read_membership(found.data) == Membership(1, (("screen", 1),))
     assert "screen" not in found.processes
@@ -129,6 +133,15 @@ def test_who_is_left_is_who_takes_part(deployment: Path) -> None:
     assert topology.replica("main-3").partners == ("main-1",)
     # That nobody is left to keep an output for is known by who was there.
     assert topology.consumers["best"] == ("screen",)
+
+
+def test_what_counts_at_once_is_not_said_to_count_later(
+    deployment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Addresses.choose(load_deployment(deployment))
+    changed = retire_client(deployment, "screen", wait_s=0.0)
+    assert changed.started
+    assert "entry-load" in changed.unaware
 
 
 def test_a_replica_is_added_where_it_is_wanted(deployment: Path) -> None:
@@ -198,6 +211,51 @@ def test_a_copy_has_the_place_of_the_one_that_went(deployment: Path) -> None:
     deployment.write_text(text)
     with pytest.raises(DeploymentError, match="'arrived' means nothing here"):
         load_deployment(deployment)
+
+
+@pytest.mark.parametrize(
+    ("change", "other"),
+    [
+        (lambda path: remove_replica(path, "pair-1", force=True), "pair-2"),
+        (lambda path: move_replica(path, "pair-1", "127.0.0.1", force=True), "pair-2"),
+        (lambda path: remove_replica(path, "main-1"), "main-2"),
+    ],
+    ids=["removed", "moved", "the only one with a state"],
+)
+def test_of_two_who_are_removed_at_once_one_stays(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object], other: str
+) -> None:
+    Addresses.choose(load_deployment(deployment))
+    # main-3 has just been added.
+    states = {"main-1": "stable", "main-2": "stable", "main-3": "recovering"}
+    said = {name: {"state": each, "trimmed_below": {}} for name, each in states.items()}
+    monkeypatch.setattr(members, "node_status", lambda _, asked: {one: said[one] for one in asked})
+    checked = members._check_removable
+
+    def meanwhile(found: Deployment, *more: Any) -> None:
+        checked(found, *more)
+        change_membership(found, lambda known: known.without(other))
+
+    monkeypatch.setattr(members, "_check_removable", meanwhile)
+    with pytest.raises(MembershipError, match=f"stays: {other}, which would have been left, has"):
+        change(deployment)
+    assert read_membership(load_deployment(deployment).data).gone == ((other, 1),)
+
+
+def test_a_copy_from_which_nobody_takes_over_stays(
+    deployment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Addresses.choose(load_deployment(deployment))
+    said = {
+        "pair-1": {"copy": "primary", "state": "stable", "awake": True},
+        "pair-2": {"copy": "suspended", "state": "suspended", "awake": False},
+    }
+    monkeypatch.setattr(members, "node_status", lambda _, asked: {one: said[one] for one in asked})
+    monkeypatch.setattr(members, "RELIEVE_SECONDS", 0.05)
+    with pytest.raises(MembershipError, match=r"pair-1 stays, because pair-2 has not taken over"):
+        remove_replica(deployment, "pair-1")
+    found = read_membership(load_deployment(deployment).data)
+    assert (found.gone, found.leaving, found.epoch) == ((), (), 2)
 
 
 def plan() -> Plan:

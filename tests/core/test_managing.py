@@ -9,6 +9,7 @@ from holdfast.core.ground import Ground
 from holdfast.core.managing import (
     AddReplica,
     Decision,
+    Kept,
     Managing,
     RemoveReplicas,
     Replicas,
@@ -45,9 +46,11 @@ def look(
     known: Ground | None = None,
     managing: Managing | None = None,
     now: int = 0,
+    kept: Mapping[str, Kept] | None = None,
 ) -> Decision:
     there = [each for each in SERVERS if each not in lost]
-    seen = Seen(frozenset(lost), states or {}, known or ground(*there), rates=True)
+    kept = dict.fromkeys(replicas.at, Kept(0, {})) if kept is None else kept
+    seen = Seen(frozenset(lost), states or {}, known or ground(*there), True, kept)
     return (managing or Managing()).look([replicas], seen, now)
 
 
@@ -98,6 +101,34 @@ def test_of_too_many_the_dearest_goes_or_one_of_two_that_fail_together() -> None
     together = ground(zones={"a": "one", "b": "one"})
     found = look(replicas, states=STABLE, known=together)
     assert found.order == RemoveReplicas("main", ("m-2",))
+
+
+def test_one_that_alone_has_older_results_stays_until_nobody_needs_them() -> None:
+    replicas = Replicas("main", {"m-1": "a", "m-3": "b", "m-4": "c"}, 2, {"m-1": "m-4"})
+    older = {"m-1": 5, "m-3": 90, "m-4": 100}
+
+    def kept(first_ids: Mapping[str, int]) -> dict[str, Kept]:
+        return {
+            name: Kept(0 if name == "m-1" else 7, {"out": first})
+            for name, first in first_ids.items()
+        }
+
+    managing = Managing()
+    waits = look(replicas, states=STABLE, managing=managing, kept=kept(older))
+    assert waits.order is None
+    assert waits.notes == ("m-1 has older results than any other, and goes when nobody needs them",)
+    # All have acknowledged more, and the others have trimmed that a little earlier.
+    further = kept({"m-1": 110, "m-3": 112, "m-4": 115})
+    found = look(replicas, states=STABLE, managing=managing, kept=further)
+    assert found.order == RemoveReplicas("main", ("m-1",))
+    # A later life begins later.
+    anew = {**kept(older), "m-3": Kept(8, {"out": 120}), "m-4": Kept(8, {"out": 120})}
+    assert look(replicas, states=STABLE, managing=managing, kept=anew).order is None
+    # Where none moves, another one goes.
+    none_moves = main(m_1="d", m_3="b", m_4="c")
+    found = look(none_moves, states=STABLE, kept=kept(older))
+    assert found.order == RemoveReplicas("main", ("m-4",))
+    assert look(none_moves, states=STABLE, kept={}).order is None
 
 
 def test_a_replica_moves_to_where_it_has_long_been_better_off() -> None:

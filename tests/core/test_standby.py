@@ -286,6 +286,20 @@ def test_a_copy_at_home_takes_its_work_back_when_it_was_well_for_a_while() -> No
 # -- who goes and comes -------------------------------------------------------------------
 
 
+def test_a_copy_that_is_about_to_go_does_not_go_home() -> None:
+    home = replace(THREE, returns=True, checkpoint_interval_us=100)
+    switch, _ = begun("a", home, HELD)
+    primary = says(CopyState.PRIMARY, 5_000, term=1)
+    switch.handle(PartnerSaid("b", primary, says(CopyState.AWAKE, 5_000, term=1)), 10)
+    fresh = says(CopyState.SUSPENDED, 4_900, term=1)
+    switch.handle(CopiesChanged(home, frozenset("a"), fresh), 20)
+    for now in (30, 10_500, 20_000):
+        assert switch.handle(PartnerSaid("b", primary, fresh), now) == []
+    switch.handle(CopiesChanged(home, frozenset(), fresh), 20_010)
+    assert switch.handle(PartnerSaid("b", primary, fresh), 20_020) == []
+    assert switch.handle(PartnerSaid("b", primary, fresh), 25_020) == [Wake()]
+
+
 def test_a_copy_takes_over_from_a_primary_that_is_about_to_go_which_runs_until_then() -> None:
     switch = sleeping(PASSIVE)
     leaving = CopiesChanged(PASSIVE, frozenset({"a"}), HELD)

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.durable import write_document
 from holdfast.errors import StateError
-from holdfast.kept.state_directory import StateDirectory
+from holdfast.kept.state_directory import StateDirectory, keep_newest_aside, put_aside
 from holdfast.packed import PackedPart, PackedState
 
 
@@ -120,3 +120,20 @@ def test_a_directory_that_cannot_be_read_is_not_held(tmp_path: Path) -> None:
         StateDirectory(tmp_path / "state")
     manifest.unlink()
     StateDirectory(tmp_path / "state").close()
+
+
+def test_of_states_that_were_put_aside_the_newest_stays(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    for number in range(1, 13):
+        path.mkdir()
+        (path / "tried").write_text(f"{number}")
+        assert put_aside(path) == tmp_path / f"state.aside-{number}"
+    path.mkdir()
+    keep_newest_aside(path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["state", "state.aside-12"]
+    assert (tmp_path / "state.aside-12" / "tried").read_text() == "12"
+    # The next one is newer than what is left.
+    assert put_aside(path) == tmp_path / "state.aside-13"
+    keep_newest_aside(path)
+    assert [each.name for each in tmp_path.iterdir()] == ["state.aside-13"]
+    keep_newest_aside(tmp_path / "nothing" / "state")

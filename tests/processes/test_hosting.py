@@ -17,6 +17,7 @@ from holdfast.cluster.chaos import ChaosError, disturb
 from holdfast.cluster.children import Children
 from holdfast.cluster.disturbances import Disturbance
 from holdfast.cluster.remote import RemoteServer, ServerError
+from holdfast.cluster.rolling import restart_rolling
 from holdfast.cluster.server import Server
 from holdfast.cluster.status import node_status
 from holdfast.cluster.supervisor import (
@@ -171,6 +172,24 @@ def test_a_server_disturbs_only_what_may_be_disturbed(deployment: Deployment) ->
             remote.disturb({"seconds": 0.1, "process": "entry-load"})
         with pytest.raises(ChaosError, match=r"hosting: .* write chaos = true"):
             disturb(calm, Disturbance(0.1, "entry-load"))
+        remote.stop()
+
+
+def test_a_server_restarts_what_may_not_be_disturbed(deployment: Deployment) -> None:
+    text = deployment.path.read_text().replace("chaos = true", "chaos = false")
+    deployment.path.write_text(text)
+    with serving(deployment):
+        remote = deployed(load_deployment(deployment.path))
+        wait(lambda: "error" not in node_status(deployment, ["entry-load"])["entry-load"])
+        first = remote.states()["entry-load"]["pid"]
+        (deployment.data / "processes.json").write_text("{}")  # what runs here is no matter
+        told: list[str] = []
+        restarted = restart_rolling(deployment.path, ["entry-load"], wait_s=30.0, tell=told.append)
+        assert restarted == ["entry-load"]
+        assert told == ["entry-load is back (1 of 1)"]
+        found = remote.states()["entry-load"]
+        assert (found["restarts"], found["problem"]) == (1, None)
+        assert found["pid"] != first
         remote.stop()
 
 

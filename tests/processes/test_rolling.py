@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.cli import main
+from holdfast.cluster.desired import SUBMITTED
 from holdfast.cluster.networks import load_network
 from holdfast.deployment import load_deployment
 from holdfast.testing.deployed import Load, expected_file, supervised, wait_for_lines
@@ -86,3 +87,16 @@ def test_what_cannot_be_restarted_is_said(
     deployment.network.write_text("# another network\n")
     assert main(["restart", path, "--rolling"]) == 1
     assert "has changed since" in capsys.readouterr().err
+
+
+def test_of_what_a_cluster_runs_nothing_is_restarted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deployment = planned(tmp_path, DEPLOYMENT.partition("[fragments.last]")[0])
+    mark = deployment.data / SUBMITTED / SUBMITTED
+    mark.parent.mkdir(parents=True)
+    mark.write_text("10.0.0.1:4700")
+    assert main(["restart", str(deployment.path), "--rolling"]) == 1
+    said = capsys.readouterr().err
+    assert "was submitted to a cluster (10.0.0.1:4700)" in said
+    assert "restart its servers one after the other" in said

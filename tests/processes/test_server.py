@@ -106,7 +106,7 @@ class Pair:
         asked = self.here.holdfast(command, self.path, *more)
         wide = {**os.environ, "COLUMNS": "200"}
         done = subprocess.run(
-            asked, capture_output=True, text=True, check=False, timeout=60, env=wide
+            asked, capture_output=True, text=True, check=False, timeout=120, env=wide
         )
         assert done.returncode == 0, (asked, done.stdout, done.stderr, self.story())
         return done.stdout
@@ -138,7 +138,7 @@ class Pair:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_replica_on_another_machine(tmp_path: Path, spark: SparkSession) -> None:
     with two_machines() as (here, there):
         pair = Pair(here, there, tmp_path)
@@ -162,6 +162,10 @@ def test_a_replica_on_another_machine(tmp_path: Path, spark: SparkSession) -> No
             pair.wait(pair.is_silent, "silence")
             pair.ask("chaos", "heal")
             pair.grows("results after the cut")
+
+            # It starts again with what code there is, and goes on.
+            assert "main-1 is back (1 of 1)" in pair.ask("restart", "main-1", "--rolling")
+            pair.grows("results after the restart")
 
             # The server dies, and what it runs dies with it.
             server.kill()

@@ -214,6 +214,16 @@ class Children:
                 os.killpg(child.popen.pid, number)
             return child.popen.pid
 
+    def end(self, name: str) -> int | None:
+        """Have a process end in order, after which it is started again; its pid, None if it does
+        not run now."""
+        with self._lock:
+            child = self._children[name]
+            if child.popen is None or child.popen.poll() is not None:
+                return None
+            ask_to_end(child.popen.pid)
+            return child.popen.pid
+
     def stop(self) -> None:
         """Stop every process, politely at first."""
         with self._lock:
@@ -221,8 +231,7 @@ class Children:
             running = [each.popen for each in self._children.values() if each.popen is not None]
             for popen in running:
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(popen.pid, signal.SIGCONT)
-                    os.kill(popen.pid, signal.SIGTERM)
+                    ask_to_end(popen.pid)
             deadline = time.monotonic() + _STOP_SECONDS
             for popen in running:
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -271,6 +280,16 @@ class Children:
             self._unwritten = None
             if before is not None:
                 self._tell(f"{path} is written again")
+
+
+def ask_to_end(pid: int) -> None:
+    """Have a process end in order; ProcessLookupError if there is none.
+
+    It alone is asked, not its group: it needs its JVM until its replicas have written what they
+    have published.
+    """
+    os.killpg(pid, signal.SIGCONT)
+    os.kill(pid, signal.SIGTERM)
 
 
 def log_path(deployment: Deployment, process: str) -> Path:

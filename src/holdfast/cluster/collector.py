@@ -19,6 +19,7 @@ from holdfast.cluster.collecting import (
     decided,
     watch,
 )
+from holdfast.cluster.members import able_among
 from holdfast.cluster.placed import running_of
 from holdfast.cluster.placing import NotPlaced
 from holdfast.cluster.status import is_stable, node_status
@@ -229,11 +230,12 @@ class Collector:
             deployment = self._deployment_of(name)
             spec, left = self._others_of(deployment, replica)
             self._check_place(deployment, spec, None)
-            said = node_status(deployment, left)
-            if not any(is_stable(said[each]) for each in left):
-                states = ", ".join(f"{each} is {said[each].get('state', 'gone')}" for each in left)
-                raise NotPlaced(f"{replica} stays until another one of {spec.name} is stable: "
-                                f"{states}")  # fmt: skip
+            able, reasons = able_among(deployment, replica, left)
+            if not able:
+                raise NotPlaced(
+                    f"{replica} stays until another one of {spec.name} is stable and has all that "
+                    f"it has: {'; '.join(reasons)}"
+                )
             self._coordinating.change(
                 name, lambda known: known.without(replica), {}, {spec.name: len(left)}
             )

@@ -39,7 +39,7 @@ from holdfast.cluster.seat_loop import NotTaken
 from holdfast.cluster.status import node_status
 from holdfast.cluster.voting import Voting
 from holdfast.core.adaptation import AdaptationSettings
-from holdfast.core.managing import AddReplica, Managing, Order, RemoveReplicas, Replicas, Seen
+from holdfast.core.managing import AddReplica, Kept, Managing, Order, RemoveReplicas, Replicas, Seen
 from holdfast.core.records import Membership
 from holdfast.deployment import Deployment, FragmentSpec, load_deployment
 from holdfast.errors import HoldfastError
@@ -302,9 +302,14 @@ class Coordinating:
         asked = managing.asks(fragments, gone)
         said = node_status(deployment, asked) if asked else {}
         states = {each: str(told.get("state")) for each, told in said.items()}
+        kept = {
+            each: Kept(told.get("incarnation", 0), told["trimmed_below"])
+            for each, told in said.items()
+            if "trimmed_below" in told
+        }
         rates = self.rates_of(name).look(deployment)
         query = query_of(deployment, read_plan(deployment), rates)
-        seen = Seen(gone, states, self._member.there().ground(query), rates=bool(rates))
+        seen = Seen(gone, states, self._member.there().ground(query), bool(rates), kept)
         decision = managing.look(fragments, seen, time.monotonic_ns() // 1_000)
         if decision.order is None:
             return list(decision.notes)

@@ -56,6 +56,8 @@ class StoppedAt:
     torn      the stream in whose log there is more, of a write that was interrupted; nobody has
               read it, but what comes next would have its ids.
     ended     where its streams ended for their readers; None if it has not ended in order.
+    network   what its state is of, line by line.
+    flag      the option with which that has replaced another network; None if nothing has.
     """
 
     node: str
@@ -65,6 +67,8 @@ class StoppedAt:
     boundary: int
     torn: str | None
     ended: tuple[StreamEnd, ...] | None = None
+    network: tuple[str, ...] = ()
+    flag: str | None = None
 
     def logged(self) -> list[StreamEnd]:
         """Where its logs end."""
@@ -94,7 +98,9 @@ class KeptNodes:
         torn = [name for name, end in ends.items() if end.torn or end.boundary != boundary]
         keeping = Keeping(manifest["kept"])
         ended = msgspec.convert(manifest.get("ended"), tuple[StreamEnd, ...] | None)
-        return StoppedAt(node, record, keeping, ends, boundary, torn[0] if torn else None, ended)
+        network, flag = tuple(manifest["network"]), manifest.get("flag")
+        interrupted = torn[0] if torn else None
+        return StoppedAt(node, record, keeping, ends, boundary, interrupted, ended, network, flag)
 
     def log_end(self, node: str, stream: str) -> int | None:
         """The last boundary in a node's log of a stream; None if it has no such log."""
@@ -116,13 +122,18 @@ class KeptNodes:
 
     # -- how they begin ---------------------------------------------------------------------
 
-    def begin(self, node: str, network: Sequence[str], record: RecoveryRecord, keeps: bool) -> None:
-        """Have a replica begin at a record with another network; ``keeps``: with its state."""
+    def begin(
+        self, node: str, network: Sequence[str], record: RecoveryRecord, keeps: bool, flag: str
+    ) -> None:
+        """Have a replica begin at a record with another network; ``keeps``: with its state.
+
+        ``flag``: the option that asked for it, for whoever finds that it was interrupted.
+        """
         directory = self._directory(node) / "state"
         shutil.copytree(directory, self._aside(f"{node}-state"))
         with closing(StateDirectory(directory)) as state:
             assert state.manifest is not None, "it was read before"
-            manifest = {**state.manifest, "network": list(network)}
+            manifest = {**state.manifest, "network": list(network), "flag": flag}
             if not keeps:
                 state.forget()
             state.write_manifest({**manifest, "record": encode_record(record)})

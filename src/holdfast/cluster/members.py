@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from holdfast.cluster.desired import SUBMITTED
@@ -30,7 +31,7 @@ from holdfast.deployment import (
 from holdfast.deployment_file import DeploymentReader
 from holdfast.errors import HoldfastError
 from holdfast.plans.addresses import Addresses, is_addressed
-from holdfast.plans.membership_file import change_membership
+from holdfast.plans.membership_file import change_membership, read_membership
 
 _LOOK_SECONDS = 0.1
 # How long the other one of two copies may take to take over; a passive one starts Spark first.
@@ -47,10 +48,13 @@ class Changed:
 
     epoch    its number.
     unaware  nodes that have not heard of it yet: they cannot be reached now, or are slow.
+    started  whether the deployment was ever started from its directory; if not, nobody has heard
+             of it, and it counts when it is.
     """
 
     epoch: int
     unaware: tuple[str, ...]
+    started: bool = field(default=True, kw_only=True)
 
 
 def retire_client(
@@ -83,12 +87,21 @@ def remove_replica(
     fragment = _fragment_of(found, replica)
     others = [name for name in fragment.processes if name not in found.gone | {replica}]
     _check_removable(found, fragment, replica, others)
-    if fragment.standby is not None:
-        if not force:
-            relieve(found, replica, others[0], RELIEVE_SECONDS)
-    elif not force:
-        _check_others(found, replica, others)
-    return _without(found, replica, wait_s)
+    if force:
+        able = others
+    elif fragment.standby is not None:
+        _have_relieved(found, replica, others[0], RELIEVE_SECONDS)
+        able = others
+    else:
+        check_started(found)
+        able, reasons = able_among(found, replica, others)
+        if not able:
+            raise MembershipError(
+                f"{replica} is not removed, because no other replica can take over all of its "
+                f"work now: {'; '.join(reasons)}. Try again when one is stable, or use --force "
+                f"(force=True), which may lose what only {replica} has"
+            )
+    return _without(found, replica, wait_s, able)
 
 
 def add_replica(
@@ -209,13 +222,13 @@ def _move_copy(
     _check_removable(found, fragment, copy, others)
     deadline = time.monotonic() + wait_s
     if not force:
-        relieve(found, copy, others[0], wait_s)
+        _have_relieved(found, copy, others[0], wait_s)
     name, changed = _added(
         found,
         fragment,
         place,
         min(10.0, wait_s),
-        lambda known, name: known.with_in_place_of(name, others[0], copy),
+        lambda known, name: _checked(known, copy, others).with_in_place_of(name, others[0], copy),
     )
     left_s = deadline - time.monotonic()
     holds = (CopyState.SUSPENDED, *RUNNING)
@@ -228,32 +241,51 @@ def _move_copy(
     return name, changed
 
 
-def relieve(deployment: Deployment, copy: str, other: str, wait_s: float) -> None:
-    """Have the other one of two copies take over, if it does not run already.
+def _have_relieved(deployment: Deployment, copy: str, other: str, wait_s: float) -> None:
+    why = relieve(deployment, copy, [other], wait_s)
+    if why is not None:
+        raise MembershipError(
+            f"{copy} stays, because {why}. Try again when it is well, or use --force (force=True), "
+            f"which may lose what only {copy} has"
+        )
 
-    The first goes on until the other one has caught up; raises if that is not so in time.
+
+def relieve(deployment: Deployment, copy: str, others: Sequence[str], wait_s: float) -> str | None:
+    """Have another copy take over, if none runs already; why that is not so in time.
+
+    The first goes on until the other one has caught up. Where it was for nothing, it stays.
     """
     check_started(deployment)
     deadline = time.monotonic() + wait_s
     asked = False
     while True:
-        said = node_status(deployment, [copy, other])
-        runs = copy_is(said[other], CopyState.PRIMARY) and is_stable(said[other])
+        said = node_status(deployment, [copy, *others])
+        runs = any(copy_is(said[one], CopyState.PRIMARY) and is_stable(said[one]) for one in others)
         if runs and not said[copy].get("awake"):
-            return
+            return None
         if not asked:
             change_membership(deployment, lambda known: known.without_soon(copy))
             tell_servers(load_deployment(deployment.path))
             asked = True
         if time.monotonic() > deadline:
-            found = said[other]
-            how = found.get("error") or f"{found.get('copy')}, {found.get('state')}"
-            raise MembershipError(
-                f"{copy} stays, because {other} has not taken over from it after {wait_s:g} s: "
-                f"{other} is {how}. Try again when it is well, or use --force (force=True), which "
-                f"may lose what only {copy} has"
+            let_stay(deployment, copy)
+            how = [
+                f"{one} is {said[one].get('error') or said[one].get('copy')}, "
+                f"{said[one].get('state')}"
+                for one in others
+            ]
+            return (
+                f"{' or '.join(others)} has not taken over from it after {wait_s:g} s: "
+                f"{'; '.join(how)}"
             )
         time.sleep(_LOOK_SECONDS)
+
+
+def let_stay(deployment: Deployment, copy: str) -> None:
+    """A copy that was relieved does not go after all, and may be the primary again."""
+    if read_membership(deployment.data).leaves_since(copy):
+        change_membership(deployment, lambda known: known.staying(copy))
+        tell_servers(load_deployment(deployment.path))
 
 
 def with_replica(deployment: Deployment, spec: FragmentSpec, place: str) -> Deployment:
@@ -296,12 +328,13 @@ def check_started(deployment: Deployment) -> None:
         raise MembershipError(f"{deployment.name} was never started; change its file instead")
 
 
-def _check_others(deployment: Deployment, replica: str, others: list[str]) -> None:
-    """Raise unless another replica has all that the one to be removed may be asked for."""
-    check_started(deployment)
+def able_among(
+    deployment: Deployment, replica: str, others: list[str]
+) -> tuple[list[str], list[str]]:
+    """Those that have all that the one to be removed may be asked for; why others have not."""
     said = node_status(deployment, [replica, *others])
     kept = said[replica].get("trimmed_below")
-    reasons = []
+    able, reasons = [], []
     for name in others:
         found = said[name]
         if "error" in found:
@@ -311,12 +344,8 @@ def _check_others(deployment: Deployment, replica: str, others: list[str]) -> No
         elif found.get("incarnation", 0) and not has_all(found["trimmed_below"], kept):
             reasons.append(f"{name} has joined later and may lack older tuples that {replica} has")
         else:
-            return
-    raise MembershipError(
-        f"{replica} is not removed, because no other replica can take over all of its work now: "
-        f"{'; '.join(reasons)}. Try again when one is stable, or use --force (force=True), which "
-        f"may lose what only {replica} has"
-    )
+            able.append(name)
+    return able, reasons
 
 
 def has_all(first_ids: dict[str, int], kept: dict[str, int] | None) -> bool:
@@ -329,24 +358,45 @@ def own_deployment(path: str | os.PathLike[str]) -> Deployment:
     Two who decide would number their changes alike, and nodes would obey whichever they heard of.
     """
     found = load_deployment(path)
-    for mark in (found.path.parent / SUBMITTED, found.data / SUBMITTED / SUBMITTED):
-        if mark.exists():
-            raise MembershipError(
-                f"{found.name} was submitted to a cluster ({mark.read_text()}), which decides who "
-                f"takes part: use holdfast replicas add, move or remove, or holdfast client "
-                f"retire, each with --to HOST:PORT of any of its servers. If it runs there no "
-                f"longer, remove {mark.parent}"
-            )
+    mark = submitted_mark(found)
+    if mark is not None:
+        raise MembershipError(
+            f"{found.name} was submitted to a cluster ({mark.read_text()}), which decides who "
+            f"takes part: use holdfast replicas add, move or remove, or holdfast client retire, "
+            f"each with --to HOST:PORT of any of its servers. The two copies of a passive or "
+            f"hybrid fragment stay where they are there. If it runs there no longer, remove "
+            f"{mark.parent}"
+        )
     return found
 
 
-def _without(deployment: Deployment, name: str, wait_s: float) -> Changed:
-    if name in deployment.gone:
-        raise MembershipError(f"{name} is gone already")
-    epoch = change_membership(deployment, lambda known: known.without(name)).epoch
+def submitted_mark(deployment: Deployment) -> Path | None:
+    """What says that a cluster runs a deployment, and which; None if none does."""
+    marks = (deployment.path.parent / SUBMITTED, deployment.data / SUBMITTED / SUBMITTED)
+    return next((mark for mark in marks if mark.exists()), None)
+
+
+def _without(deployment: Deployment, name: str, wait_s: float, able: Sequence[str] = ()) -> Changed:
+    """``able``: of whom one must be left, if it is a replica that goes."""
+    epoch = change_membership(
+        deployment, lambda known: _checked(known, name, able).without(name)
+    ).epoch
     deployment = load_deployment(deployment.path)
     silent = tell_servers(deployment)
-    return Changed(epoch, (*silent, *wait_for_epoch(deployment, epoch, wait_s)))
+    unaware = (*silent, *wait_for_epoch(deployment, epoch, wait_s))
+    return Changed(epoch, unaware, started=is_addressed(deployment))
+
+
+def _checked(known: Membership, name: str, able: Sequence[str]) -> Membership:
+    """The membership, if ``name`` may go by now: somebody else may have decided meanwhile."""
+    if known.gone_since(name) is not None:
+        raise MembershipError(f"{name} is gone already")
+    if able and all(known.gone_since(other) is not None for other in able):
+        raise MembershipError(
+            f"{name} stays: {' and '.join(able)}, which would have been left, has just been "
+            f"removed by somebody else. Try again"
+        )
+    return known
 
 
 def tell_servers(deployment: Deployment) -> list[str]:

@@ -45,7 +45,7 @@ class NewFragments:
 
     def begin(self, name: str, record: RecoveryRecord) -> None:
         """Have every replica begin there."""
-        for node in self._deployment.fragments[name].processes:
+        for node in self._changing.replicas(name):
             keeping = self._topology.replica(node).keeping
             description = self._now.fragments[name].description
             self._changing.kept(node).begin_new(node, description, record, keeping)
@@ -75,6 +75,6 @@ class NewFragments:
         if stream in self._before.sources:
             nodes = (self._deployment.sources[stream].process,)
         elif stream in self._before.made_by:
-            nodes = self._deployment.fragments[self._before.made_by[stream]].processes
+            nodes = self._changing.replicas(self._before.made_by[stream])
         ends = {node: self._changing.kept(node).log_end(node, stream) for node in nodes}
         return {node: end for node, end in ends.items() if end is not None}

@@ -16,11 +16,13 @@ from datetime import UTC, datetime
 
 from holdfast.cluster.kept_elsewhere import KeptElsewhere
 from holdfast.cluster.kept_nodes import KeptNodes, StoppedAt
+from holdfast.cluster.placed import running_of
 from holdfast.core.ending import beyond
 from holdfast.core.records import RecoveryRecord
 from holdfast.deployment import Deployment
 from holdfast.errors import StateError
 from holdfast.gained import gained_columns
+from holdfast.identity import identity_of
 from holdfast.plans.fragment_plans import FragmentPlan
 from holdfast.plans.plan import Plan, SourcePlan
 
@@ -58,12 +60,13 @@ class Changing:
         if before is None:
             raise self.refusal(f"fragment {name!r} was not there before")
         self._refuse_streams(before, now)
-        nodes = self.deployment.fragments[name].processes
         streams = [output.stream for output in before.outputs]
-        found = (self.kept(node).place(node, streams) for node in nodes)
+        found = (self.kept(node).place(node, streams) for node in self.replicas(name))
         places = [place for place in found if place is not None]
         if not places:
             raise self.refusal(f"no replica of {name!r} has kept its place")
+        for place in places:
+            self._refuse_begun(place, before, now)
         # Of two that are as far, the one with the newer record: what only an older one needs may
         # have been acknowledged by the other.
         furthest = max(
@@ -75,6 +78,19 @@ class Changing:
             )
         self._refuse_readers_ahead(places, furthest)
         return furthest
+
+    def _refuse_begun(self, place: StoppedAt, before: FragmentPlan, now: FragmentPlan) -> None:
+        """StateError if another change was interrupted, which may have forgotten the state."""
+        found = identity_of(place.network)
+        if found in (before.identity, *before.earlier):
+            return
+        if place.flag != self.flag or found != now.identity:
+            raise self.refusal(
+                f"{place.node} has begun with a changed network already, in another change that "
+                f"was interrupted",
+                f"Go on with that one, with the network as it was changed then: holdfast up "
+                f"{place.flag or '--from-now or --keep-state, whichever it was'}",
+            )
 
     def _refuse_readers_ahead(self, places: Iterable[StoppedAt], furthest: StoppedAt) -> None:
         """StateError if somebody may have read what is in no log: it cannot be computed again."""
@@ -114,8 +130,9 @@ class Changing:
     def begin(self, name: str, place: StoppedAt, record: RecoveryRecord, keeps: bool) -> None:
         """The three steps, for one fragment; ``keeps``: with the state that belongs to it."""
         first = self.kept(place.node)
-        first.begin(place.node, self._now.fragments[name].description, record, keeps)
-        for node in self.deployment.fragments[name].processes:
+        network = self._now.fragments[name].description
+        first.begin(place.node, network, record, keeps, self.flag)
+        for node in self.replicas(name):
             if node != place.node:
                 self._begin_as(place.node, node)
 
@@ -128,6 +145,10 @@ class Changing:
             taker.write(other, offset, piece)
             offset += len(piece)
         taker.unpack(other)
+
+    def replicas(self, name: str) -> tuple[str, ...]:
+        """Those of a fragment that take part: who is gone has kept nothing that counts."""
+        return tuple(running_of(self.deployment, self.deployment.fragments[name]))
 
     def kept(self, node: str) -> KeptNodes:
         """What a node has kept, where it runs."""

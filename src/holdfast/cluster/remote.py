@@ -69,6 +69,11 @@ class RemoteServer:
         pid: int | None = answer["pid"]
         return pid
 
+    def restart(self, process: str) -> int | None:
+        """Have a process end in order and start again; its pid, None if it does not run now."""
+        pid: int | None = self._call("restart", {"process": process})["pid"]
+        return pid
+
     def logs(self, process: str, offset: int | None, lines: int) -> tuple[list[str], int]:
         """The last lines of a process, or those after ``offset``; and where they end."""
         answer = self._call("logs", {"process": process, "offset": offset, "lines": lines})

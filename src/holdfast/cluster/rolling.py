@@ -4,20 +4,20 @@ Each process is asked to end, its supervisor or server starts it again, and the 
 once it is well: its entry points serve, its replicas are stable, its copies have settled who is
 the primary and who sleeps, and the one that sleeps holds a state. A process is only asked while
 all other replicas of its fragments are well. Sources first, then replicas, then clients; of two
-copies the one that sleeps. New code of Holdfast or of a library is taken up like that; another
-network is not, its state would not fit.
+copies the one that sleeps, and the other one once it is relieved. New code of Holdfast or of a
+library is taken up like that; another network is not, its state would not fit.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from holdfast.cluster.members import let_stay, relieve, submitted_mark
 from holdfast.cluster.status import copy_is, is_in, is_stable, node_status
-from holdfast.cluster.supervisor import SupervisorError, read_state, send_signal
+from holdfast.cluster.supervisor import SupervisorError, end_process, read_state
 from holdfast.core.entry import EntryState
 from holdfast.core.messages import CopyState
 from holdfast.deployment import Deployment, load_deployment
@@ -42,8 +42,16 @@ def restart_rolling(
     time ends the restart: those that follow stay as they are, and ``SupervisorError`` says what it
     waits for.
     """
-    rolling = _Rolling(load_deployment(deployment), wait_s, tell or (lambda text: None))
-    return rolling.run(list(processes))
+    found = load_deployment(deployment)
+    mark = submitted_mark(found)
+    if mark is not None:
+        raise SupervisorError(
+            f"{found.name} was submitted to a cluster ({mark.read_text()}), whose coordinator may "
+            f"move what is to be restarted: restart its servers one after the other instead, each "
+            f"when holdfast status shows that every replica is stable. If it runs there no longer, "
+            f"remove {mark.parent}"
+        )
+    return _Rolling(found, wait_s, tell or (lambda text: None)).run(list(processes))
 
 
 class _Rolling:
@@ -125,18 +133,55 @@ class _Rolling:
         return same[0]
 
     def _restart(self, process: str) -> None:
-        before = read_state(self._deployment)[process]["pid"]
-        send_signal(self._deployment, process, signal.SIGTERM)
+        try:
+            self._relieve(process)
+            self._end(process)
+        finally:
+            for copy in self._copies(process):
+                let_stay(self._deployment, copy)
+        own = list(self._deployment.processes[process])
+        self._wait([*own, *self._others(process)], f"after {process} was restarted")
+
+    def _relieve(self, process: str) -> None:
+        """Have other copies take over from each primary in a process, without a gap: to find out
+        that it is gone, and to start Spark then, may take longer than X."""
+        copies = self._copies(process)
+        said = node_status(self._deployment, [*copies], _ANSWER_SECONDS)
+        for copy, others in copies.items():
+            if said[copy].get("awake"):
+                why = relieve(self._deployment, copy, others, self._wait_s)
+                if why is not None:
+                    raise SupervisorError(
+                        f"{process} is not restarted, because {why}. The others were not touched; "
+                        f"put that right and restart them then"
+                    )
+
+    def _copies(self, process: str) -> dict[str, list[str]]:
+        """The copies in a process that have others elsewhere, and these."""
+        own = self._deployment.processes[process]
+        found = {}
+        for node in own:
+            fragment = self._deployment.fragment_of(node)
+            others = [peer for peer in self._peers(node) if peer not in own]
+            if fragment is not None and fragment.standby is not None and others:
+                found[node] = others
+        return found
+
+    def _end(self, process: str) -> None:
+        before = end_process(self._deployment, process)
         deadline = time.monotonic() + self._wait_s
-        while read_state(self._deployment)[process]["pid"] in (None, before):
+        while self._pid(process) in (None, before):
             if time.monotonic() > deadline:
                 raise SupervisorError(
                     f"{process} was asked to end and is not back after {self._wait_s:g} s; look at "
                     f"{self._deployment.data / 'logs'}. The others were not touched"
                 )
             time.sleep(_LOOK_SECONDS)
-        own = list(self._deployment.processes[process])
-        self._wait([*own, *self._others(process)], f"after {process} was restarted")
+
+    def _pid(self, process: str) -> int | None:
+        """None also from a server that has just started, and says nothing of the process yet."""
+        pid: int | None = read_state(self._deployment).get(process, {}).get("pid")
+        return pid
 
     def _wait(self, nodes: list[str], when: str) -> None:
         deadline = time.monotonic() + self._wait_s

@@ -193,6 +193,7 @@ class Server(NoStreams):
             "deploy": self._deploy,
             "processes": lambda options: with_usage(self._found(options).states()),
             "signal": self._signal,
+            "restart": self._restart,
             "logs": self._logs,
             "disturb": self._disturb,
             "stop": self._stop,
@@ -331,6 +332,10 @@ class Server(NoStreams):
         if options.get("jvm"):
             return {"pid": signal_jvm(children.states()[process]["pid"], number)}
         return {"pid": children.signal(process, number)}
+
+    def _restart(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Have a process end in order; it is started again as any that has ended."""
+        return {"pid": self._found(options).end(str(options["process"]))}
 
     def _logs(self, options: dict[str, Any]) -> dict[str, Any]:
         children = self._found(options)

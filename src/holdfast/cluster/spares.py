@@ -20,12 +20,14 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from holdfast.cluster.remote import RemoteServer, ServerError
 from holdfast.cluster.status import is_stable, node_status
 from holdfast.deployment import Deployment, Endpoint, load_deployment, moved_path
 from holdfast.durable import write_whole
+from holdfast.errors import HoldfastError
 from holdfast.plans.addresses import Addresses
 from holdfast.ports import host_and_port
 
@@ -41,11 +43,10 @@ class Spares:
         self, deployment: Deployment, tell: Tell, on_move: Callable[[Deployment, str], None]
     ) -> None:
         """``on_move`` gets the deployment as it is then, and the server that moved."""
-        self._deployment = deployment
         self._tell = tell
         self._on_move = on_move
-        now = time.monotonic()
-        self._heard = {name: now for name in deployment.servers if deployment.hosted_by(name)}
+        self._heard: dict[str, float] = {}
+        self._watch(deployment)
         self._said: dict[str, str] = {}
         # Servers to be told the new addresses, and machines to be told to stop.
         self._untold: set[str] = set()
@@ -64,9 +65,30 @@ class Spares:
 
     def _run(self) -> None:
         while not self._stopping.wait(_LOOK_SECONDS):
+            # Who takes part, and where, changes while it runs.
+            self._try("", lambda: self._watch(load_deployment(self._deployment.path)))
             for name in list(self._heard):
-                self._look_at(name)
-            self._tell_others()
+                self._try(name, partial(self._look_at, name))
+            self._try("", self._tell_others)
+
+    def _try(self, server: str, look: Callable[[], None]) -> None:
+        """Whatever it is that goes wrong, it is looked at again."""
+        try:
+            look()
+        except (HoldfastError, OSError, ValueError) as error:
+            if self._said.get(server) != str(error):
+                self._tell(f"whether a spare is needed{server and ' for '}{server}: {error}")
+            self._said[server] = str(error)
+
+    def _watch(self, deployment: Deployment) -> None:
+        """The servers that run something of it; those that are new are heard from now on."""
+        now = time.monotonic()
+        self._deployment = deployment
+        self._heard = {
+            name: self._heard.get(name, now)
+            for name in deployment.servers
+            if deployment.hosted_by(name)
+        }
 
     def _look_at(self, name: str) -> None:
         try:
@@ -108,9 +130,9 @@ class Spares:
                 lambda server, nodes, processes: RemoteServer(new, server).ports(nodes, processes),
                 anew=new.hosted_by(name),
             )
-        except ServerError:
-            _write_moved(old, moved)  # gone, too; look again
-            return
+        except (HoldfastError, OSError, ValueError):
+            _write_moved(old, moved)  # it may be gone, too
+            raise
         self._tell(f"{problem}; {spare} takes its place")
         self._deployment = new
         self._retired[name] = RemoteServer(old, name)

@@ -25,7 +25,7 @@ import time
 from typing import Any
 
 from holdfast.cluster.change import Change
-from holdfast.cluster.children import Children, Tell
+from holdfast.cluster.children import Children, Tell, ask_to_end
 from holdfast.cluster.following import Following
 from holdfast.cluster.remote import RemoteServer, ServerError
 from holdfast.cluster.spares import Spares
@@ -340,11 +340,7 @@ def send_signal(
     deployment: Deployment, process: str, number: signal.Signals, *, jvm: bool = False
 ) -> int:
     """Signal a process and its JVM, or that alone, here or on its server; the pid."""
-    if process not in deployment.processes:
-        raise SupervisorError(
-            f"there is no process {process!r}; there are {sorted(deployment.processes)}"
-        )
-    server = deployment.server_of(process)
+    server = _server_of(deployment, process)
     pid: int | None
     if server is not None:
         pid = RemoteServer(deployment, server).signal(process, number, jvm=jvm)
@@ -361,3 +357,29 @@ def send_signal(
         what = f"the JVM of {process}" if jvm else process
         raise SupervisorError(f"{what} is not running now")
     return pid
+
+
+def end_process(deployment: Deployment, process: str) -> int:
+    """Have a process end in order, here or on its server, after which it is started again; its
+    pid."""
+    server = _server_of(deployment, process)
+    if server is not None:
+        pid = RemoteServer(deployment, server).restart(process)
+    else:
+        pid = local_state(deployment).get(process, {}).get("pid")
+        try:
+            if pid is not None:
+                ask_to_end(pid)
+        except ProcessLookupError:
+            pid = None
+    if pid is None:
+        raise SupervisorError(f"{process} is not running now")
+    return pid
+
+
+def _server_of(deployment: Deployment, process: str) -> str | None:
+    if process not in deployment.processes:
+        raise SupervisorError(
+            f"there is no process {process!r}; there are {sorted(deployment.processes)}"
+        )
+    return deployment.server_of(process)

@@ -109,6 +109,11 @@ def _rescale(options: argparse.Namespace) -> int:
 
 def _say(what: str, changed: Changed) -> int:
     print(f"{what} (epoch {changed.epoch})")
+    if not changed.started:
+        print(
+            "it was never started from this directory, so nobody has heard of it: it counts when "
+            "it is. If it runs elsewhere, say so on the machine that started it"
+        )
     if changed.unaware:
         print(f"not heard of it yet: {', '.join(changed.unaware)}; they will when they are back")
     return 0

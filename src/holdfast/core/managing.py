@@ -11,6 +11,10 @@ what was on its disk is then on theirs. So a move makes the new before it ends t
 that is lost is replaced before it is forgotten. Somebody is always there who has the state, unless
 every server that has it is away, and then its replicas are waited for.
 
+A replica that has joined provides its results from where it joined on, and a client that was away
+may need older ones. So one that has older ones than any other does not end while its server is
+there: not before nobody needs them any more. What only a lost server has of them is given up.
+
     what is seen                                    what is decided
     a server is lost, and too few replicas left     AddReplica where it costs least, like one left
     ... and one of those left is silent, too        wait until it is heard, or lost
@@ -20,6 +24,7 @@ every server that has it is away, and then its replicas are waited for.
     more replicas than are wanted, all stable       RemoveReplicas: the one that moves, else one of
                                                     two that fail together, else the dearest
     ... not all stable                              wait
+    ... it alone has older results                  wait, or another one if none moves
     a replica has long been dearer than elsewhere   AddReplica there, instead of it (adaptation.py)
 
 Fragments are looked at in their order. Nothing is moved while anything is lost or waited for: there
@@ -59,18 +64,41 @@ class Replicas:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """What a replica has of its results.
+
+    incarnation  the life in which it joined; 0 if it never did.
+    first_ids    the first tuple of each output stream that it has not trimmed.
+    """
+
+    incarnation: int
+    first_ids: Mapping[str, int]
+
+    def has_all_of(self, other: Kept) -> bool:
+        """Whether it has whatever may be asked of the other one.
+
+        Who never joined has trimmed only what all have acknowledged.
+        """
+        return not self.incarnation or all(
+            self.first_ids.get(name, first + 1) <= first for name, first in other.first_ids.items()
+        )
+
+
+@dataclass(frozen=True)
 class Seen:
     """What a coordinator sees at a look.
 
     lost    servers that have been silent for too long.
     states  what replicas say of themselves, of those that were asked for.
     rates   whether it is known what flows: nothing moves for a guess.
+    kept    what those have of their results who say so.
     """
 
     lost: frozenset[str]
     states: Mapping[str, str]
     ground: Ground
     rates: bool
+    kept: Mapping[str, Kept]
 
 
 @dataclass(frozen=True)
@@ -113,6 +141,8 @@ class Managing:
 
     def __init__(self, settings: AdaptationSettings | None = None) -> None:
         self._adaptation = Adaptation(settings)
+        # What each had at the first of the looks that have followed one another since.
+        self._kept: dict[str, Kept] = {}
 
     def asks(self, fragments: Sequence[Replicas], lost: frozenset[str]) -> list[str]:
         """The replicas whose state decides something now."""
@@ -125,6 +155,7 @@ class Managing:
 
     def look(self, fragments: Sequence[Replicas], seen: Seen, now: int) -> Decision:
         """The order that is due, if one is."""
+        self._note_kept(seen.kept)
         places = {each.fragment: list(each.at.values()) for each in fragments}
         notes: list[str] = []
         for each in fragments:
@@ -177,11 +208,33 @@ class Managing:
         if waiting:
             note = f"{', '.join(waiting)} is not stable yet; one more goes when it is"
             return Decision(notes=(note,))
-        moved = [one for one in each.at if each.moves.get(one) in each.at]
-        goes = moved[0] if moved else self._dearest(each, seen.ground, choices)
+        moved = [one for one in each.at if each.moves.get(one) in each.at][:1]
+        among = moved or list(each.at)
+        able = [one for one in among if self._others_have_all(each, one, seen)]
+        if not able:
+            note = f"{', '.join(among)} has older results than any other, and goes when nobody "
+            return Decision(notes=(f"{note}needs them",))
+        goes = self._dearest(each, able, seen.ground, choices)
         return Decision(RemoveReplicas(each.fragment, (goes,)))
 
-    def _dearest(self, each: Replicas, ground: Ground, choices: Sequence[Choice]) -> str:
+    def _note_kept(self, kept: Mapping[str, Kept]) -> None:
+        """What one has trimmed since it joined was acknowledged by all. So who has got beyond what
+        it had then has nothing older, though each trims a little earlier or later than the other.
+        """
+        before, self._kept = self._kept, dict(kept)
+        for name, now in kept.items():
+            then = before.get(name)
+            if then is not None and then.incarnation == now.incarnation:
+                self._kept[name] = then
+
+    def _others_have_all(self, each: Replicas, goes: str, seen: Seen) -> bool:
+        own = seen.kept.get(goes)
+        others = [self._kept.get(one) for one in each.at if one != goes]
+        return own is not None and any(other and other.has_all_of(own) for other in others)
+
+    def _dearest(
+        self, each: Replicas, among: Sequence[str], ground: Ground, choices: Sequence[Choice]
+    ) -> str:
         costs = {one.server: one.cost for one in choices if one.fragment == each.fragment}
         zones = [ground.zone(server) for server in each.at.values()]
 
@@ -190,7 +243,7 @@ class Managing:
             # Two of one zone are one too many there, whatever they cost.
             return zones.count(ground.zone(server)) > 1, costs.get(server, 0.0), replica
 
-        return max(each.at, key=rank)
+        return max(among, key=rank)
 
     def _move(
         self, fragments: Sequence[Replicas], seen: Seen, choices: Sequence[Choice], now: int

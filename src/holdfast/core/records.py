@@ -126,6 +126,11 @@ class Membership:
         others = (one for one in self.leaving if one[0] != name)
         return replace(self, epoch=epoch, leaving=(*others, (name, epoch)))
 
+    def staying(self, name: str) -> Membership:
+        """The next one, in which a copy that was about to go stays."""
+        left = tuple(one for one in self.leaving if one[0] != name)
+        return replace(self, epoch=self.epoch + 1, leaving=left)
+
     def with_in_place_of(self, name: str, like: str, gone: str) -> Membership:
         """The next one, in which a new copy takes the place of one of two, beside ``like``."""
         return replace(self.without(gone), added=(*self.added, (name, like)))

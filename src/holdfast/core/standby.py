@@ -387,6 +387,7 @@ class StandbySwitch(Machine[CopyState, Trigger]):
         settled = (
             self._settings.returns
             and self._settings.copies[0] == self.address
+            and self.address not in self._leaving
             and report.state is CopyState.PRIMARY
             and self._usable(mine)
             and mine.boundary + fresh_us >= report.boundary >= 0

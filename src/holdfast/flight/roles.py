@@ -3,7 +3,7 @@
     produce    hand tuples to entry points
     read       subscribe to streams, and acknowledge under a client's name
     replicate  be a node of the deployment: feeds, heartbeats, partners, checkpoints
-    operate    deploy, signal, disturb, look at logs; includes all of the above
+    operate    deploy, restart, signal, disturb, look at logs; includes all of the above
 
 A role has a secret. What is sent is no secret but a token made of it for one name:
 

@@ -222,10 +222,25 @@ def _intact(path: Path) -> pa.Table:
 
 def put_aside(path: Path) -> Path:
     """Put a kept state where nobody looks for it; where that is."""
-    number = 1
-    while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
-        number += 1
+    last = max(_put_aside(path), default=0)
+    aside = _aside(path, last + 1)
     if path.exists():
         disk.rename(path, aside)
         sync_directory(path.parent)
     return aside
+
+
+def keep_newest_aside(path: Path) -> None:
+    """Of the states that were put aside, those that others have followed go."""
+    for number in sorted(_put_aside(path))[:-1]:
+        shutil.rmtree(_aside(path, number), ignore_errors=True)
+
+
+def _put_aside(path: Path) -> list[int]:
+    """The numbers of the states that were put aside."""
+    found = (each.name.rpartition("-")[2] for each in path.parent.glob(f"{path.name}.aside-*"))
+    return [int(number) for number in found if number.isdigit()]
+
+
+def _aside(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.aside-{number}")

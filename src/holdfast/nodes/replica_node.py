@@ -60,7 +60,7 @@ from holdfast.core.events import (
     ProcessorsMeasured,
     StandardSetTimed,
 )
-from holdfast.core.messages import CheckpointRefused, CheckpointShipped, Refusal
+from holdfast.core.messages import CheckpointRefused, CheckpointShipped, CopyState, Refusal
 from holdfast.core.progress import Work
 from holdfast.core.protected import LOOK_US, ProtectedReplica
 from holdfast.core.records import Membership
@@ -74,7 +74,7 @@ from holdfast.core.succession import peers_of
 from holdfast.flight.server import PutBatch
 from holdfast.kept.packed_codec import decode_checkpoint
 from holdfast.kept.shipper import Shipper, Shippers
-from holdfast.kept.state_directory import put_aside
+from holdfast.kept.state_directory import keep_newest_aside, put_aside
 from holdfast.log import Durability, LogOptions
 from holdfast.network import Network
 from holdfast.nodes.early_jobs import EarlyJobs
@@ -108,6 +108,9 @@ LOG_OPTIONS = LogOptions(
     preallocate_bytes=1 << 20,
     direct_bytes=1 << 20,
 )
+
+# In these it has what it goes on from: what it had before is of no use to it.
+_HAS_PLACE = (NodeState.STABLE.value, CopyState.SUSPENDED.value)
 
 
 class ReplicaNode(Node):
@@ -196,6 +199,7 @@ class ReplicaNode(Node):
         self._runs = False
         self._awaits_job = self._awaits_result = False
         self._said = ""
+        self._has_place = False
 
     # -- what it is made of -----------------------------------------------------------------
 
@@ -374,6 +378,11 @@ class ReplicaNode(Node):
             self._shippers.turn_to(seen.others)
             self.listen_to(self._listens_to, self._others)
         self.in_state(seen.state)
+        if not self._has_place and not seen.joining and seen.state in _HAS_PLACE:
+            self._has_place = True
+            # A large state takes long to remove, and nobody is to wait for that.
+            state = self._directory / "state"
+            threading.Thread(target=keep_newest_aside, args=(state,), daemon=True).start()
         if seen.why != self._said:
             self._said = seen.why
             if seen.why:

@@ -17,7 +17,7 @@ from random import Random
 from holdfast.core.adaptation import AdaptationSettings
 from holdfast.core.cluster_messages import Answer, Offered, Version
 from holdfast.core.ground import Ground
-from holdfast.core.managing import AddReplica, Managing, Order, RemoveReplicas, Replicas, Seen
+from holdfast.core.managing import AddReplica, Kept, Managing, Order, RemoveReplicas, Replicas, Seen
 from holdfast.core.placement import Flow, Query, Site
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.cluster_server import SimulatedServer
@@ -235,7 +235,8 @@ class ManagedWorld(ClusterWorld):
         }
         if not fragments:
             return None
-        seen = Seen(lost, states, self._ground(server.name), rates=True)
+        kept = {replica: Kept(0, {}) for replica in states}  # nobody who reads is away
+        seen = Seen(lost, states, self._ground(server.name), True, kept)
         return managing.look(groups, seen, self.clock.now).order
 
     # -- at the end -----------------------------------------------------------------------

@@ -53,7 +53,7 @@ from holdfast.flight.wire import encode_message
 _CALL_SECONDS = 20.0
 ACTIONS = (
     *("heartbeat", "message", "status", "producer", "links", "clock"),
-    *("ports", "deploy", "processes", "signal", "logs", "disturb", "stop"),
+    *("ports", "deploy", "processes", "signal", "restart", "logs", "disturb", "stop"),
     *("", "shutdown", "Heartbeat", "x" * 300),
 )
 _REPORT = CopyReport(3, CopyState.PRIMARY, 10, 20, True)
