@@ -115,10 +115,10 @@ def test_a_process_that_takes_part_no_longer_is_not_started_again(
         children.stop()
 
 
-# Its child is to it what a JVM is to a replica: needed until all is written.
+# Its child is to it what a JVM is to a replica: needed until all is written, and gone with it.
 WITH_JVM = """#!/bin/sh
 trap 'sleep 0.2; cp jvm found; exit 0' TERM
-(trap 'echo ended > jvm; exit 0' TERM; echo runs > jvm; while :; do sleep 0.02; done) &
+(trap 'echo ended > jvm; exit 0' TERM; echo runs > jvm; while kill -0 $$; do sleep 0.02; done) &
 while :; do sleep 0.02; done
 """
 
