@@ -22,6 +22,9 @@ from typing import Generic, TypeVar
 from holdfast.core.effects import ApplyCheckpoint
 from holdfast.core.records import Checkpoint
 
+# Changes are laid on the last whole state on disk; after so many of them, it is written anew.
+_LONGEST_CHAIN = 8
+
 Made = TypeVar("Made")
 Link = TypeVar("Link")
 
@@ -102,6 +105,11 @@ class Links(Generic[Link]):
     def newest(self) -> tuple[Link, ...]:
         """Those that the next record makes count."""
         return self.counted if self._written is None else self._written
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is time for a whole state; there may be none yet."""
+        return not self.counted or len(self.counted) >= _LONGEST_CHAIN
 
     def write(self, links: Iterable[Link], whole: bool) -> None:
         """These are written; ``whole``: they begin with a whole state."""

@@ -50,8 +50,6 @@ from holdfast.errors import StateError
 from holdfast.packed import Chain, PackedPart, PackedState
 
 _FORMAT = 3
-# Changes are laid on the last whole state; after so many of them, it is written anew.
-_LONGEST_CHAIN = 8
 
 Manifest = dict[str, Any]
 
@@ -105,9 +103,9 @@ class StateDirectory:
 
     def wants_whole(self) -> bool:
         """Whether the next checkpoint should have the whole state rather than the changes."""
-        links = self._links.counted
-        if not links or len(links) >= _LONGEST_CHAIN:
+        if self._links.is_long:
             return True
+        links = self._links.counted
         changes: int = sum(link["bytes"] for link in links[1:])
         whole: int = links[0]["bytes"]
         return changes > whole

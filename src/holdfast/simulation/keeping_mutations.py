@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from holdfast.core.continuous import CecState, Checkpointer
 from holdfast.core.continuous_rounds import WindowRounds
 from holdfast.core.copy import Copy
+from holdfast.core.effects import ApplyCheckpoint
 from holdfast.core.events import CheckpointNotSent, MessageArrived
+from holdfast.core.laying import Bases, DiskEnd, Links
 from holdfast.core.messages import CheckpointRefused, Refusal
 from holdfast.core.protected import ProtectedReplica
 from holdfast.simulation import disk
@@ -106,5 +109,38 @@ def keep_window_states_for_nobody(original: Any) -> Any:
             yield type(record)(
                 record.boundary, record.marker, record.inputs, record.outputs, record.boundary
             )
+
+    return broken
+
+
+@mutation(Bases, "add", shape="bulky")
+def forget_what_is_held_before_the_next_one_is(original: Any) -> Any:
+    def broken(self: Bases[Any], order: ApplyCheckpoint, made: Any) -> None:
+        original(self, replace(order, held=order.checkpoint.base), made)
+
+    return broken
+
+
+@mutation(Links, "call_off", shape="bulky")
+def count_links_whose_record_was_never_written(original: Any) -> Any:
+    def broken(self: Links[Any]) -> None:
+        pass
+
+    return broken
+
+
+@mutation(DiskEnd, "begins_to_write", shape="bulky")
+def build_on_a_state_that_was_not_written(original: Any) -> Any:
+    # A full disk left the chain where it was, and what it took is no end of it.
+    def broken(self: DiskEnd[Any]) -> None:
+        pass
+
+    return broken
+
+
+@mutation(DiskEnd, "takes", shape="bulky")
+def write_changes_whatever_is_on_disk(original: Any) -> Any:
+    def broken(self: DiskEnd[Any], checkpoint: Any) -> bool:
+        return True
 
     return broken
