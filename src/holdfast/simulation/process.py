@@ -151,7 +151,7 @@ class Process(ABC):
 
     def _go_down(self, machine: bool) -> None:
         self.world.network.crash(self.address, machine)
-        self.world.coverage.collect(self.driver.machines())
+        self.world.coverage.collect(self.machines())
         self.up = False
         self._waiting.clear()
         self.disturbed_at = self.world.clock.now
