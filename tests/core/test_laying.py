@@ -55,11 +55,12 @@ def test_only_changes_of_what_is_on_disk_are_written_as_changes() -> None:
 
 
 def test_links_count_with_their_record_and_never_without_it() -> None:
-    links = Links(["whole"])
+    links: Links[str] = Links(["whole"])
     links.write(["changes"], whole=False)
-    assert (links.counted, links.newest) == (("whole",), ("whole", "changes"))
+    assert [*links.newest] == ["whole", "changes"]
+    assert [*links.counted] == ["whole"]
     links.call_off()
-    assert links.newest == ("whole",)
+    assert [*links.newest] == ["whole"]
     links.write(["anew", "more"], whole=True)
     links.count()
-    assert links.counted == links.newest == ("anew", "more")
+    assert [*links.counted] == [*links.newest] == ["anew", "more"]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from holdfast.core.continuous import CecState, Checkpointer
 from holdfast.core.continuous_rounds import WindowRounds
 from holdfast.core.copy import Copy
-from holdfast.core.effects import ApplyCheckpoint
 from holdfast.core.events import CheckpointNotSent, MessageArrived
 from holdfast.core.laying import Bases, DiskEnd, Links
 from holdfast.core.messages import CheckpointRefused, Refusal
@@ -113,10 +111,12 @@ def keep_window_states_for_nobody(original: Any) -> Any:
     return broken
 
 
-@mutation(Bases, "add", shape="bulky")
+@mutation(Bases, "of", shape="bulky")
 def forget_what_is_held_before_the_next_one_is(original: Any) -> Any:
-    def broken(self: Bases[Any], order: ApplyCheckpoint, made: Any) -> None:
-        original(self, replace(order, held=order.checkpoint.base), made)
+    def broken(self: Bases[Any], checkpoint: Any) -> Any:
+        found = original(self, checkpoint)
+        self._made = {number: one for number, one in self._made.items() if one is found}
+        return found
 
     return broken
 
@@ -124,15 +124,6 @@ def forget_what_is_held_before_the_next_one_is(original: Any) -> Any:
 @mutation(Links, "call_off", shape="bulky")
 def count_links_whose_record_was_never_written(original: Any) -> Any:
     def broken(self: Links[Any]) -> None:
-        pass
-
-    return broken
-
-
-@mutation(DiskEnd, "begins_to_write", shape="bulky")
-def build_on_a_state_that_was_not_written(original: Any) -> Any:
-    # A full disk left the chain where it was, and what it took is no end of it.
-    def broken(self: DiskEnd[Any]) -> None:
         pass
 
     return broken
