@@ -257,8 +257,8 @@ def page(summary: dict[str, Any], swept: Swept) -> str:
 - {summary["seeds"]:,} seeds, each a random network under a schedule of failures, with every
   checker: {summary["violations"]} violations in {summary["simulated_hours"]} simulated hours,
   {summary["elapsed_s"]:,.0f} s of real time.
-- {summary["transitions_covered"]:.1%} of the {summary["transitions"]} transitions of all machines
-  taken. Never taken:{never}
+- {summary["transitions_covered"]:.1%} of the {summary["transitions"]} transitions of replicas,
+  entry points and clients taken. Never taken:{never}
 
 Schedules: {shapes}.
 

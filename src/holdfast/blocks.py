@@ -46,6 +46,11 @@ class Block:
         """The log has the tuples now."""
         self._load = load
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it can be read again, from a log or a file."""
+        return self._load is not None
+
     def forget(self) -> None:
         """Let the memory go, if the log has the tuples."""
         if self._load is not None:

@@ -73,7 +73,7 @@ def test_a_line_comes_back_and_any_flipped_bit_is_found(text: str, data: st.Data
 def test_a_checkpoint_with_a_flipped_bit_is_refused_by_name(tmp_path: Path) -> None:
     directory = StateDirectory(tmp_path / "state")
     part = PackedPart("sum_1", "sums", 0, TABLE)
-    directory.write_state(PackedState(1, 10, None, [part]), {"load": TABLE})
+    directory.write_state((PackedState(1, 10, None, [part]),), {"load": TABLE})
     directory.write_manifest({"finished": None})
     reads: dict[str, Callable[[], object]] = {
         "0.arrow": directory.read_state,

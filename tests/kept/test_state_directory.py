@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from holdfast.durable import write_document
 from holdfast.errors import StateError
+from holdfast.kept import state_directory
 from holdfast.kept.state_directory import StateDirectory, keep_newest_aside, put_aside
 from holdfast.packed import PackedPart, PackedState
 
@@ -22,10 +24,10 @@ def test_whole_and_changed_states_come_back_in_order(tmp_path: Path) -> None:
     directory = StateDirectory(tmp_path / "state")
     assert directory.manifest is None
     assert directory.wants_whole()
-    directory.write_state(packed(1, None, 30), {"load": pa.table({"x": [1]})})
+    directory.write_state((packed(1, None, 30),), {"load": pa.table({"x": [1]})})
     directory.write_manifest({"finished": None})
     assert not directory.wants_whole()
-    directory.write_state(packed(2, 1), {"load": pa.table({"x": [2]})})
+    directory.write_state((packed(2, 1),), {"load": pa.table({"x": [2]})})
     directory.write_manifest({"finished": None})
     directory.close()
 
@@ -45,9 +47,9 @@ def test_whole_and_changed_states_come_back_in_order(tmp_path: Path) -> None:
 
 def test_a_checkpoint_without_its_manifest_never_happened(tmp_path: Path) -> None:
     directory = StateDirectory(tmp_path / "state")
-    directory.write_state(packed(1, None), {})
+    directory.write_state((packed(1, None),), {})
     directory.write_manifest({"finished": None})
-    directory.write_state(packed(2, 1), {})
+    directory.write_state((packed(2, 1),), {})
     directory.close()
     again = StateDirectory(tmp_path / "state")
     assert [each.version for each in again.read_state()] == [1]
@@ -59,7 +61,7 @@ def test_a_whole_state_replaces_the_chain(tmp_path: Path) -> None:
     directory = StateDirectory(tmp_path / "state")
     for version in range(1, 20):
         since = None if directory.wants_whole() else version - 1
-        directory.write_state(packed(version, since, 1000 if since is None else 1), {})
+        directory.write_state((packed(version, since, 1000 if since is None else 1),), {})
         directory.write_manifest({"finished": None})
     kept = len(list((tmp_path / "state" / "checkpoints").iterdir()))
     assert kept == len(directory.read_state()) <= 8
@@ -76,7 +78,7 @@ def test_two_runs_cannot_share_a_directory(tmp_path: Path) -> None:
 
 def test_damage_is_noticed(tmp_path: Path) -> None:
     directory = StateDirectory(tmp_path / "state")
-    directory.write_state(packed(1, None), {})
+    directory.write_state((packed(1, None),), {})
     directory.write_manifest({"finished": None})
     (tmp_path / "state" / "checkpoints" / "000001" / "0.arrow").write_bytes(b"?")
     with pytest.raises(StateError, match="is damaged"):
@@ -96,12 +98,12 @@ def test_what_the_holder_of_the_lock_wrote_last_counts(
 ) -> None:
     """It writes a checkpoint and ends just when the next one asks for the lock."""
     holder = StateDirectory(tmp_path / "state")
-    holder.write_state(packed(1, None), {})
+    holder.write_state((packed(1, None),), {})
     holder.write_manifest({"finished": None})
     take_lock = StateDirectory._take_lock
 
     def after_a_last_checkpoint(self: StateDirectory) -> int:
-        holder.write_state(packed(2, 1), {})
+        holder.write_state((packed(2, 1),), {})
         holder.write_manifest({"finished": None})
         holder.close()
         return take_lock(self)
@@ -137,3 +139,52 @@ def test_of_states_that_were_put_aside_the_newest_stays(tmp_path: Path) -> None:
     keep_newest_aside(path)
     assert [each.name for each in tmp_path.iterdir()] == ["state.aside-13"]
     keep_newest_aside(tmp_path / "nothing" / "state")
+
+
+def test_links_of_which_the_next_could_not_be_written_never_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = StateDirectory(tmp_path / "state")
+    directory.write_state((packed(1, None), packed(2, 1)), {})
+    directory.write_manifest({"record": "first"})
+    write = StateDirectory._write_link
+
+    def full_after_the_first(self: StateDirectory, link: PackedState, waiting: Any) -> Any:
+        if link.version == 4:
+            raise OSError("No space left on device")
+        return write(self, link, waiting)
+
+    monkeypatch.setattr(StateDirectory, "_write_link", full_after_the_first)
+    with pytest.raises(OSError, match="No space"):
+        directory.write_state((packed(3, None), packed(4, 3)), {})
+    directory.note({"ended": True})
+    directory.close()
+    again = StateDirectory(tmp_path / "state")
+    assert again.manifest is not None
+    assert (again.manifest["record"], again.manifest["ended"]) == ("first", True)
+    assert [each.version for each in again.read_state()] == [1, 2]
+    again.close()
+
+
+def test_a_state_whose_manifest_could_not_be_written_never_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = StateDirectory(tmp_path / "state")
+    directory.write_state((packed(1, None),), {})
+    directory.write_manifest({"record": "first"})
+    directory.write_state((packed(2, None),), {})
+
+    def full(path: Path, document: object) -> None:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(state_directory, "write_document", full)
+        with pytest.raises(OSError, match="No space"):
+            directory.write_manifest({"record": "second"})
+    directory.note({"ended": True})
+    directory.close()
+    again = StateDirectory(tmp_path / "state")
+    assert again.manifest is not None
+    assert (again.manifest["record"], again.manifest["ended"]) == ("first", True)
+    assert [each.version for each in again.read_state()] == [1]
+    again.close()

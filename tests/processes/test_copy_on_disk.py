@@ -169,23 +169,23 @@ def test_an_older_record_of_its_own_does_not_overwrite_a_newer_one_of_the_other(
 ) -> None:
     """A primary that returns takes newer state back; its own older record, queued, comes after."""
 
-    def packed(version: int, since: int | None) -> tuple[PackedState, ...]:
-        return (PackedState(version, version, since, ()),)
+    def packed(boundary: int, since: int | None = None) -> tuple[PackedState, ...]:
+        return (PackedState(boundary, boundary, since, ()),)
 
     def not_needed() -> object:
         raise AssertionError("states stay packed here")
 
     workshop = Workshop(not_needed, tmp_path / "engine")  # type: ignore[arg-type]
     kept = PackedStates(tmp_path / "state", ["one"], workshop)
-    kept.save(RecoveryRecord(10, 10, (), ()), packed(1, None))
-    newer = Checkpoint(1, 1, None, RecoveryRecord(50, 50, (), ()), (), packed(5, None))
-    kept.save_taken(newer, kept.take(newer))
-    kept.save(RecoveryRecord(20, 20, (), ()), packed(2, 1))
+    kept.save(RecoveryRecord(10, 10, (), ()), packed(10))
+    newer = Checkpoint(1, 1, None, RecoveryRecord(50, 50, (), ()), (), packed(50))
+    kept.save_taken(ApplyCheckpoint(newer), kept.take(newer))
+    kept.save(RecoveryRecord(20, 20, (), ()), packed(20, 10))
     assert kept.record is not None
     assert kept.record.boundary == 50
     kept.close()
     again = PackedStates(tmp_path / "state", ["one"], workshop)
     found = again.found()
     assert isinstance(found, tuple)
-    assert [each.version for each in found] == [5]
+    assert [each.version for each in found] == [50]
     again.close()

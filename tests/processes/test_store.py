@@ -196,6 +196,20 @@ def test_without_room_on_disk_whoever_brings_a_block_waits(tmp_path: Path) -> No
     assert len(list((tmp_path / "received").iterdir())) == 2
 
 
+def test_blocks_that_a_log_has_make_room_for_others(tmp_path: Path) -> None:
+    one = batch(0, 100).nbytes
+    spill = Spill(tmp_path / "queued", lambda key, text: None, limit_bytes=2 * one)
+    blocks = [Block(batch(first, 100)) for first in range(0, 300, 100)]
+    for block in blocks[:2]:
+        spill.take(block)
+    blocks[0].can_load(lambda: batch(0, 100))
+    spill.take(blocks[2])
+    assert list((tmp_path / "queued").iterdir()) == []
+    assert spill.memory_bytes == 2 * one
+    del block, blocks
+    assert spill.memory_bytes == 0
+
+
 def test_nobody_waits_for_room_when_the_node_stops(tmp_path: Path) -> None:
     spill = Spill(tmp_path / "received", lambda key, text: None, limit_bytes=1)
     with disk.failing(Fault.named("EIO")):

@@ -90,6 +90,33 @@ def test_every_fact_that_drivers_are_told_happens_in_the_product() -> None:
     assert FACTS - made_in([*own, *SIMULATION.parent.glob("*.py")]) == set()
 
 
+CORE = SIMULATION.parent / "core"
+
+
+def of_core(path: Path) -> set[Path]:
+    """The files of ``core/`` that a file imports."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = {
+        each
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and node.module
+        for each in (node.module, *(f"{node.module}.{one.name}" for one in node.names))
+    }
+    found = {CORE / f"{name.removeprefix('holdfast.core.')}.py" for name in names}
+    return {each for each in found if each.exists()}
+
+
+def test_the_page_names_all_of_core_that_is_never_simulated() -> None:
+    known, new = set[Path](), set(SIMULATION.rglob("*.py"))
+    while new:
+        known |= new
+        new = {each for path in new for each in of_core(path)} - known
+    missing = {path.name for path in {*CORE.glob("*.py")} - known} - {"__init__.py"}
+    assert missing == {"fence.py", "producers.py", "scaling.py", "together.py"}
+    page = (SIMULATION.parents[2] / "docs" / "design" / "simulation.md").read_text()
+    assert all(f"`{name}`" in page for name in missing)
+
+
 def test_every_protection_is_drawn() -> None:
     drawn = {one.protection for seed in range(60) for one in scenario_of(seed).spec.fragments}
     assert drawn == set(Protection)

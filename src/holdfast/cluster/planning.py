@@ -86,7 +86,8 @@ def main(arguments: list[str]) -> int:
         return REFUSED if isinstance(error, StateError) else NOT_DEPLOYABLE
     except Exception as error:
         # The last line is what `holdfast up` shows.
-        print(network_problem(error, deployment.network), file=sys.stderr)
+        line, what = network_problem(error, deployment.network)
+        print(what if line is None else f"line {line}: {what}", file=sys.stderr)
         return 1
     write_plan(deployment, plan)
     return 0
@@ -97,8 +98,8 @@ def _say(text: str) -> None:
     print(f"{SAYS}{text}", file=sys.stderr)
 
 
-def network_problem(error: BaseException, network: Path) -> str:
-    """One line for a mistake in a network's file: where in it, and what."""
+def network_problem(error: BaseException, network: Path) -> tuple[int | None, str]:
+    """A mistake in a network's file: in which line of it, if that is known, and what."""
     trace = error.__traceback__
     line = error.lineno if isinstance(error, SyntaxError) else None
     while trace is not None:
@@ -108,8 +109,7 @@ def network_problem(error: BaseException, network: Path) -> str:
     said = str(error.msg if isinstance(error, SyntaxError) else error).strip()
     what = said.splitlines()[0] if said else ""
     kind = "" if isinstance(error, HoldfastError) else f"{type(error).__name__}: "
-    where = "" if line is None else f"line {line}: "
-    return f"{where}{kind}{what}"
+    return line, f"{kind}{what}"
 
 
 if __name__ == "__main__":

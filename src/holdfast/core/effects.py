@@ -304,6 +304,9 @@ class DeliverBoundary:
 class ApplyCheckpoint:
     """Hold a checkpoint of the other copy; comes back as CheckpointApplied or CheckpointFailed.
 
+    held  the number of the one that is held already; the next one may build on that, too, whatever
+          comes of this one. None if none is.
+
     1. Make its state one that jobs can start from, laid on the base's if it has one.
     2. Where checkpoints are persisted: append the frames of its queues to the logs (one that
        ends before a queue begins goes on there: everyone has what lies between), and sync them;
@@ -312,6 +315,7 @@ class ApplyCheckpoint:
     """
 
     checkpoint: Checkpoint
+    held: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

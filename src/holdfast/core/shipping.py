@@ -78,7 +78,7 @@ class ShippingCopy(Copy, ABC):
         if self.replica is None and self._continues(checkpoint):
             # Stable frames are right whoever has them, so they need not wait for the state.
             self._extend(checkpoint, effects)
-        effects.append(ApplyCheckpoint(checkpoint))
+        effects.append(ApplyCheckpoint(checkpoint, self.base))
 
     def _raised(self, record: RecoveryRecord) -> RecoveryRecord:
         """The record, asking for nothing that this copy has acknowledged already.

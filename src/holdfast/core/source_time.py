@@ -136,6 +136,10 @@ class SourceTime:
         self._lanes: dict[str, Lane] = {}
         self._heard_last = -FAR
 
+    def machines(self) -> Iterator[Lane]:
+        """The lanes, for those who count transitions."""
+        yield from self._lanes.values()
+
     def open(self, name: str, now: int, newest: int = -FAR, promised: int = -FAR) -> None:
         """A lane is there, and holds the boundary where it is until it says more.
 

@@ -24,12 +24,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import astuple, dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from holdfast.core.events import CheckpointNotSent, Event
+from holdfast.core.laying import to_build_on
 from holdfast.core.records import Checkpoint, InLog
 from holdfast.core.settings import Keeping
 from holdfast.errors import HoldfastError
@@ -51,7 +52,6 @@ LONGEST_CHAIN = 64
 _SMALL_BYTES = 1 << 20
 
 Encoded = tuple[pa.RecordBatch, dict[str, Any]]
-_T = TypeVar("_T")
 
 
 @dataclass
@@ -247,13 +247,6 @@ def _together(shippers: Mapping[str, Shipper]) -> Shipped:
     return Shipped(*map(sum, sums))
 
 
-def _to_build_on(known: dict[int, _T], checkpoint: Checkpoint, made: _T) -> dict[int, _T]:
-    """What the next checkpoints may build on: this one, its base, and the two before it."""
-    newest = sorted(known)[-2:]
-    kept = {number: each for number, each in known.items() if number in (*newest, checkpoint.base)}
-    return {**kept, checkpoint.number: made}
-
-
 class SentStates:
     """Packed states: whole, or what has changed since one that the other copy has."""
 
@@ -277,7 +270,7 @@ class SentStates:
         since = None if base is None else self._states.get(base)
         chain = self._workshop.pack(handle, since, whole, manner.breathe)
         self._count(chain, whole)
-        self._states = _to_build_on(self._states, checkpoint, handle)
+        self._states = to_build_on(self._states, checkpoint, handle)
         return encode_checkpoint(checkpoint, chain, None, manner.breathe), chain_rows(chain)
 
     def _count(self, chain: Chain, whole: bool) -> None:
@@ -339,7 +332,7 @@ class SentPieces(SentWhole):
             return super().encode(checkpoint, whole, manner)
         begin = None if checkpoint.base is None else self._ends.get(checkpoint.base)
         piece = self._store.piece(self._stream, checkpoint.record, begin, manner.breathe)
-        self._ends = _to_build_on(self._ends, checkpoint, piece.end_lsn)
+        self._ends = to_build_on(self._ends, checkpoint, piece.end_lsn)
         frames = piece.logged.frames
         windows = sum(each.header.count for each in frames if is_window(each.header.kind))
         return encode_checkpoint(checkpoint, (), piece.logged, manner.breathe), windows

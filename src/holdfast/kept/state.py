@@ -24,7 +24,9 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.effects import ApplyCheckpoint
 from holdfast.core.keeping import replaces
+from holdfast.core.laying import Bases, DiskEnd
 from holdfast.core.records import Checkpoint, InLog, LoggedStream, RecoveryRecord, StreamEnd
 from holdfast.core.settings import Delivery, Keeping
 from holdfast.errors import StateError
@@ -33,7 +35,7 @@ from holdfast.kept.packed_codec import decode_record, encode_record
 from holdfast.kept.state_directory import StateDirectory
 from holdfast.packed import Chain, PackedState
 from holdfast.spark.chains import Handle, Workshop
-from holdfast.spark.state import State
+from holdfast.spark.state import EMPTY, State
 
 # What a shard takes out of the states of those that had its slots before.
 Divide = Callable[[Sequence[PackedState]], PackedState]
@@ -91,7 +93,7 @@ class KeptState(ABC):
         """What a checkpoint of the other copy stands for, as jobs take it."""
 
     @abstractmethod
-    def save_taken(self, checkpoint: Checkpoint, held: object) -> None:
+    def save_taken(self, order: ApplyCheckpoint, held: object) -> None:
         """Keep a checkpoint that was taken."""
 
     def close(self) -> None:
@@ -120,14 +122,13 @@ class KeptState(ABC):
         self.ended = msgspec.convert(manifest.get("ended"), tuple[StreamEnd, ...] | None)
         if self.ended is not None:
             # Nothing is published yet. Whatever befalls this life, that note is not about it.
-            self._directory.write_manifest({**manifest, "ended": None})
+            self._directory.note({"ended": None})
         return decode_record(manifest["record"])
 
     def end(self, ends: Sequence[StreamEnd]) -> None:
         """Note that this life ends in order, and where its streams do."""
         if self._directory is not None and self._directory.manifest is not None:
-            noted = msgspec.to_builtins(ends)
-            self._directory.write_manifest({**self._directory.manifest, "ended": noted})
+            self._directory.note({"ended": msgspec.to_builtins(ends)})
 
     def _count(self, record: RecoveryRecord) -> None:
         """Make the record, and what was written for it, count."""
@@ -161,8 +162,8 @@ class RecordOnly(KeptState):
     def take(self, checkpoint: Checkpoint) -> object:
         return self._in_log(checkpoint.record)
 
-    def save_taken(self, checkpoint: Checkpoint, held: object) -> None:
-        self.save(checkpoint.record, held)
+    def save_taken(self, order: ApplyCheckpoint, held: object) -> None:
+        self.save(order.checkpoint.record, held)
 
 
 class PackedStates(KeptState):
@@ -180,23 +181,26 @@ class PackedStates(KeptState):
         """Without ``path`` nothing is on disk, and the other copy's checkpoints are in memory."""
         super().__init__(path, network, Keeping.STATE, earlier, delivery, unite)
         self._workshop = workshop
-        # The other copy's checkpoints that the next one may build on.
-        self._bases: dict[int, Handle] = {}
-        # What is on disk: which checkpoint of the other copy it is, and the state, if known.
-        self._on_disk: int | None = None
-        self._disk_state: Handle = None
-        # Whether what the replica computes comes out of the state on disk.
-        self._continues = False
+        self._bases: Bases[Handle] = Bases()
+        self._disk_end: DiskEnd[Handle] = DiskEnd()
 
     def found(self) -> object:
         directory = self._directory
         if directory is None or self.record is None:
             return None
-        self._disk_state = tuple(directory.read_state()) or None
-        return self._disk_state
+        chain = tuple(directory.read_state())
+        if chain and chain[-1].boundary not in (self.record.boundary, EMPTY.boundary):
+            raise StateError(
+                f"{directory.path}: the state is that of {chain[-1].boundary / 1e6:.6f} s, and the "
+                f"record, which says what comes next, that of {self.record.boundary / 1e6:.6f} s. "
+                f"Input between them would be missing. Remove the directory: the replica begins "
+                f"anew, with the state of another one or with all the input that there is"
+            )
+        self._disk_end.found(chain or None)
+        return chain or None
 
     def begin(self, state: object) -> None:
-        self._continues = state is not None and state is self._disk_state
+        self._disk_end.begin(state)
 
     def save(self, record: RecoveryRecord, state: object) -> None:
         directory = self._directory
@@ -204,42 +208,40 @@ class PackedStates(KeptState):
             return
         own: Handle = state  # type: ignore[assignment]
         # A state that did not come out of the one on disk cannot be told as changes of it.
-        whole = not self._continues or directory.wants_whole()
-        chain = self._workshop.pack(own, self._disk_state, whole)
+        whole = not self._disk_end.takes_own or directory.wants_whole()
+        chain = self._workshop.pack(own, self._disk_end.state, whole)
         self._write(directory, chain, record)
-        self._disk_state, self._continues = own, True
+        self._disk_end.has_own(own)
 
     def take(self, checkpoint: Checkpoint) -> object:
         chain = checkpoint.state
         assert isinstance(chain, tuple)
-        base = None if checkpoint.base is None else self._bases[checkpoint.base]
-        held = self._workshop.lay(chain, base)
-        kept = {} if checkpoint.base is None else {checkpoint.base: base}
-        self._bases = {**kept, checkpoint.number: held}
-        return held
+        return self._workshop.lay(chain, self._bases.of(checkpoint))
 
-    def save_taken(self, checkpoint: Checkpoint, held: object) -> None:
-        directory = self._directory
-        if directory is None or not replaces(checkpoint.record, self.record):
-            return
+    def save_taken(self, order: ApplyCheckpoint, held: object) -> None:
+        checkpoint = order.checkpoint
+        made: Handle = held  # type: ignore[assignment]
+        if self._directory is not None and replaces(checkpoint.record, self.record):
+            chain = self._taken(self._directory, checkpoint, made)
+            self._write(self._directory, chain, checkpoint.record)
+            self._disk_end.has_taken(checkpoint.number, made)
+        self._bases.add(order, made)
+
+    def _taken(self, directory: StateDirectory, checkpoint: Checkpoint, held: Handle) -> Chain:
+        """What is written of a checkpoint: its changes, if they are changes of what is there."""
         chain = checkpoint.state
         assert isinstance(chain, tuple)
-        continues = chain[0].since is not None and checkpoint.base == self._on_disk
+        continues = chain[0].since is not None and self._disk_end.takes(checkpoint)
         if isinstance(held, State):
-            if not continues or directory.wants_whole():
-                chain = self._workshop.pack(held, None, True)
-        elif not continues:
-            assert isinstance(held, tuple)
-            chain = held
-        self._write(directory, chain, checkpoint.record)
-        self._on_disk, self._disk_state = checkpoint.number, held  # type: ignore[assignment]
+            stays = continues and not directory.wants_whole()
+            return chain if stays else self._workshop.pack(held, None, True)
+        assert held is not None, "a checkpoint stands for a state"
+        return chain if continues else held
 
     def _write(self, directory: StateDirectory, chain: Chain, record: RecoveryRecord) -> None:
-        # Until it is done, nothing can be laid on what is there.
-        self._on_disk, self._disk_state, self._continues = None, None, False
+        self._disk_end.begins_to_write()
         # 1, 2: the state
-        for packed in chain:
-            directory.write_state(packed, {})
+        directory.write_state(chain, {})
         # 4, 5: the record makes it count
         self._count(record)
 

@@ -33,6 +33,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast import disk
+from holdfast.core.laying import Links
 from holdfast.disk import sync_directory
 from holdfast.durable import (
     Damaged,
@@ -46,11 +47,9 @@ from holdfast.durable import (
     write_table,
 )
 from holdfast.errors import StateError
-from holdfast.packed import PackedPart, PackedState
+from holdfast.packed import Chain, PackedPart, PackedState
 
 _FORMAT = 3
-# Changes are laid on the last whole state; after so many of them, it is written anew.
-_LONGEST_CHAIN = 8
 
 Manifest = dict[str, Any]
 
@@ -74,8 +73,8 @@ class StateDirectory:
             os.close(self._lock)
             raise
         shutil.rmtree(self.engine, ignore_errors=True)
-        self._chain: list[Manifest] = list(self.manifest["chain"]) if self.manifest else []
-        self._number = max([link["number"] for link in self._chain], default=0)
+        self._links: Links[Manifest] = Links(self.manifest["chain"] if self.manifest else ())
+        self._number = max([link["number"] for link in self._links.counted], default=0)
         self._remove_unnamed()
 
     @property
@@ -104,14 +103,24 @@ class StateDirectory:
 
     def wants_whole(self) -> bool:
         """Whether the next checkpoint should have the whole state rather than the changes."""
-        if not self._chain or len(self._chain) >= _LONGEST_CHAIN:
+        if self._links.is_long:
             return True
-        changes: int = sum(link["bytes"] for link in self._chain[1:])
-        whole: int = self._chain[0]["bytes"]
+        links = self._links.counted
+        changes: int = sum(link["bytes"] for link in links[1:])
+        whole: int = links[0]["bytes"]
         return changes > whole
 
-    def write_state(self, packed: PackedState, waiting: Mapping[str, pa.Table]) -> None:
-        """Steps 1 and 2."""
+    def write_state(self, chain: Chain, waiting: Mapping[str, pa.Table]) -> None:
+        """Steps 1 and 2; the tuples that wait go with the last of the chain."""
+        self._links.call_off()
+        last = len(chain) - 1
+        links = [
+            self._write_link(packed, waiting if at == last else {})
+            for at, packed in enumerate(chain)
+        ]
+        self._links.write(links, chain[0].since is None)
+
+    def _write_link(self, packed: PackedState, waiting: Mapping[str, pa.Table]) -> Manifest:
         self._number += 1
         hidden = self._checkpoints / f"{self._number:06}.part"
         shutil.rmtree(hidden, ignore_errors=True)
@@ -125,7 +134,7 @@ class StateDirectory:
         sync_directory(hidden)
         disk.rename(hidden, self._checkpoints / f"{self._number:06}")
         sync_directory(self._checkpoints)
-        link = {
+        return {
             "number": self._number,
             "version": packed.version,
             "boundary": packed.boundary,
@@ -133,27 +142,33 @@ class StateDirectory:
             "bytes": packed.nbytes,
             "parts": parts,
         }
-        self._chain = [link] if packed.since is None else [*self._chain, link]
 
     def forget(self) -> None:
         """With the next manifest, there is no state."""
-        self._chain = []
+        self._links.write((), whole=True)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Steps 4 and 5."""
-        self.manifest = {"format": _FORMAT, **manifest, "chain": self._chain}
-        write_document(self.path / "manifest.json", self.manifest)
+        document = {"format": _FORMAT, **manifest, "chain": list(self._links.newest)}
+        write_document(self.path / "manifest.json", document)
+        self._links.count()
+        self.manifest = document
         self._remove_unnamed()
+
+    def note(self, changes: Manifest) -> None:
+        """Change what the manifest says beside the last checkpoint, which stays what it is."""
+        assert self.manifest is not None, "there is a checkpoint"
+        self._links.call_off()
+        self.write_manifest({**self.manifest, **changes})
 
     def finish(self, tuples: Mapping[str, int]) -> None:
         """Note that the input came to its end after the checkpoint, with so many results."""
-        assert self.manifest is not None, "the end comes after a checkpoint"
-        self.write_manifest({**self.manifest, "finished": dict(tuples)})
+        self.note({"finished": dict(tuples)})
 
     def read_state(self) -> list[PackedState]:
         """The packed states of the last checkpoint, to be unpacked one after the other."""
         states = []
-        for link in self._chain:
+        for link in self._links.counted:
             directory = self._checkpoints / f"{link['number']:06}"
             parts = [
                 PackedPart(operator, family, partition, _intact(directory / file))
@@ -164,9 +179,10 @@ class StateDirectory:
 
     def read_waiting(self, name: str) -> pa.Table | None:
         """The tuples of a source that waited for their bucket."""
-        if not self._chain:
+        links = self._links.counted
+        if not links:
             return None
-        path = self._checkpoints / f"{self._chain[-1]['number']:06}" / f"waiting-{name}.arrow"
+        path = self._checkpoints / f"{links[-1]['number']:06}" / f"waiting-{name}.arrow"
         return _intact(path) if path.exists() else None
 
     def close(self) -> None:
@@ -205,7 +221,7 @@ class StateDirectory:
         return manifest
 
     def _remove_unnamed(self) -> None:
-        named = {f"{link['number']:06}" for link in self._chain}
+        named = {f"{link['number']:06}" for link in self._links.counted}
         for each in self._checkpoints.iterdir():
             if each.name not in named:
                 with contextlib.suppress(OSError):

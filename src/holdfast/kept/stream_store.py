@@ -251,6 +251,7 @@ class StreamStore:
                 boundary = checkpoint.record.boundary
                 united = self._kept.unite(checkpoint.state.states, boundary)
                 checkpoint = replace(checkpoint, state=united)
+                order = replace(order, checkpoint=checkpoint)
             held = self._kept.take(checkpoint)
             # 2: the frames, then the record
             queues = list(checkpoint.queues)
@@ -258,7 +259,7 @@ class StreamStore:
                 queues.insert(0, checkpoint.state)
             for queue in in_order(queues):
                 self._write([(queue.stream, queue.frames)], {queue.stream: queue.first_id}, [])
-            self._kept.save_taken(checkpoint, held)
+            self._kept.save_taken(order, held)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             self._post(CheckpointFailed(checkpoint.number, reason))

@@ -348,8 +348,6 @@ class ReplicaNode(Node):
 
     def _resulted(self, line: Line, block: Block) -> None:
         """A job has made results; in the thread of the jobs."""
-        if self._pair is not None:
-            return  # of several copies, everything that waits for another one is in ``queued``
         if line is Line.LIVE:
             self._tentative.take(block)
         elif not self._disk.logs_results:
@@ -363,11 +361,8 @@ class ReplicaNode(Node):
                 tell_early(self.problems, event)
             case CheckpointFailed(_, reason):
                 self.journal.write("checkpoint not held", level="error", reason=reason)
-            case JobDone(_, _, _, outputs) if self._pair is not None:
-                for output in outputs:
-                    if isinstance(output.block, Block):
-                        self._queued.take(output.block)
-                if self._awaits_result and any(output.count for output in outputs):
+            case JobDone(_, _, _, outputs) if self._pair is not None and self._awaits_result:
+                if any(output.count for output in outputs):
                     self._awaits_result = False
                     self.journal.write("first result")
 

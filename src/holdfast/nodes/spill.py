@@ -4,7 +4,8 @@ A replica that is slower than its input, or that keeps what it will redo after a
 blocks it will read later; and it keeps its tentative results until they are corrected, for whoever
 subscribes, and those that stand until they are acknowledged, where no log has them. The newest go
 to disk, because they are read last, and in the thread that brings them, which slows down whoever
-sends. A file goes when its block is dropped.
+sends: never in the one that answers heartbeats. A file goes when its block is dropped. What a log
+has by the time that room is needed counts no more: its memory is bounded with that of the log.
 """
 
 from __future__ import annotations
@@ -47,10 +48,12 @@ class Spill:
         self._limit = limit_bytes
         self._on_problem = on_problem
         self._what = what
-        # How much is in memory now.
+        # How much is in memory now, and of which blocks.
         self.memory_bytes = 0
+        self._counted: dict[int, tuple[weakref.ref[Block], int]] = {}
         self._numbers = itertools.count()
-        self._lock = threading.Lock()
+        # A block may go at any moment, also in the middle of what is done here.
+        self._lock = threading.RLock()
         self._closed = threading.Event()
 
     def take(self, block: Block) -> None:
@@ -79,12 +82,21 @@ class Spill:
     def _fits(self, block: Block) -> bool:
         """Whether it may stay in memory; it counts from now on if it may."""
         with self._lock:
+            if self.memory_bytes + block.nbytes > self._limit:
+                self._leave_out_what_a_log_has()
             fits = self.memory_bytes + block.nbytes <= self._limit
             if fits:
+                number = next(self._numbers)
+                gone = weakref.ref(block, lambda _: self._dropped(number))
+                self._counted[number] = gone, block.nbytes
                 self.memory_bytes += block.nbytes
-        if fits:
-            weakref.finalize(block, self._dropped, block.nbytes)
         return fits
+
+    def _leave_out_what_a_log_has(self) -> None:
+        for number, (known, _) in list(self._counted.items()):
+            block = known()
+            if block is not None and block.is_elsewhere:
+                self._dropped(number)
 
     def _to_disk(self, block: Block) -> None:
         path = self._directory / f"{next(self._numbers)}.arrow"
@@ -102,8 +114,9 @@ class Spill:
         block.can_load(lambda: _read(path))
         block.forget()
 
-    def _dropped(self, size: int) -> None:
+    def _dropped(self, number: int) -> None:
         with self._lock:
+            _, size = self._counted.pop(number, (None, 0))
             self.memory_bytes -= size
 
 

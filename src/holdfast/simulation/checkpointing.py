@@ -6,7 +6,7 @@ receiver that has exactly the state its sender thinks it has.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.core.continuous_rounds import window_frames
@@ -19,24 +19,18 @@ from holdfast.core.events import (
     Event,
 )
 from holdfast.core.frame import StreamFrame
+from holdfast.core.laying import Bases, to_build_on
 from holdfast.core.messages import CheckpointShipped, CheckpointTaken, JoinRequest
 from holdfast.core.records import Checkpoint, InLog, LoggedStream, Pieces
 from holdfast.core.settings import Keeping, ReplicaSettings
 from holdfast.simulation import continuous as windows
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.executor import Computation
+from holdfast.simulation.packed_states import Chain, Kept, Packed, lay
 from holdfast.simulation.replica_process import ReplicaProcess
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
-
-
-@dataclass(frozen=True)
-class Packed:
-    """A state on its way, and the one its changes are laid on."""
-
-    base: object
-    state: object
 
 
 class CheckpointingProcess(ReplicaProcess):
@@ -52,14 +46,23 @@ class CheckpointingProcess(ReplicaProcess):
 
     def _forget(self) -> None:
         self._arrives_at = 0
-        self._shipped: dict[int, object] = {}
-        self._bases: dict[int, object] = {}
+        # To whom which states went out, and where the log ended, by the numbers of checkpoints.
+        self._states: dict[str, dict[int, object]] = {}
+        self._ends: dict[str, dict[int, StreamFrame | None]] = {}
+        self._shipped: set[int] = set()
+        self._bases: Bases[Chain] = Bases()
+        # What was made of the checkpoint that is being applied.
+        self._made: Chain = ()
         self._held: set[int] = set()
-        self._ends: dict[int, StreamFrame | None] = {}
 
     def has_shipped(self, number: int) -> bool:
         """Whether a checkpoint went out in this life."""
-        return number in self._shipped or number in self._ends
+        return number in self._shipped
+
+    @property
+    def has_engine(self) -> bool:
+        """Whether what comes is laid on what there is at once."""
+        return True
 
     def make_driver(self) -> None:
         self._forget()
@@ -74,21 +77,33 @@ class CheckpointingProcess(ReplicaProcess):
 
     def _start_over(self) -> None:
         """What it has nobody can go on from: it will find none of it, and join."""
-        self.disk.record = self.disk.state = None
+        self.disk.start_over()
         self._end()
 
     # -- disk ---------------------------------------------------------------------------
 
-    def state_kept(self, order: Append | ApplyCheckpoint) -> object:
-        if isinstance(order, ApplyCheckpoint):
-            return self._bases[order.checkpoint.number]
-        return order.state
+    def packed(self, order: Append | ApplyCheckpoint) -> Kept | None:
+        if isinstance(order, Append):
+            return super().packed(order)
+        self.take(order)
+        if self.settings.keeping is not Keeping.STATE:
+            return None
+        return self.disk.packed.taken(order.checkpoint, self._made, self.has_engine)
+
+    def take(self, order: ApplyCheckpoint) -> None:
+        """Make a state of a checkpoint."""
+        checkpoint = order.checkpoint
+        if isinstance(checkpoint.state, Packed):
+            self._made = lay(self._bases, checkpoint, self.has_engine, self.address)
 
     def done(self, order: Append | ApplyCheckpoint) -> Event:
         if isinstance(order, Append):
             return Appended(order.append)
-        number = order.checkpoint.number
-        return CheckpointApplied(number, self._bases[number])
+        checkpoint = order.checkpoint
+        if isinstance(checkpoint.state, LoggedStream):
+            return CheckpointApplied(checkpoint.number, InLog(checkpoint.record))
+        self._bases.add(order, self._made)
+        return CheckpointApplied(checkpoint.number, self._made[-1].state)
 
     def not_done(self, order: Append | ApplyCheckpoint, taken: tuple[str, ...]) -> Event:
         if isinstance(order, Append):
@@ -126,10 +141,12 @@ class CheckpointingProcess(ReplicaProcess):
         elif isinstance(sent.state, InLog):
             self._send_piece(to, sent)
         else:
-            base = None if sent.base is None else self._shipped[sent.base]
-            self._shipped[sent.number] = sent.state
-            packed = replace(sent, state=Packed(base, sent.state))
-            self._transfer(to, packed)
+            known = self._states.get(to, {})
+            base = None if sent.base is None else known.get(sent.base)
+            whole = sent.base not in known
+            packed = Packed(whole, base, sent.state, sent.record.boundary)
+            self._states[to] = to_build_on(known, sent, sent.state)
+            self._transfer(to, replace(sent, state=packed), whole)
 
     def confirmed(self) -> None:
         """A checkpoint is held, and its sender is told."""
@@ -138,19 +155,21 @@ class CheckpointingProcess(ReplicaProcess):
     def _send_piece(self, to: str, sent: Checkpoint) -> None:
         """With continuous checkpoints the log has the state: what of it the record needs."""
         stream = self.settings.outputs[0].stream
-        after = None if sent.base is None else self._ends.get(sent.base)
+        known = self._ends.get(to, {})
+        after = None if sent.base is None else known.get(sent.base)
         piece = self.disk.piece(stream, sent.record, after)
         if piece is None:
             gone = CheckpointNotSent(sent.number, "the log has not got it any more")
             self.world.clock.after(200, self.receive_in_life, self.life, gone)
             return
-        self._ends[sent.number] = self.disk.end(stream)
-        self._transfer(to, replace(sent, state=piece))
+        self._ends[to] = to_build_on(known, sent, self.disk.end(stream))
+        self._transfer(to, replace(sent, state=piece), sent.base not in known)
 
-    def _transfer(self, to: str, packed: Checkpoint) -> None:
+    def _transfer(self, to: str, packed: Checkpoint, whole: bool) -> None:
         """Send what is packed; a whole one may be large, and what follows it waits."""
+        self._shipped.add(packed.number)
         send = Send(to, CheckpointShipped(packed))
-        takes_us = self.world.whole_us if packed.base is None else 0
+        takes_us = self.world.whole_us if whole else 0
         self._arrives_at = max(self._arrives_at, self.world.clock.now + takes_us)
         if self._arrives_at <= self.world.clock.now:
             super()._send(send)
@@ -163,23 +182,16 @@ class CheckpointingProcess(ReplicaProcess):
 
     def _apply(self, order: ApplyCheckpoint) -> None:
         checkpoint = order.checkpoint
-        if isinstance(checkpoint.state, LoggedStream):
-            self._bases[checkpoint.number] = InLog(checkpoint.record)
-            self._order_disk(order)
-            return
-        packed = checkpoint.state
-        if isinstance(packed, Pieces):
-            states = [one.state for one in packed.states if isinstance(one, Packed)]
-            packed = Packed(None, self.plan.united(states))
-            if self.settings.keeping is Keeping.WINDOWS:
-                logged = self._logged(packed.state, checkpoint.record.boundary)
-                self._apply(replace(order, checkpoint=replace(checkpoint, state=logged)))
-                return
-        assert isinstance(packed, Packed)
-        if checkpoint.base is not None and self._bases.get(checkpoint.base) != packed.base:
-            raise Violation("standby", f"{self.address}: changes laid on the wrong state")
-        self._bases[checkpoint.number] = packed.state
+        if isinstance(checkpoint.state, Pieces):
+            states = [one.state for one in checkpoint.state.states if isinstance(one, Packed)]
+            united = self._united(self.plan.united(states), checkpoint.record.boundary)
+            order = replace(order, checkpoint=replace(checkpoint, state=united))
         self._order_disk(order)
+
+    def _united(self, state: object, at: int) -> Packed | LoggedStream:
+        if self.settings.keeping is Keeping.WINDOWS:
+            return self._logged(state, at)
+        return Packed(True, None, state, at)
 
     def _logged(self, state: object, at: int) -> LoggedStream:
         """What the log is to have of a state that was taken over: all windows, at its boundary."""

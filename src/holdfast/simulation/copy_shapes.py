@@ -161,13 +161,37 @@ def _cut_short(random: Random, layout: Targets) -> list[Fault]:
 def _bulky(random: Random, layout: Targets) -> list[Fault]:
     """Copies whose state is so large that a whole checkpoint is under way for seconds; all else
     is quick, and little befalls them.
+
+    While whole ones are under way a disk is full, at times until its copy ends in order, or a copy
+    stands in for a moment because it does not hear the other.
     """
     copies = random.choice(layout.pairs)[:2]
     time = int(random.uniform(15, 30) * SECOND_US)
     faults = []
+    faults += _while_under_way(random, SECOND_US, copies)
     for _ in range(random.choice([1, 1, 2])):
         end = time + int(random.choice([0.3, 2, 12]) * random.uniform(0.5, 1.5) * SECOND_US)
         kind = random.choice([FaultKind.CRASH, FaultKind.CRASH, FaultKind.PAUSE])
         faults.append(Fault(kind, time, end, (random.choice(copies),)))
+        faults += _while_under_way(random, end, copies)
         time = end + int(random.uniform(15, 40) * SECOND_US)
     return [*faults, Fault(FaultKind.LOSE_CONNECTION, time, time + 1, copies)]
+
+
+def _while_under_way(random: Random, time: int, copies: tuple[str, ...]) -> list[Fault]:
+    """What befalls copies of which one has begun to send the other whole checkpoints."""
+    hit = random.choice(copies)
+    faults = []
+    begins = time + int(random.uniform(2, 14) * SECOND_US)
+    end = begins + int(random.uniform(0.3, 5) * SECOND_US)
+    match random.choice(["full", "full", "stopped", "apart", "nothing"]):
+        case "full":
+            faults.append(Fault(FaultKind.DISK_FULL, begins, end, (hit,)))
+        case "stopped":
+            back = end + int(random.uniform(0.3, 3) * SECOND_US)
+            faults.append(Fault(FaultKind.DISK_FULL, begins, end, (hit,)))
+            faults.append(Fault(FaultKind.STOPPED, end - 1_000, back, (hit,)))
+        case "apart":
+            end = begins + int(random.uniform(0.3, 3) * SECOND_US)
+            faults.append(Fault(FaultKind.CUT, begins, end, copies))
+    return faults

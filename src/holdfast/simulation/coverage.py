@@ -8,13 +8,17 @@ from enum import Enum
 from typing import Any
 
 from holdfast.core import (
+    ahead,
     benchmark_detector,
     client,
     consistency,
+    continuous,
     detector,
     early_lane,
     entry,
     joining,
+    pairs,
+    source_time,
     soutput,
     standby,
     sunion,
@@ -23,7 +27,9 @@ from holdfast.core import (
     versions,
 )
 from holdfast.core.machine import Machine
+from holdfast.core.succession import Succession
 
+# Those of a cluster's servers are counted apart (``cluster_run``).
 TABLES: dict[str, Mapping[tuple[Enum, Enum], Enum]] = {
     "FailureDetector": detector.TABLE,
     "BenchmarkDetector": benchmark_detector.TABLE,
@@ -34,9 +40,14 @@ TABLES: dict[str, Mapping[tuple[Enum, Enum], Enum]] = {
     "SOutput": soutput.TABLE,
     "StandbySwitch": standby.TABLE,
     "SweepingCheckpointer": sweeping.TABLE,
+    "Checkpointer": continuous.TABLE,
     "EntryPoint": entry.TABLE,
+    "Lane": source_time.TABLE,
     "Joining": joining.TABLE,
+    "Succession": Succession.TABLE,
     "EarlyLane": early_lane.TABLE,
+    "AheadLanes": ahead.TABLE,
+    "PairLane": pairs.TABLE,
     "Client": client.TABLE,
 }
 

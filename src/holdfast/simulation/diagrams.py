@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
-from holdfast.core import ahead, continuous, election, pairs, register, source_time
-from holdfast.core.succession import Succession
+from holdfast.core import election, register
 from holdfast.simulation.coverage import TABLES
 
 WHAT = {
@@ -38,13 +37,8 @@ WHAT = {
     "Election": "What one server of a cluster is in the present term. (`core/election.py`)",
     "Register": "What is known of the newest desired state a server has. (`core/register.py`)",
 }
-# Machines that not every simulated network runs.
+# Machines of a cluster's servers, which have a simulated world of their own.
 MORE = {
-    "AheadLanes": ahead.TABLE,
-    "PairLane": pairs.TABLE,
-    "Checkpointer": continuous.TABLE,
-    "Succession": Succession.TABLE,
-    "Lane": source_time.TABLE,
     "Election": election.TABLE,
     "Register": register.TABLE,
 }

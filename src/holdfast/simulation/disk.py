@@ -19,6 +19,7 @@ from holdfast.core.events import LoggedStream, RecoveryRecord
 from holdfast.core.frame import Header, Kind, StreamFrame
 from holdfast.core.keeping import WINDOWS, LogGap, in_order, lacking, replaces, standing
 from holdfast.core.records import ConsumersRecord, StreamEnd
+from holdfast.simulation.packed_states import Kept, PackedStates
 
 MARKS = (Kind.BOUNDARY, Kind.SKIP)
 
@@ -30,13 +31,13 @@ class Write:
     frames: tuple[tuple[str, tuple[StreamFrame, ...]], ...]
     begins: tuple[tuple[str, int], ...]
     record: RecoveryRecord | None
-    state: object
+    packed: Kept | None
 
     @classmethod
-    def of(cls, order: Append | ApplyCheckpoint, state: object) -> Write:
-        """``state`` is what is kept with the record, as jobs take it."""
+    def of(cls, order: Append | ApplyCheckpoint, packed: Kept | None) -> Write:
+        """``packed`` is what is kept of the state with the record."""
         if isinstance(order, Append):
-            return cls(order.frames, order.begins, order.record, state)
+            return cls(order.frames, order.begins, order.record, packed)
         queues = order.checkpoint.queues
         if isinstance(order.checkpoint.state, LoggedStream):
             # A piece of the other copy's log, with the window states.
@@ -46,7 +47,7 @@ class Write:
             tuple((queue.stream, queue.frames) for queue in queues),
             tuple((queue.stream, queue.first_id) for queue in queues),
             order.checkpoint.record,
-            state,
+            packed,
         )
 
 
@@ -58,7 +59,7 @@ class Disk:
         # How often a crash left a part of an append.
         self.torn = 0
         self.record: RecoveryRecord | None = None
-        self.state: object = None
+        self.packed = PackedStates()
         # Which lives of the consumers count.
         self.consumers: ConsumersRecord | None = None
         # Where its streams ended, if the last life has ended in order.
@@ -89,6 +90,8 @@ class Disk:
         except LogGap:
             return tuple(taken)
         if self.full:
+            if write.packed is not None and self._is_newer(write):
+                self.packed.fail(write.packed)
             return tuple(taken)
         self._keep_record(write)
         return None
@@ -117,8 +120,13 @@ class Disk:
         self._log(stream).append(StreamFrame(Header(Kind.SKIP, first_id)))
 
     def _keep_record(self, write: Write) -> None:
-        if write.record is not None and replaces(write.record, self.record):
-            self.record, self.state = write.record, write.state
+        if self._is_newer(write):
+            self.record = write.record
+            if write.packed is not None:
+                self.packed.keep(write.packed)
+
+    def _is_newer(self, write: Write) -> bool:
+        return write.record is not None and replaces(write.record, self.record)
 
     def begin_life(self) -> tuple[StreamEnd, ...] | None:
         """Another life begins, and what was noted of the last one goes."""
@@ -129,6 +137,11 @@ class Disk:
         """A full disk has room for what is small, now and then."""
         if not (self.full and self._random.random() < 0.5):
             self.ended = order.ends
+            self.packed.note()
+
+    def start_over(self) -> None:
+        """What is kept is put where nobody looks for it."""
+        self.record, self.packed = None, PackedStates()
 
     def log_end(self, stream: str) -> StreamEnd:
         """Where a log ends, as one that is to go on from there reads it."""

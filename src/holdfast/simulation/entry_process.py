@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.effects import (
     AcceptTuples,
@@ -12,6 +13,7 @@ from holdfast.core.entry import EntryPoint, EntrySettings
 from holdfast.core.events import (
     SourceReached,
 )
+from holdfast.core.machine import Machine
 from holdfast.simulation.own_time import OwnTimeSource
 from holdfast.simulation.process import Process
 from holdfast.simulation.source import Source
@@ -44,6 +46,11 @@ class EntryProcess(Process):
     def says_nothing(self) -> bool:
         """Whether nobody knows how far its stream is: only its source's tuples tell the time."""
         return bool(self.silent) and self.settings.own_time and isinstance(self.source, Source)
+
+    def machines(self) -> Iterator[Machine[Any, Any]]:
+        yield from super().machines()
+        if isinstance(self.source, OwnTimeSource):
+            yield from self.source.time.machines()
 
     def make_driver(self) -> None:
         log = self.disk.open(self.settings.stream, complete=True)

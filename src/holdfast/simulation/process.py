@@ -18,6 +18,7 @@ from holdfast.core.copy import Copy
 from holdfast.core.effects import (
     Append,
     ApplyCheckpoint,
+    BeginRunning,
     EndProcess,
     KeepConsumers,
     KeepEnd,
@@ -49,6 +50,7 @@ from holdfast.core.records import ConsumersRecord
 from holdfast.core.settings import SECOND_US
 from holdfast.simulation.disk import Disk, Write
 from holdfast.simulation.faults import Moment
+from holdfast.simulation.packed_states import Kept
 
 if TYPE_CHECKING:
     from holdfast.simulation.world import World
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
 # What comes on calls that the process made itself.
 ANSWERS = (FeedFrames, SubscribeRefused, HeartbeatReply, CopyReply)
 
-DiskOrder = Append | ApplyCheckpoint | TrimLog | KeepEnd
+DiskOrder = Append | ApplyCheckpoint | TrimLog | KeepEnd | BeginRunning
 
 
 class Process(ABC):
@@ -149,7 +151,7 @@ class Process(ABC):
 
     def _go_down(self, machine: bool) -> None:
         self.world.network.crash(self.address, machine)
-        self.world.coverage.collect(self.driver.machines())
+        self.world.coverage.collect(self.machines())
         self.up = False
         self._waiting.clear()
         self.disturbed_at = self.world.clock.now
@@ -249,12 +251,14 @@ class Process(ABC):
         while self._disk_orders:
             order = self._disk_orders[0]
             if isinstance(order, Append | ApplyCheckpoint):
-                write = Write.of(order, self.state_kept(order))
+                write = Write.of(order, self.packed(order))
                 duration = self.disk.begin(write)
                 self.world.clock.after(duration, self._written, self.life, order, write)
                 return
             if isinstance(order, KeepEnd):
                 self.disk.keep_end(order)
+            elif isinstance(order, BeginRunning):
+                self.disk.packed.begin(order.state)
             else:
                 self.world.trims(self, order)
                 self.disk.trim(order.stream, order.below_id, order.windows_from)
@@ -287,10 +291,9 @@ class Process(ABC):
         self.disk.consumers = record
         self.receive(ConsumersKept(record.number))
 
-    def state_kept(self, order: Append | ApplyCheckpoint) -> object:
-        """The state that is kept with an order's record, as jobs take it."""
-        assert isinstance(order, Append)
-        return order.state
+    def packed(self, order: Append | ApplyCheckpoint) -> Kept | None:
+        """What is to be kept of a state with an order's record, now that it is its turn."""
+        return None
 
     def done(self, order: Append | ApplyCheckpoint) -> Event:
         assert isinstance(order, Append)

@@ -63,6 +63,10 @@ class ProtectedProcess(CheckpointingProcess):
     def persists(self) -> bool:
         return self.pair.persist
 
+    @property
+    def has_engine(self) -> bool:
+        return not self._cold
+
     def is_at(self, moment: Moment) -> bool:
         if moment is Moment.TAKING:
             return bool(self._disk_orders) and isinstance(self._disk_orders[0], ApplyCheckpoint)
@@ -134,6 +138,8 @@ class ProtectedProcess(CheckpointingProcess):
         if self.pair.persist:
             super()._order_disk(order)
         elif isinstance(order, Append | ApplyCheckpoint):
+            if isinstance(order, ApplyCheckpoint):
+                self.take(order)
             self.world.clock.after(200, self.receive_in_life, self.life, self.done(order))
 
     def confirmed(self) -> None:

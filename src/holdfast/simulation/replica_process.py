@@ -12,6 +12,7 @@ from holdfast.core.continuous import Checked, LookAtWindows, Looked, RoundFailed
 from holdfast.core.copy import Copy
 from holdfast.core.effects import (
     Append,
+    ApplyCheckpoint,
     BeginRunning,
     CancelJob,
     KeepEnd,
@@ -45,6 +46,7 @@ from holdfast.core.settings import Delivery, Keeping, ReplicaSettings
 from holdfast.simulation import continuous as windows
 from holdfast.simulation.checkers.jobs import JobChecks
 from holdfast.simulation.executor import Computation, run_ahead, run_early, run_job, run_pairs
+from holdfast.simulation.packed_states import Kept
 from holdfast.simulation.process import DiskOrder, Process
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ class ReplicaProcess(Process):
             ReadWindows: self._read_windows,
             # Its result will come, and be dropped.
             CancelJob: lambda order: self._job_checks.cancelled(order.job),
-            BeginRunning: lambda order: None,
+            BeginRunning: self._order_disk,
             StopRunning: lambda order: None,
             KeepEnd: self._order_disk,
         }
@@ -150,12 +152,18 @@ class ReplicaProcess(Process):
     def found(self) -> Found:
         """What is on disk when the process starts."""
         logged = tuple(self.disk.open(output.stream) for output in self.settings.outputs)
-        record, state = self.disk.record, self.disk.state
+        record = self.disk.record
+        state = self.disk.packed.found(record, self.address)
         if record is not None and self.settings.keeping is Keeping.WINDOWS:
             state = InLog(record)
         ends = [self.disk.log_end(output.stream) for output in self.settings.outputs]
         ended = was_whole(self.disk.begin_life(), ends)
         return Found(record, state, logged, self.disk.consumers, ended)
+
+    def packed(self, order: Append | ApplyCheckpoint) -> Kept | None:
+        if self.settings.keeping is not Keeping.STATE or not isinstance(order, Append):
+            return None
+        return None if order.record is None else self.disk.packed.own(order.record, order.state)
 
     def _order_disk(self, order: DiskOrder) -> None:
         if isinstance(order, Append):

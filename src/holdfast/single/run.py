@@ -222,7 +222,7 @@ class _Loop:
         since = None if self._directory.wants_whole() else self._checkpointed
         sources = self._inputs.save()
         # 1, 2: the state and the waiting tuples
-        self._directory.write_state(self._version.pack(since), self._inputs.waiting())
+        self._directory.write_state((self._version.pack(since),), self._inputs.waiting())
         # 3: outputs and dead letters
         outputs = self._outputs.flush()
         dead_letters = self._dead_letters.flush()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import tempfile
 from dataclasses import asdict
@@ -38,7 +37,8 @@ def built(deployment: Deployment, network: str, anew: bool) -> dict[str, Any]:
             made = load_network(file, "local[1]", sql_settings(deployment), Path(directory))
             plan = plan_of(made)
         except Exception as error:
-            return _problem("network", network_problem(error, file))
+            line, what = network_problem(error, file)
+            return _problem("network", what, line)
     try:
         plan = deployed(deployment, plan)
         Topology(deployment, plan)
@@ -57,15 +57,8 @@ def built(deployment: Deployment, network: str, anew: bool) -> dict[str, Any]:
     return {**found, "problem": None}
 
 
-def _problem(where: str, text: str) -> dict[str, Any]:
-    line = re.match(r"line (\d+): ", text)
-    return {
-        "problem": {
-            "where": where,
-            "line": None if line is None else int(line.group(1)),
-            "text": text if line is None else text[line.end() :],
-        }
-    }
+def _problem(where: str, text: str, line: int | None = None) -> dict[str, Any]:
+    return {"problem": {"where": where, "line": line, "text": text}}
 
 
 def main() -> int:
