@@ -14,11 +14,13 @@ from holdfast.cluster.members import MembershipError
 from holdfast.cluster.rescaling import rescale
 from holdfast.core.scaling import ScalingSettings
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
+from holdfast.deployment_shards import only_server_of
 from holdfast.plans.fragment_plans import Routes
+from holdfast.plans.membership_file import change_membership
 from holdfast.plans.plan import read_plan, write_plan
 from holdfast.plans.topology import Topology
 from holdfast.slots import SLOTS
-from tests.processes.test_shard_plans import addressed, plan_with, written
+from tests.processes.test_shard_plans import SERVERS, addressed, plan_with, written
 
 SPREAD = 'shards = {}\nprotection = "hybrid"\nheirs = "spread"\n{}'
 
@@ -78,6 +80,49 @@ def test_a_ring_in_parts_is_counted_in_shards(
     assert [one.slots for one in slots if one] == [
         (at * SLOTS // 6, (at + 1) * SLOTS // 6) for at in range(6)
     ]
+
+
+@pytest.mark.parametrize(
+    "protection", ['protection = "hybrid"', 'protection = "passive"', "replicas = 2"]
+)
+@pytest.mark.parametrize(
+    ("places", "shards"), [(3, 4), (2, 3), (3, 1), (2, 1), (3, 2), (2, 5), (3, 7)]
+)
+def test_a_lost_server_takes_one_copy_of_each_shard_whatever_their_number(
+    tmp_path: Path, places: int, shards: int, protection: str
+) -> None:
+    """The last shard and the first one may be on one server: there its copy would be lost, too."""
+    ring = ["10.0.0.1", "east", "west"][:places]
+    found = written(tmp_path, f"shards = {ring}\n{protection}", SERVERS)
+    write_plan(found, plan_with(Routes({"load": ("k",)})))
+    about = {"given": places, "generations": [[1, places], [2, shards]]}
+    change_membership(found, lambda known: known, shards={"main": about})
+    after = load_deployment(found.path)
+    Topology(after, read_plan(after))
+    for name in (*after.fragments["main"].generations[1].names, "main"):
+        servers = [after.endpoints[node].server for node in after.fragments[name].processes]
+        assert len(set(servers[-2:])) == 2, name
+        assert only_server_of(after, name) is None
+    for nodes in after.processes.values():
+        assert len({after.endpoints[node].server for node in nodes}) == 1
+    first = after.fragments["main.g2.1"].processes
+    own = [name for name, nodes in after.processes.items() if set(first) & set(nodes)]
+    assert len(own) == 2
+
+
+def test_neighbours_on_one_server_hold_no_state_for_each_other(tmp_path: Path) -> None:
+    ring = 'shards = ["east", "east", "west", "west"]\nprotection = "hybrid"'
+    found = written(tmp_path, ring, SERVERS)
+    write_plan(found, plan_with(Routes({"load": ("k",)})))
+    topology = Topology(found, read_plan(found))
+    shards = [topology.fragment_plan(f"main.{number}-1").shard for number in range(1, 5)]
+    assert [one.heirs for one in shards if one] == [
+        ("main.3",),
+        ("main.3",),
+        ("main.1",),
+        ("main.1",),
+    ]
+    assert [found.endpoints[f"main-{number}"].server for number in (1, 2)] == ["east", "west"]
 
 
 def test_one_shard_that_does_everything_gets_no_parts(tmp_path: Path) -> None:

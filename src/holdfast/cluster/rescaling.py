@@ -41,6 +41,7 @@ from holdfast.core.records import Membership
 from holdfast.core.settings import Delivery
 from holdfast.deployment import RESCALED, Deployment, FragmentSpec, load_deployment, read_tables
 from holdfast.deployment_file import DeploymentReader
+from holdfast.deployment_shards import only_server_of
 from holdfast.plans.addresses import Addresses
 from holdfast.plans.membership_file import change_membership, read_membership
 from holdfast.plans.plan import read_plan
@@ -88,6 +89,9 @@ def change_number(
     _tell_servers(found, tell)
     generation = found.fragments[fragment].generations[-1].number
     tell(f"{shards} new shards of {fragment} start beside those that run")
+    for name in found.fragments[fragment].generations[-1].names:
+        if (server := only_server_of(found, name)) is not None:
+            tell(f"all copies of {name} are at {server}, to be lost together")
     if found.fragments[fragment].delivery is Delivery.AT_MOST_ONCE:
         tell("at most once nothing is handed over: what open windows have is lost")
     _wait_until_taken_over(found, fragment, wait_s, tell)
