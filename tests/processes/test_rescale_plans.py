@@ -10,13 +10,13 @@ import pytest
 from holdfast.cluster import calling_off, following, rescaling
 from holdfast.cluster import generations as generations_module
 from holdfast.cluster.following import Following
-from holdfast.cluster.members import MembershipError
+from holdfast.cluster.members import MembershipError, remove_replica
 from holdfast.cluster.rescaling import rescale
 from holdfast.core.scaling import ScalingSettings
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
 from holdfast.deployment_shards import only_server_of
 from holdfast.plans.fragment_plans import Routes
-from holdfast.plans.membership_file import change_membership
+from holdfast.plans.membership_file import change_membership, read_membership
 from holdfast.plans.plan import read_plan, write_plan
 from holdfast.plans.topology import Topology
 from holdfast.slots import SLOTS
@@ -209,6 +209,26 @@ def test_a_change_is_called_off_and_its_number_is_not_used_again(
     last = load_deployment(found.path)
     taking_part = [name for name in last.fragments["main"].processes if name not in last.gone]
     assert taking_part == ["main-5", "main-6"]
+
+
+@pytest.mark.parametrize("protection", ['protection = "hybrid"', "replicas = 2"])
+def test_what_merges_loses_no_replica(tmp_path: Path, protection: str) -> None:
+    """Who takes over from it counts on one for each, and nobody could be added again."""
+    found = addressed(written(tmp_path, f"shards = 2\n{protection}"))
+    write_plan(found, plan_with(Routes({"load": ("k",)})))
+    for force in (False, True):
+        with pytest.raises(MembershipError, match=r"main-2 merges the shards of main: .* spare"):
+            remove_replica(found.path, "main-2", force=force)
+    assert found.gone == load_deployment(found.path).gone == frozenset()
+    # An earlier version has let go of one: there are as many again.
+    gone = ["main-2", "main.1-2"] if "replicas" in protection else ["main-2"]
+    change_membership(found, lambda known: known.without(*gone))
+    with pytest.raises(MembershipError, match="have not taken over after 0 s"):
+        rescale(found.path, "main", 3, wait_s=0.0)
+    known = read_membership(found.data)
+    assert known.added == (("main-3", "main-1"), ("main-4", "main-1"))
+    assert not {like for _, like in known.taking} & set(gone)
+    assert generations(found) == [(1, 2, 2), (2, 3, 3)]
 
 
 def test_what_has_settled_is_not_called_off(

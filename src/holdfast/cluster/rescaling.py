@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 from holdfast.cluster.calling_off import call_off, check_not_called_off, is_call_off
@@ -147,11 +148,13 @@ def _begin(deployment: Deployment, spec: FragmentSpec, shards: int) -> None:
             for process in larger.fragments[name].processes
             for before in topology.taken_from(name, old.names)
             for like in larger.fragments[before].processes
+            if like not in deployment.gone
         ]
         taking += [(process, like) for process in merging for like in likes]
         if any(one == merging[0] for one, _ in known.added):
             raise MembershipError(f"somebody else is just rescaling {spec.name}; try again")
-        return known.with_shards(taking, zip(merging, likes, strict=True))
+        # Earlier versions let go of some of those that merge.
+        return known.with_shards(taking, zip(merging, cycle(likes), strict=False))
 
     change_membership(deployment, add, shards={spec.name: about})
 
