@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,57 @@ def test_a_change_is_called_off_and_its_number_is_not_used_again(
     last = load_deployment(found.path)
     taking_part = [name for name in last.fragments["main"].processes if name not in last.gone]
     assert taking_part == ["main-5", "main-6"]
+
+
+def beside_another(directory: Path) -> Deployment:
+    """Two shards that read one source, and somebody who reads another one."""
+    more = "[sources.far]\n[fragments.apart]\n"
+    found = addressed(written(directory, "shards = 2", more))
+    plan = plan_with(Routes({"load": ("k",)}))
+    ((_, main),) = plan.fragments.items()
+    schema = plan.sources["load"].schema
+    output = replace(main.outputs[0], stream="elsewhere", reached_by=frozenset(["far"]))
+    apart = replace(
+        main, name="apart", inputs={"far": schema}, outputs=(output,), routes=Routes({})
+    )
+    plan = replace(
+        plan,
+        sources={**plan.sources, "far": plan.sources["load"]},
+        fragments={"main": main, "apart": apart},
+        outputs=("out", "elsewhere"),
+    )
+    write_plan(found, plan)
+    return found
+
+
+def test_a_change_waits_for_those_whom_it_concerns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = beside_another(tmp_path)
+    monkeypatch.setattr(generations_module, "wait_for_epoch", lambda *given: ())
+    monkeypatch.setattr(rescaling, "LOOK_SECONDS", 0.0)
+    looks: list[list[str]] = []
+
+    def node_status(deployment: Deployment, names: list[str]) -> dict[str, dict[str, Any]]:
+        """The source hears of it at the third look; a new shard is lost at that and the next."""
+        looks.append(names)
+        well = {"state": "stable", "epoch": 1, "trimmed_below": {"out": 3}}
+        said: dict[str, dict[str, Any]] = {name: dict(well) for name in names}
+        said["entry-load"] = {"epoch": 1 if len(looks) > 2 else 0}
+        if len(looks) in (3, 4):
+            said["main.g2.3-1"] = {"error": "cannot be reached"}
+        return said
+
+    monkeypatch.setattr(rescaling, "node_status", node_status)
+    with pytest.raises(
+        MembershipError, match=r"after 0 s: entry-load has not heard of the change yet\. Both"
+    ):
+        rescale(found.path, "main", 3, wait_s=0.0)
+    # Nobody is removed while a new shard is lost, though all have heard by then.
+    assert rescale(found.path, "main", 3, wait_s=60.0).shards == 3
+    assert len(looks) == 5
+    assert {"entry-load", "main.1-1", "main.g2.3-1", "main-1", "main-2"} <= {*looks[0]}
+    assert not {"entry-far", "apart-1"} & {*looks[0]}
 
 
 @pytest.mark.parametrize("protection", ['protection = "hybrid"', "replicas = 2"])
