@@ -161,6 +161,12 @@ def _between(table: dict[str, Any], spec: FragmentSpec) -> tuple[int, int] | Non
         raise KnobError(
             "shards_between", f"the least and the most shards, from 1 to {SLOTS}; got {given!r}"
         )
+    if table.get("routing") == Routing.PRIMARY.value:
+        raise KnobError(
+            "shards",
+            f'"auto" is not for routing = {Routing.PRIMARY.value!r}: one shard does everything, so '
+            f"more could never help; write a number",
+        )
     if spec.delivery is Delivery.AT_MOST_ONCE:
         raise KnobError(
             "shards",

@@ -195,6 +195,10 @@ def test_one_shard_that_does_everything_has_no_parts(tmp_path: Path) -> None:
         ('shards = 2\nheirs = "next"', "with protection passive or hybrid, not none; leave it out"),
         ('heirs = "next"', "main.heirs: it divides tuples among shards; give shards, too"),
         ('shards = 342\nprotection = "passive"\nheirs = "spread"', "1024 slots; got 1026"),
+        (
+            'shards = "auto"\nrouting = "primary"',
+            "main.shards: \"auto\" is not for routing = 'primary': one shard does everything",
+        ),
         ("shards = 0", "fragments.main.shards: from 1 to 1024, as many as there are slots; got 0"),
         ("shards = 5000", "got 5000"),
         ("shards = true", 'a number, "auto", or a list of places, one for each; got True'),

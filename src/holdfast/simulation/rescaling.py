@@ -125,7 +125,8 @@ class Rescaling:
             names = tuple(f"{base}.g{self._number}.{number}{letter}" for letter in "abcd"[:own])
             streams = [self._renamed(stream, number) for stream, _ in like.plan.outputs]
             operators = [operator for _, operator in like.plan.outputs]
-            plan = Computation(tuple(zip(streams, operators, strict=True)), (number, pieces))
+            both = tuple(zip(streams, operators, strict=True))
+            plan = Computation(both, (number, pieces), like.plan.primary)
             outputs = tuple(
                 Output(stream, one.reached_by, merging)
                 for stream, one in zip(streams, like.settings.outputs, strict=True)
@@ -153,14 +154,17 @@ class Rescaling:
         """The old shards that have slots of a new one."""
         from holdfast.slots import Routing, slot_range  # loads Arrow: only where there are shards
 
-        first, end = slot_range(number, wanted, Routing.KEY)
+        primary = self._world.replicas[self._shards[0][0]].plan.primary
+        routing = Routing.PRIMARY if primary else Routing.KEY
+        first, end = slot_range(number, wanted, routing)
         before = len(self._shards)
-        ranges = (slot_range(one, before, Routing.KEY) for one in range(1, before + 1))
-        return tuple(
+        ranges = (slot_range(one, before, routing) for one in range(1, before + 1))
+        near = tuple(
             names
             for names, (begin, stop) in zip(self._shards, ranges, strict=True)
             if max(first, begin) < min(end, stop)
         )
+        return near or tuple(self._shards)
 
     def _renamed(self, stream: str, number: int) -> str:
         """f00.0.2, or f00.0.g3.2, becomes f00.0.g4.1."""
