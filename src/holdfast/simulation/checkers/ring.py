@@ -62,13 +62,12 @@ class RingChecks:
         self._rings[fragment] = _Ring(shards, parts)
         server_of = self._world.server_of
         ring = {server_of[name] for names in copies for name in names}
-        there = self._servers.setdefault(fragment, ring)
-        for names in copies:
-            if len({server_of[name] for name in names}) < min(len(names), len(there)):
-                raise Violation("ring", f"of {', '.join(names)} two are on one server")
+        self._servers.setdefault(fragment, ring)
 
     def sample(self) -> None:
-        for ring in self._rings.values():
+        for fragment, ring in self._rings.items():
+            for one in ring.parts:
+                self._check_apart(one, len(self._servers[fragment]))
             servers = {self._world.server_of[name] for one in ring.parts for name in one.copies}
             lost = {one for one in servers if self._world.is_lost(one)}
             copies = len(ring.parts[0].copies)
@@ -78,6 +77,11 @@ class RingChecks:
                 spread = copies == 2 and len(ring.parts) > ring.shards
                 if spread and len(servers) == ring.shards:
                     self._check_shared(ring)
+
+    def _check_apart(self, part: _Part, servers: int) -> None:
+        at = {self._world.server_of[name] for name in part.copies}
+        if len(at) < min(len(part.copies), servers):
+            raise Violation("ring", f"of {', '.join(part.copies)} two are on one server")
 
     def _check_left(self, part: _Part, lost: set[str]) -> None:
         at = [self._world.server_of[name] for name in part.copies]
