@@ -8,7 +8,9 @@
    of 500,000 tuples in turn (shards_engine.py): ``throughput_by_shards`` is the median ratio.
 2. A ring of two hybrid shards runs as real processes at 3,000 tuples/s over 100,000 open windows
    and is killed again and again (shards_ring.py): how long no stable results came, what was lost or
-   doubled, how many messages there are beside data and pings for 1,000 tuples.
+   doubled, of results and of the tuples at the entry point, how many messages there are beside data
+   and pings for 1,000 tuples. A kill waits until what was killed before is at work again:
+   ``kills_at_work`` says how many hit a process that was.
    ``messages`` are those of two operators with two and with four shards each, simulated
    (shards_messages.py).
 3. Rings of up to 200 shards run in the simulator (shards_scale.py): how pings, records, data and
@@ -51,7 +53,7 @@ from benchmarks.shards_bursts import Cost
 from benchmarks.shards_delivery import compare_and_kill
 from benchmarks.shards_engine import throughput
 from benchmarks.shards_messages import count_messages
-from benchmarks.shards_page import record_parts
+from benchmarks.shards_page import record_parts, recorded_in_full
 from benchmarks.shards_reader import EXACTLY, LEAST, MOST
 from benchmarks.shards_rescale import run_rescalings
 from benchmarks.shards_ring import Outcome, run_ring
@@ -88,7 +90,7 @@ FULL = Lengths(
     windows=100_000,
     rings=(2, 4, 50, 200),
     bursts={2: 9, 4: 9},
-    burst=600_000,
+    burst=1_500_000,
     numbers=(2, 3, 1, 4, 2),
     counted=100_000,
 )
@@ -97,8 +99,8 @@ QUICK = replace(
     watched=2,
     kills=10,
     rings=(2, 4, 20),
-    bursts={2: 7, 4: 5},
-    burst=200_000,
+    bursts={2: 3, 4: 3},
+    burst=800_000,
     numbers=(1, 2, 1),
 )
 
@@ -111,11 +113,14 @@ def ring_figures(outcome: Outcome) -> dict[str, Any]:
         "reinstate_gaps_ms": outcome.reinstate_gaps_ms,
         "usual_ms": outcome.usual_ms,
         "kills": outcome.kills,
+        "kills_at_work": outcome.at_work,
         "tuples": outcome.tuples,
         "results": outcome.results,
         "lost": {"exactly-once": outcome.lost},
         "doubled": {"exactly-once": outcome.doubled},
         "identical": outcome.identical,
+        "entry_lost": outcome.entry_lost,
+        "entry_doubled": outcome.entry_doubled,
         "ring_messages": outcome.messages_per_1000,
         "bytes_per_tuple_record": outcome.record_bytes,
         "bytes_over_mirroring": {
@@ -173,8 +178,10 @@ def rescale_figures(directory: Path, lengths: Lengths) -> tuple[dict[str, Any], 
         "rescale_lost": found.lost,
         "rescale_doubled": found.doubled,
         "rescale_identical": found.identical,
+        "rescale_entry_lost": found.entry_lost,
+        "rescale_entry_doubled": found.entry_doubled,
     }
-    return figures, found.identical
+    return figures, found.identical and not found.entry_lost and not found.entry_doubled
 
 
 def engine_figures(directory: Path, lengths: Lengths) -> tuple[dict[str, Any], bool]:
@@ -197,7 +204,8 @@ def figures_of(part: str, directory: Path, lengths: Lengths) -> tuple[dict[str, 
             return engine_figures(directory, lengths)
         case "ring":
             outcome = run_ring(directory, 2, lengths.watched, lengths.kills, lengths.windows)
-            return ring_figures(outcome), outcome.identical
+            whole = not outcome.entry_lost and not outcome.entry_doubled
+            return ring_figures(outcome), outcome.identical and whole
         case "delivery":
             return delivery_figures(directory, lengths)
         case _:
@@ -213,12 +221,19 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     options = parser.parse_args(given)
     lengths = QUICK if options.quick else FULL
+    chosen = tuple(each for each in PARTS if not (options.quick and each in LONG))
+    chosen = chosen if options.only is None else (options.only,)
+    if options.record and options.quick and (known := recorded_in_full(chosen)):
+        parser.error(
+            f"the full form of {', '.join(known)} is recorded, which says more than --quick: leave "
+            f"--quick out, choose another part with --only, or remove the recorded one from "
+            f"docs/results/shards.json first"
+        )
     directory = Path(tempfile.mkdtemp(prefix="holdfast-shards-"))
     started = time.monotonic()
     parts: dict[str, dict[str, Any]] = {}
     well = True
-    chosen = tuple(each for each in PARTS if not (options.quick and each in LONG))
-    for part in chosen if options.only is None else (options.only,):
+    for part in chosen:
         began = time.monotonic()
         parts[part], kept = figures_of(part, directory / part, lengths)
         parts[part] |= {f"{part}_seconds": round(time.monotonic() - began, 1)}

@@ -52,6 +52,7 @@ def _ring(told: dict[str, Any]) -> Iterator[str]:
         for kind, number in told[what].items():
             yield from _none(f"{what} {kind}", number)
     yield from _same("identical", told)
+    yield from _entry("", told)
     for size, ratio in told["bytes_over_mirroring"].items():
         if ratio >= OVER_MIRRORING:
             yield f"bytes_over_mirroring of {size} bytes: {ratio:g}, wanted below 1"
@@ -72,6 +73,7 @@ def _rescale(told: dict[str, Any]) -> Iterator[str]:
     for name in ("rescale_lost", "rescale_doubled"):
         yield from _none(name, told[name])
     yield from _same("rescale_identical", told)
+    yield from _entry("rescale_", told)
 
 
 def _gaps(name: str, told: dict[str, Any]) -> Iterator[str]:
@@ -84,6 +86,12 @@ def _gaps(name: str, told: dict[str, Any]) -> Iterator[str]:
 def _none(name: str, number: int) -> Iterator[str]:
     if number:
         yield f"{name}: {number:,}, wanted 0"
+
+
+def _entry(prefix: str, told: dict[str, Any]) -> Iterator[str]:
+    # Older records did not look there.
+    for name in (f"{prefix}entry_lost", f"{prefix}entry_doubled"):
+        yield from _none(name, told.get(name, 0))
 
 
 def _same(name: str, told: dict[str, Any]) -> Iterator[str]:

@@ -1,10 +1,10 @@
 """What each kind of delivery takes: bursts that are handed to all of them in turn.
 
 The time until the client has a burst is compared within each round: the machine is not the same in
-another one. A burst is complete when its last bucket is, so it is as long as many buckets, and all
-begin with one. Beside the time is what the processors had to do for it, in all processes. What the
-paper rejects without measuring it is measured, too: the time of a burst each of whose batches waits
-until the one before has come out.
+another one. A burst is complete when its last bucket is, so it is as long as ten buckets or more,
+or the ratios would be those of the buckets' clock; and all begin with one. Beside the time is what
+the processors had to do for it, in all processes. What the paper rejects without measuring it is
+measured, too: the time of a burst each of whose batches waits until the one before has come out.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def cost_of(deployment: Deployment, readers: list[Reader], rounds: int, tuples: 
     for number in range(-1, rounds):
         for size, width in SIZES.items():
             for reader in readers if number % 2 else reversed(readers):
-                took = _burst(deployment, reader, width, tuples * MORE[size])
+                whole = tuples * MORE[size]
+                took = _burst(deployment, reader, width, whole if number >= 0 else whole // 4)
                 if number >= 0:
                     taken[size][reader.kind].append(took)
     seconds = {

@@ -145,7 +145,7 @@ def _kill(
             reader.get_newer(since)
         time.sleep(moments.uniform(*AT_WORK_SECONDS))
         for victim in _victims([one.name for one in readers], shards, turn):
-            _kill_one(supervisor, victim)
+            kill_one(supervisor, victim)
     sent = {kind: load.stop() for kind, load in loads.items()}
     found = {}
     for reader in readers:
@@ -159,7 +159,7 @@ def _kill(
     return found
 
 
-def _kill_one(supervisor: Supervisor, name: str) -> None:
+def kill_one(supervisor: Supervisor, name: str) -> None:
     """Kill a process; one that is on its way up, as it died by itself, is waited for."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not supervisor.kill(name):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from benchmarks.machine import machine_text
@@ -62,6 +62,12 @@ def record_parts(parts: dict[str, dict[str, Any]], command: str, machine: dict[s
     for part, figures in parts.items():
         known[part] = {"command": command, **figures, "machine": machine}
     record({"bench": "shards", "parts": known}, command, page=page_of(known))
+
+
+def recorded_in_full(parts: Iterable[str]) -> list[str]:
+    """Those of some parts of which the full form is recorded."""
+    known: dict[str, Any] = recorded("shards").get("parts", {})
+    return [part for part in parts if part in known and _form(known[part]) == FORMS[False]]
 
 
 def page_of(parts: dict[str, dict[str, Any]]) -> str:
@@ -127,9 +133,10 @@ def _ring(told: dict[str, Any]) -> Rows:
             f"{GAPS}; aim {AIM_MS}",
         ),
         ("usual time between results, ms", f"{told['usual_ms']:g}", ""),
-        ("kills", f"{told['kills']}", ""),
+        ("kills", _kills(told), ""),
         ("results", f"{told['results']:,}, lost {lost}, doubled {doubled}", "0 and 0"),
         ("to the bit those of one engine", "yes" if told["identical"] else "no", "yes"),
+        *_entry(told, ""),
         (
             "messages for 1,000 tuples beside data and pings",
             f"{told['ring_messages']:g}",
@@ -138,6 +145,19 @@ def _ring(told: dict[str, Any]) -> Rows:
         ("bytes of state sent for each tuple", f"{told['bytes_per_tuple_record']:g}", ""),
         ("over mirroring each tuple, by its size", sizes, "below 1"),
     ]
+
+
+def _kills(told: dict[str, Any]) -> str:
+    at_work = told.get("kills_at_work")
+    return f"{told['kills']}" + ("" if at_work is None else f", {at_work} of one at work")
+
+
+def _entry(told: dict[str, Any], prefix: str) -> Rows:
+    """What became of tuples where they come in; pages of earlier versions did not look."""
+    if f"{prefix}entry_lost" not in told:
+        return []
+    lost, doubled = told[f"{prefix}entry_lost"], told[f"{prefix}entry_doubled"]
+    return [("tuples at the entry point", f"lost {lost}, doubled {doubled}", "0 and 0")]
 
 
 def _messages(told: dict[str, Any]) -> Rows:
@@ -207,6 +227,7 @@ def _delivery(told: dict[str, Any]) -> Rows:
 
 def _rescale(told: dict[str, Any]) -> Rows:
     numbers = ", ".join(str(each) for each in told["rescaled"])
+    same = "yes" if told.get("rescale_identical") else "no"
     gaps = ", ".join(f"{gap:g}" for gap in told["rescale_gaps_ms"])
     took = ", ".join(f"{each:g}" for each in told["rescale_took_seconds"])
     return [
@@ -215,6 +236,8 @@ def _rescale(told: dict[str, Any]) -> Rows:
         ("until the old shards were gone, s", took, ""),
         ("lost", f"{told['rescale_lost']}", "0"),
         ("doubled", f"{told['rescale_doubled']}", "0"),
+        *([("to the bit those of one engine", same, "yes")] if "rescale_identical" in told else []),
+        *_entry(told, "rescale_"),
     ]
 
 

@@ -32,6 +32,8 @@ class Rescalings:
     lost: int
     doubled: int
     identical: bool
+    entry_lost: int
+    entry_doubled: int
 
 
 def run_rescalings(directory: Path, numbers: tuple[int, ...], windows: int) -> Rescalings:
@@ -56,11 +58,11 @@ def run_rescalings(directory: Path, numbers: tuple[int, ...], windows: int) -> R
             seconds.append(round(time.monotonic() - since, 1))
             watch.reach(now_us())
             gaps.append(round(max(0.0, watch.longest_ms(since) - float(usual) * 1e3), 1))
-        load.stop()
+        sent = load.stop()
         watch.reach(now_us())
         watch.close()
-    _, lost, doubled, identical = compare(deployment, watch.view)
-    return Rescalings(gaps, seconds, lost, doubled, identical)
+    _, lost, doubled, identical, *entry = compare(deployment, watch.view, (windows, sent))
+    return Rescalings(gaps, seconds, lost, doubled, identical, *entry)
 
 
 def _tell(since: float) -> Callable[[str], None]:

@@ -6,8 +6,10 @@ each of many keys, so that a shard has a state that is worth keeping.
 
 from __future__ import annotations
 
+import random
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.shards_delivery import kill_one
 from holdfast.client import Client, View
 from holdfast.cluster.networks import load_network
 from holdfast.cluster.status import node_status
@@ -23,7 +26,7 @@ from holdfast.deployment import Deployment, load_deployment
 from holdfast.log import StreamLog
 from holdfast.producer import Producer
 from holdfast.stream_events import Boundary
-from holdfast.testing.deployed import Killer, Load, supervised
+from holdfast.testing.deployed import Load, supervised
 from holdfast.testing.undisturbed import logged_tuples, undisturbed
 
 NETWORK = """
@@ -56,18 +59,29 @@ SERVERS = 16
 WAIT_SECONDS = 120.0
 # How many digits more each tuple has, one after the other.
 WIDTHS = (0, 400)
+READINGS = 100_000
+# Of kills at random, so many follow one another before every shard is waited for at home.
+TOGETHER = 3
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run gave; gaps in milliseconds, beyond the time that passes between results anyway."""
+    """What a run gave; gaps in milliseconds, beyond the time that passes between results anyway.
+
+    at_work          how many of the kills hit a process that did some work just then.
+    lost, doubled    results, as of the tuples that the entry point has logged.
+    entry_lost       tuples that were sent and are not in that log; entry_doubled, more than once.
+    """
 
     kills: int
+    at_work: int
     tuples: int
     results: int
     lost: int
     doubled: int
     identical: bool
+    entry_lost: int
+    entry_doubled: int
     takeover_gaps_ms: list[float]
     reinstate_gaps_ms: list[float]
     usual_ms: float
@@ -86,7 +100,7 @@ def readings(first: int, count: int, width: int = 0) -> pa.Table:
     return pa.table(
         {
             "server": numbers % SERVERS,
-            "reading": numbers % 100_000,
+            "reading": numbers % READINGS,
             "value": random.random(count),
             "payload": pa.array(payload, pa.string()),
         }
@@ -176,14 +190,15 @@ def run_ring(directory: Path, shards: int, watched: int, kills: int, windows: in
             _wait_at_home(deployment, shards)
             watch.reach(now_us())
             reinstatements.append(max(0.0, watch.longest_ms(back) - usual_ms))
-        _kill_anything(supervisor, shards, kills - watched)
-        sent = load.stop() + windows
+        at_work = watched + _kill_anything(supervisor, watch, shards, kills - watched)
+        sent = load.stop()
         watch.reach(now_us())
         watch.close()
-    counted = compare(deployment, watch.view)
+    counted = compare(deployment, watch.view, (windows, sent))
     return Outcome(
         kills,
-        sent,
+        at_work,
+        sent + windows,
         *counted,
         [round(each, 1) for each in takeovers],
         [round(each, 1) for each in reinstatements],
@@ -195,14 +210,28 @@ def run_ring(directory: Path, shards: int, watched: int, kills: int, windows: in
     )
 
 
-def _kill_anything(supervisor: Supervisor, shards: int, kills: int) -> None:
+def _kill_anything(supervisor: Supervisor, watch: Watch, shards: int, kills: int) -> int:
+    """Kill processes in a random order; how many of them did some work just then.
+
+    What is not at work has nothing to lose. So each kill waits until results came that are newer
+    than the one before, and now and then until every shard is at home: between these a process may
+    be killed that is not back, and the one that does its work.
+    """
+    deployment = supervisor.deployment
     names = [f"main.{number + 1}" for number in range(shards)] + ["main-1", "main-2", "entry-load"]
-    times = dict.fromkeys(names, 0)
-    for number in range(kills):
-        times[names[number % len(names)]] += 1
-    Killer(supervisor, seed=7).kill(
-        {name: count for name, count in times.items() if count}, (0, 0.5)
-    )
+    plan = [names[number % len(names)] for number in range(kills)]
+    moments = random.Random(7)
+    moments.shuffle(plan)
+    at_work = 0
+    for number, name in enumerate(plan):
+        watch.reach(now_us())
+        if number % TOGETHER == 0:
+            _wait_at_home(deployment, shards)
+        time.sleep(moments.uniform(0, 0.5))
+        said = node_status(deployment, list(deployment.processes[name])).values()
+        at_work += any(one.get("awake", "error" not in one) for one in said)
+        kill_one(supervisor, name)
+    return at_work
 
 
 def _copies(deployment: Deployment, shards: int) -> dict[str, dict[str, Any]]:
@@ -256,11 +285,17 @@ def _logged_bytes(deployment: Deployment) -> int:
         return log.size_bytes
 
 
-def compare(deployment: Deployment, view: View) -> tuple[int, int, int, bool]:
-    """Results, how many are lost and how many doubled, and whether they are equal to the bit."""
+def compare(
+    deployment: Deployment, view: View, sent: Sequence[int]
+) -> tuple[int, int, int, bool, int, int]:
+    """Results, how many are lost and how many doubled, and whether they are equal to the bit; and
+    how many of the tuples that were ``sent`` the entry point has lost, and how many it has twice.
+
+    What results should be is computed from its log, so what it has lost itself shows there only.
+    """
     network = load_network(deployment.network, "local[2]", {})
-    log = deployment.data / "processes" / "entry-load" / "streams" / "load"
-    expected = undisturbed(network, {"load": logged_tuples(log)}, view.stable_until)["counts"]
+    logged = logged_tuples(deployment.data / "processes" / "entry-load" / "streams" / "load")
+    expected = undisturbed(network, {"load": logged}, view.stable_until)["counts"]
     found = view.stable
     assert found is not None
     keys = [_keys(found), _keys(expected)]
@@ -268,7 +303,18 @@ def compare(deployment: Deployment, view: View) -> tuple[int, int, int, bool]:
     lost = len(set(keys[1]) - unique)
     doubled = len(keys[0]) - len(unique)
     identical = found.combine_chunks().equals(expected.combine_chunks())
-    return found.num_rows, lost, doubled, identical
+    return found.num_rows, lost, doubled, identical, *of_entry(logged["reading"], sent)
+
+
+def of_entry(logged: pa.ChunkedArray, sent: Sequence[int]) -> tuple[int, int]:
+    """How many tuples a log lacks, and has too often, by the readings in it.
+
+    sent  how many each producer has sent, with numbers from 0 on.
+    """
+    counts = np.bincount(logged.to_numpy(), minlength=READINGS).astype(np.int64)
+    for count in sent:
+        counts -= np.bincount(np.arange(count) % READINGS, minlength=READINGS)
+    return int(-counts[counts < 0].sum()), int(counts[counts > 0].sum())
 
 
 def _keys(table: pa.Table) -> list[tuple[int, int]]:

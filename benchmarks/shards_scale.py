@@ -5,8 +5,8 @@ shard that runs and the one that stands by there, and back. In the end the clien
 fragment computes in one piece. The source has a tuple for every shard twice a second, of keys that
 fall to all of them.
 
-Then the same without copies, and half as many shards more while it runs: how many messages the new
-ones need to take over, beside data and pings, and how long that takes.
+Then the same without copies, and half as many shards more while it runs: how many messages that
+needs beside data and pings, more than there are as long without it, and how long it takes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from holdfast.core.messages import (
     FeedFrames,
     HeartbeatReply,
     HeartbeatRequest,
-    JoinReply,
-    JoinRequest,
     Message,
 )
 from holdfast.core.settings import (
@@ -52,8 +50,6 @@ KINDS = {
     "records": (CheckpointShipped, CheckpointTaken),
     "data": (FeedFrames,),
 }
-# What a new shard, and what merges, says and is told when it takes over.
-TAKING_OVER = (JoinRequest, JoinReply, CheckpointShipped, CheckpointTaken)
 RESCALED_AT, RESCALE_US = 8 * SECOND_US, 60 * SECOND_US
 COUNT_FROM, LOST_AT, BACK_AT, END = (second * SECOND_US for second in (5, 9, 15, 40))
 
@@ -120,7 +116,7 @@ def rescale(shards: int) -> dict[str, Any]:
     deliver = world.network.deliver
 
     def count(source: str, target: str, message: Message) -> None:
-        if isinstance(message, TAKING_OVER):
+        if not isinstance(message, (FeedFrames, *PINGS)):
             counts[type(message).__name__] += 1
         deliver(source, target, message)
 
@@ -128,13 +124,17 @@ def rescale(shards: int) -> dict[str, Any]:
     wanted = shards + shards // 2
     with collected_afterwards():
         world.begin()
+        world.clock.run_until(COUNT_FROM)
+        counts.clear()
         world.clock.run_until(RESCALED_AT)
+        usual = counts.total() / (RESCALED_AT - COUNT_FROM)
         counts.clear()
         assert world.authority.rescaling.begin(wanted)
         while not world.rescaled and world.clock.now < RESCALED_AT + RESCALE_US:
             world.clock.run_until(world.clock.now + SECOND_US // 10)
         took = (world.clock.now - RESCALED_AT) / SECOND_US
-        messages = counts.total()
+        messages = max(0, counts.total() - round(usual * (world.clock.now - RESCALED_AT)))
+        kinds = dict(sorted(counts.items()))
         assert world.rescaled, f"{shards} shards have not become {wanted} in {took:g} s"
         world.clock.run_until(world.clock.now + 10 * SECOND_US)
     consistency.check(world)
@@ -142,6 +142,7 @@ def rescale(shards: int) -> dict[str, Any]:
         "rescaled_to": wanted,
         "rescale_messages": messages,
         "rescale_messages_per_new_shard": round(messages / wanted, 1),
+        "rescale_messages_by_kind": kinds,
         "rescale_s": round(took, 1),
         "rescale_cpu_s": round(time.process_time() - began, 1),
     }

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from benchmarks import shards
@@ -16,6 +17,7 @@ from benchmarks.shards_bursts import Cost, Ratios
 from benchmarks.shards_delivery import Delivered, Killed, _victims
 from benchmarks.shards_page import page_of
 from benchmarks.shards_reader import EXACTLY, LEAST, MOST
+from benchmarks.shards_ring import READINGS, of_entry
 from benchmarks.web_views import RESULTS, with_view
 
 MACHINE = {"cores": 2, "cpu": "made-up processor", "memory_gib": 8, "date": "2026-01-02"}
@@ -36,6 +38,9 @@ RING: dict[str, Any] = {
     "lost": {EXACTLY: 0},
     "doubled": {EXACTLY: 2},
     "identical": False,
+    "entry_lost": 3,
+    "entry_doubled": 0,
+    "kills_at_work": 9,
     "ring_messages": 1.5,
     "bytes_per_tuple_record": 40.0,
     "bytes_over_mirroring": {"49": 1.2, "449": 0.1},
@@ -49,6 +54,8 @@ RESCALED: dict[str, Any] = {
     "rescale_lost": 1,
     "rescale_doubled": 0,
     "rescale_identical": True,
+    "rescale_entry_lost": 0,
+    "rescale_entry_doubled": 1,
 }
 
 
@@ -82,6 +89,7 @@ def test_bars_that_are_missed_are_named_with_what_was_found_and_wanted(
         "takeover_gaps_ms: 3100.5, wanted at most X, 3,000",
         "doubled exactly-once: 2, wanted 0",
         "identical: the results are not those of one engine",
+        "entry_lost: 3, wanted 0",
         "bytes_over_mirroring of 49 bytes: 1.2, wanted below 1",
     ]
     assert missed("delivery", delivery) == [
@@ -90,7 +98,10 @@ def test_bars_that_are_missed_are_named_with_what_was_found_and_wanted(
     ]
     worse = delivery | {"doubled": {MOST: 1, LEAST: 0}}
     assert missed("delivery", worse)[-1] == "doubled at-most-once: 1, wanted 0"
-    assert missed("rescale", RESCALED) == ["rescale_lost: 1, wanted 0"]
+    assert missed("rescale", RESCALED) == [
+        "rescale_lost: 1, wanted 0",
+        "rescale_entry_doubled: 1, wanted 0",
+    ]
     assert missed("scale", {}) == []
 
 
@@ -157,6 +168,36 @@ def test_each_part_is_recorded_beside_the_others(
     assert "time of at least once over at most once, 4 shards" not in page
     # The command is what one types for the same figures.
     assert shards.command_of(["--record"]) == "make bench BENCH=shards"
+
+
+def test_what_an_entry_point_loses_is_counted_by_what_was_sent() -> None:
+    """Its log cannot tell: results that lack a tuple are those of a log that lacks it."""
+    numbers = [*range(READINGS), *range(500)]
+    kept = pa.chunked_array([[number % READINGS for number in numbers]])
+    assert of_entry(kept, (READINGS, 500)) == (0, 0)
+    assert of_entry(kept, (READINGS, 502)) == (2, 0)
+    assert of_entry(kept, (READINGS, 499)) == (0, 1)
+    # One that is lost is not made up for by another that is there twice.
+    assert of_entry(kept, (READINGS + 1, 498)) == (1, 2)
+
+
+def test_a_short_form_does_not_replace_a_full_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("benchmarks.record.RESULTS", tmp_path)
+    monkeypatch.setattr(shards, "describe_machine", lambda: MACHINE)
+    monkeypatch.setattr(shards, "figures_of", lambda *given: (copy.deepcopy(RING), True))
+    shards.main(["--quick", "--only", "ring", "--record"])
+    shards.main(["--only", "ring", "--record"])
+    kept = recorded("shards")
+    for given in (["--quick", "--record"], ["--quick", "--only", "ring", "--record"]):
+        with pytest.raises(SystemExit):
+            shards.main(given)
+        assert "the full form of ring is recorded" in capsys.readouterr().err
+    assert recorded("shards") == kept
+    assert "| kills | 10, 9 of one at work |" in (tmp_path / "shards.md").read_text()
+    # Nothing is lost by measuring it.
+    shards.main(["--quick", "--only", "ring"])
 
 
 def test_the_page_is_what_the_recorded_figures_give() -> None:

@@ -155,6 +155,7 @@ class ShardSpec:
     routing  by what tuples are divided among the shards; None: by what fits the operators.
     generation  how many times there has been another number of shards, from 1.
     part     of a shard whose work several others inherit, which of its ``parts`` it is, from 1.
+    ring     the shards whose processes its copies share, its own first; () if they have their own.
     """
 
     fragment: str
@@ -164,6 +165,7 @@ class ShardSpec:
     generation: int = 1
     part: int = 1
     parts: int = 1
+    ring: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@
 
 ``counts.1`` to ``counts.3`` are the shards, ``counts`` merges what they compute. Shards form a
 ring: the second copy of each is where the next shard is, so that a lost one's work goes on there,
-and with ``copies = 2`` a third one is where the shard after that is. Passive and hybrid copies
+and with ``copies = 2`` a third one is where the shard after that is; of several shards on one
+server, the next one elsewhere. Passive and hybrid copies
 share that shard's process, too: three shards are three drivers, and when one is lost its neighbour
 does both. Fragments with the same ``colocate`` share processes, shard by shard, until one of them
 is rescaled: its new shards have their own.
@@ -30,7 +31,15 @@ from typing import Any
 from holdfast.continuous_knobs import KnobError
 from holdfast.core.heirs import Heirs, parts_of, places_of
 from holdfast.core.settings import Delivery, Protection, Reconcile
-from holdfast.deployment import LOOPBACK, RESCALED, Endpoint, FragmentSpec, Generation, ShardSpec
+from holdfast.deployment import (
+    LOOPBACK,
+    RESCALED,
+    Deployment,
+    Endpoint,
+    FragmentSpec,
+    Generation,
+    ShardSpec,
+)
 from holdfast.slots import SLOTS, Routing, shard_name
 
 SHARD_KNOBS = ("shards", "routing", "shards_between", "heirs", "copies")
@@ -75,8 +84,7 @@ def read_shards(
     found: dict[str, FragmentSpec] = {}
     for number, shards in generations:
         _check_ring(spec, shards, heirs)
-        spread = tuple(places[at % len(places)] for at in range(shards))
-        found |= _in_shards(spec, spread, routing, number, heirs)
+        found |= _in_shards(spec, places, shards, routing, number, heirs)
     merging = _merging(spec, places, found, generations, used)
     found[spec.name] = replace(merging, between=between)
     return found
@@ -153,6 +161,12 @@ def _between(table: dict[str, Any], spec: FragmentSpec) -> tuple[int, int] | Non
         raise KnobError(
             "shards_between", f"the least and the most shards, from 1 to {SLOTS}; got {given!r}"
         )
+    if table.get("routing") == Routing.PRIMARY.value:
+        raise KnobError(
+            "shards",
+            f'"auto" is not for routing = {Routing.PRIMARY.value!r}: one shard does everything, so '
+            f"more could never help; write a number",
+        )
     if spec.delivery is Delivery.AT_MOST_ONCE:
         raise KnobError(
             "shards",
@@ -204,30 +218,37 @@ def _places(given: Any) -> list[str]:
 def _in_shards(
     spec: FragmentSpec,
     places: tuple[Endpoint, ...],
+    shards: int,
     routing: Routing | None,
     generation: int,
     heirs: Heirs,
 ) -> dict[str, FragmentSpec]:
     """The shards of one generation, or their parts."""
-    shards = len(places)
     parts = parts_of(heirs, shards)
+    # A process that runs takes in nobody: shards that come later have their own.
+    colocate = spec.colocate if generation == 1 else None
+    holding = spec.standby is not None and shards > 1
+    shared = colocate is not None or holding
+    driver = spec.name if colocate is None else colocate[0]
+    # Copies with processes of their own may also be where there is no shard.
+    seats = shards if shared else max(shards, len(places))
+    seated = [places[at % len(places)] for at in range(seats)]
+    servers = [each.server for each in seated]
     found = {}
     for number, part in product(range(1, shards + 1), range(1, parts + 1)):
         name = shard_name(spec.name, generation, number, part if parts > 1 else None)
-        ring = places_of(number, part, shards, len(spec.replicas))
+        ring = places_of(number, part, seats, len(spec.replicas), servers)
         standby = spec.standby
         names = tuple(f"{name}-{copy}" for copy in range(1, len(ring) + 1))
-        # A process that runs takes in nobody: shards that come later have their own.
-        colocate = spec.colocate if generation == 1 else None
-        shared = colocate is not None or (standby is not None and shards > 1)
-        driver = spec.name if colocate is None else colocate[0]
         found[name] = replace(
             spec,
             name=name,
-            replicas=tuple(places[at - 1] for at in ring),
+            replicas=tuple(seated[at - 1] for at in ring),
             colocate=tuple(shard_name(driver, generation, at) for at in ring) if shared else None,
             standby=standby and replace(standby, copies=names),
-            shard=ShardSpec(spec.name, number, shards, routing, generation, part, parts),
+            shard=ShardSpec(
+                spec.name, number, shards, routing, generation, part, parts, ring if holding else ()
+            ),
         )
     return found
 
@@ -255,7 +276,7 @@ def _merging(
     listed = [Generation(number, count, tuple(of[number])) for number, count in generations]
     return FragmentSpec(
         spec.name,
-        tuple(places[at % merging % len(places)] for at in range(merging * used)),
+        _apart(places, merging) * used,
         spec.while_failed,
         spec.while_stabilizing,
         Reconcile.UNDO,
@@ -264,3 +285,22 @@ def _merging(
         merging=merging,
         delivery=spec.delivery,
     )
+
+
+def only_server_of(deployment: Deployment, fragment: str) -> str | None:
+    """Where all replicas of a fragment are, to be lost together, though there are other servers."""
+    nodes = [one for one in deployment.fragments[fragment].processes if one not in deployment.gone]
+    servers = {deployment.endpoints[one].server for one in nodes}
+    if not deployment.servers or len(nodes) < 2 or len(servers) > 1:
+        return None
+    return servers.pop() or "this machine"
+
+
+def _apart(places: tuple[Endpoint, ...], count: int) -> tuple[Endpoint, ...]:
+    """So many of the places, in their order, and on as many servers as there are."""
+    found: list[Endpoint] = []
+    for _ in range(count):
+        servers = [one.server for one in found]
+        taken = [(servers.count(one.server), found.count(one)) for one in places]
+        found.append(places[taken.index(min(taken))])
+    return tuple(found)

@@ -82,7 +82,10 @@ def test_what_cannot_be_placed_is_refused_with_the_reason() -> None:
         ({"sources": {"load": {}}}, r"sources.load.listen: write the server .* a, b; got None"),
         ({"clients": {"screen": {"sink": "x", "listen": "q"}}}, "clients.screen.listen"),
         ({"fragments": {"main": {"replicas": ["q"]}}}, "'q' is no server"),
-        ({"fragments": {"main": {"shards": 2}}}, "with shards are not placed"),
+        (
+            {"fragments": {"main": {"shards": 2}}},
+            "with shards are not placed by a cluster; run it with holdfast up",
+        ),
     ],
 )
 def test_sources_and_clients_say_where_they_are(tables: dict[str, Any], said: str) -> None:

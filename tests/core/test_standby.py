@@ -149,6 +149,23 @@ def test_two_copies_without_anything_begin_empty() -> None:
     assert second.handle(TimePassed(empty), 50_000) == []
 
 
+def test_a_copy_that_needs_nothing_stands_in_with_nothing() -> None:
+    """What is delivered at most once goes on from now: there is no state to wait for."""
+    settings = replace(PASSIVE, persist=False)
+    first = StandbySwitch("a", settings, 20, lossy=True)
+    assert first.handle(Begun(NOTHING), 0) == [Wake()]
+    second = StandbySwitch("b", settings, 20, lossy=True)
+    assert second.handle(Begun(NOTHING), 0) == []
+    second.handle(said(second, says(CopyState.PRIMARY), NOTHING), 1)
+    assert second.handle(missed(second, NOTHING), 301_000) == [Wake()]
+    assert (second.state, second.term) == (CopyState.PRIMARY, 1)
+    # Where a state is needed, there is none to go on from.
+    other = StandbySwitch("b", settings, 20)
+    other.handle(Begun(NOTHING), 0)
+    other.handle(said(other, says(CopyState.PRIMARY), NOTHING), 1)
+    assert other.handle(missed(other, NOTHING), 301_000) == []
+
+
 def test_a_copy_that_never_heard_of_its_primary_waits_before_it_replaces_it() -> None:
     switch, _ = begun("b", HYBRID, HELD)
     assert switch.handle(missed(switch, HELD), 200) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,17 @@ import pytest
 from holdfast.cluster import calling_off, following, rescaling
 from holdfast.cluster import generations as generations_module
 from holdfast.cluster.following import Following
-from holdfast.cluster.members import MembershipError
+from holdfast.cluster.members import MembershipError, remove_replica
 from holdfast.cluster.rescaling import rescale
 from holdfast.core.scaling import ScalingSettings
 from holdfast.deployment import Deployment, DeploymentError, load_deployment
+from holdfast.deployment_shards import only_server_of
 from holdfast.plans.fragment_plans import Routes
+from holdfast.plans.membership_file import change_membership, read_membership
 from holdfast.plans.plan import read_plan, write_plan
 from holdfast.plans.topology import Topology
 from holdfast.slots import SLOTS
-from tests.processes.test_shard_plans import addressed, plan_with, written
+from tests.processes.test_shard_plans import SERVERS, addressed, plan_with, written
 
 SPREAD = 'shards = {}\nprotection = "hybrid"\nheirs = "spread"\n{}'
 
@@ -78,6 +81,49 @@ def test_a_ring_in_parts_is_counted_in_shards(
     assert [one.slots for one in slots if one] == [
         (at * SLOTS // 6, (at + 1) * SLOTS // 6) for at in range(6)
     ]
+
+
+@pytest.mark.parametrize(
+    "protection", ['protection = "hybrid"', 'protection = "passive"', "replicas = 2"]
+)
+@pytest.mark.parametrize(
+    ("places", "shards"), [(3, 4), (2, 3), (3, 1), (2, 1), (3, 2), (2, 5), (3, 7)]
+)
+def test_a_lost_server_takes_one_copy_of_each_shard_whatever_their_number(
+    tmp_path: Path, places: int, shards: int, protection: str
+) -> None:
+    """The last shard and the first one may be on one server: there its copy would be lost, too."""
+    ring = ["10.0.0.1", "east", "west"][:places]
+    found = written(tmp_path, f"shards = {ring}\n{protection}", SERVERS)
+    write_plan(found, plan_with(Routes({"load": ("k",)})))
+    about = {"given": places, "generations": [[1, places], [2, shards]]}
+    change_membership(found, lambda known: known, shards={"main": about})
+    after = load_deployment(found.path)
+    Topology(after, read_plan(after))
+    for name in (*after.fragments["main"].generations[1].names, "main"):
+        servers = [after.endpoints[node].server for node in after.fragments[name].processes]
+        assert len(set(servers[-2:])) == 2, name
+        assert only_server_of(after, name) is None
+    for nodes in after.processes.values():
+        assert len({after.endpoints[node].server for node in nodes}) == 1
+    first = after.fragments["main.g2.1"].processes
+    own = [name for name, nodes in after.processes.items() if set(first) & set(nodes)]
+    assert len(own) == 2
+
+
+def test_neighbours_on_one_server_hold_no_state_for_each_other(tmp_path: Path) -> None:
+    ring = 'shards = ["east", "east", "west", "west"]\nprotection = "hybrid"'
+    found = written(tmp_path, ring, SERVERS)
+    write_plan(found, plan_with(Routes({"load": ("k",)})))
+    topology = Topology(found, read_plan(found))
+    shards = [topology.fragment_plan(f"main.{number}-1").shard for number in range(1, 5)]
+    assert [one.heirs for one in shards if one] == [
+        ("main.3",),
+        ("main.3",),
+        ("main.1",),
+        ("main.1",),
+    ]
+    assert [found.endpoints[f"main-{number}"].server for number in (1, 2)] == ["east", "west"]
 
 
 def test_one_shard_that_does_everything_gets_no_parts(tmp_path: Path) -> None:
@@ -164,6 +210,77 @@ def test_a_change_is_called_off_and_its_number_is_not_used_again(
     last = load_deployment(found.path)
     taking_part = [name for name in last.fragments["main"].processes if name not in last.gone]
     assert taking_part == ["main-5", "main-6"]
+
+
+def beside_another(directory: Path) -> Deployment:
+    """Two shards that read one source, and somebody who reads another one."""
+    more = "[sources.far]\n[fragments.apart]\n"
+    found = addressed(written(directory, "shards = 2", more))
+    plan = plan_with(Routes({"load": ("k",)}))
+    ((_, main),) = plan.fragments.items()
+    schema = plan.sources["load"].schema
+    output = replace(main.outputs[0], stream="elsewhere", reached_by=frozenset(["far"]))
+    apart = replace(
+        main, name="apart", inputs={"far": schema}, outputs=(output,), routes=Routes({})
+    )
+    plan = replace(
+        plan,
+        sources={**plan.sources, "far": plan.sources["load"]},
+        fragments={"main": main, "apart": apart},
+        outputs=("out", "elsewhere"),
+    )
+    write_plan(found, plan)
+    return found
+
+
+def test_a_change_waits_for_those_whom_it_concerns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = beside_another(tmp_path)
+    monkeypatch.setattr(generations_module, "wait_for_epoch", lambda *given: ())
+    monkeypatch.setattr(rescaling, "LOOK_SECONDS", 0.0)
+    looks: list[list[str]] = []
+
+    def node_status(deployment: Deployment, names: list[str]) -> dict[str, dict[str, Any]]:
+        """The source hears of it at the third look; a new shard is lost at that and the next."""
+        looks.append(names)
+        well = {"state": "stable", "epoch": 1, "trimmed_below": {"out": 3}}
+        said: dict[str, dict[str, Any]] = {name: dict(well) for name in names}
+        said["entry-load"] = {"epoch": 1 if len(looks) > 2 else 0}
+        if len(looks) in (3, 4):
+            said["main.g2.3-1"] = {"error": "cannot be reached"}
+        return said
+
+    monkeypatch.setattr(rescaling, "node_status", node_status)
+    with pytest.raises(
+        MembershipError, match=r"after 0 s: entry-load has not heard of the change yet\. Both"
+    ):
+        rescale(found.path, "main", 3, wait_s=0.0)
+    # Nobody is removed while a new shard is lost, though all have heard by then.
+    assert rescale(found.path, "main", 3, wait_s=60.0).shards == 3
+    assert len(looks) == 5
+    assert {"entry-load", "main.1-1", "main.g2.3-1", "main-1", "main-2"} <= {*looks[0]}
+    assert not {"entry-far", "apart-1"} & {*looks[0]}
+
+
+@pytest.mark.parametrize("protection", ['protection = "hybrid"', "replicas = 2"])
+def test_what_merges_loses_no_replica(tmp_path: Path, protection: str) -> None:
+    """Who takes over from it counts on one for each, and nobody could be added again."""
+    found = addressed(written(tmp_path, f"shards = 2\n{protection}"))
+    write_plan(found, plan_with(Routes({"load": ("k",)})))
+    for force in (False, True):
+        with pytest.raises(MembershipError, match=r"main-2 merges the shards of main: .* spare"):
+            remove_replica(found.path, "main-2", force=force)
+    assert found.gone == load_deployment(found.path).gone == frozenset()
+    # An earlier version has let go of one: there are as many again.
+    gone = ["main-2", "main.1-2"] if "replicas" in protection else ["main-2"]
+    change_membership(found, lambda known: known.without(*gone))
+    with pytest.raises(MembershipError, match="have not taken over after 0 s"):
+        rescale(found.path, "main", 3, wait_s=0.0)
+    known = read_membership(found.data)
+    assert known.added == (("main-3", "main-1"), ("main-4", "main-1"))
+    assert not {like for _, like in known.taking} & set(gone)
+    assert generations(found) == [(1, 2, 2), (2, 3, 3)]
 
 
 def test_what_has_settled_is_not_called_off(

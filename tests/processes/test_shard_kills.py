@@ -25,7 +25,11 @@ from holdfast.testing.deployed import (
     supervised,
     wait_for_lines,
 )
+from holdfast.testing.undisturbed import logged_tuples
 from tests.processes.copies import NETWORK
+
+# So many tuples are in what a Load sends at once.
+_BATCH = 40
 
 
 def _running(deployment: Deployment) -> set[str]:
@@ -82,10 +86,11 @@ def test_processes_of_a_ring_are_killed_and_their_heirs_do_the_work(
         _await(settled, 120.0, story)
         kills = {"main.1": 1, "main.2": 1, "main.3": 1, "main-1": 2}
         Killer(supervisor, seed=5).kill(kills, (0.2, 1.5))
-        load.stop()
+        sent = load.stop()
         network = load_network(deployment.network, "local[2]", {})
         expected = expected_file(network, deployment, "sums")
         wait_for_lines(supervisor, found, expected.count("\n"), 240.0)
+    _check_entry(deployment, sent)
     assert found.read_text() == expected
 
 
@@ -101,6 +106,15 @@ shards = 2
 output = "sums"
 sink = "jsonl:data/sums.jsonl"
 """
+
+
+def _check_entry(deployment: Deployment, sent: int) -> None:
+    """What is expected is computed from the entry point's log, which has to have all that was sent,
+    once and in its order, though it was killed as well."""
+    log = deployment.data / "processes" / "entry-load" / "streams" / "load"
+    logged = logged_tuples(log).select(["k", "v"]).combine_chunks()
+    made = pa.concat_tables([_readings(first, _BATCH) for first in range(0, sent, _BATCH)])
+    assert logged.equals(made.combine_chunks())
 
 
 def _readings(first: int, count: int) -> pa.Table:
@@ -127,10 +141,11 @@ def test_kills_of_shards_and_of_what_merges_them_leave_no_trace(
         load = Load(deployment, "load", _readings)
         wait_for_lines(supervisor, found, 100, 120.0)
         Killer(supervisor, seed=3).kill(kills, (0.2, 1.5))
-        load.stop()
+        sent = load.stop()
         network = load_network(deployment.network, "local[2]", {})
         expected = expected_file(network, deployment, "sums")
         wait_for_lines(supervisor, found, expected.count("\n"), 240.0)
+    _check_entry(deployment, sent)
     assert found.read_text() == expected
     assert expected.count("\n") > 200
 
@@ -173,10 +188,11 @@ def test_shards_are_rescaled_while_processes_are_killed(
         Killer(supervisor, seed=4).kill({old: 1, "main-1": 1, "entry-load": 1}, (0.2, 1.5))
         assert under_way.result(300.0).shards == 3
         assert set(supervisor.deployment.processes) >= new
-        load.stop()
+        sent = load.stop()
         network = load_network(deployment.network, "local[2]", {})
         expected = expected_file(network, deployment, "sums")
         wait_for_lines(supervisor, found, expected.count("\n"), 240.0)
+    _check_entry(deployment, sent)
     assert found.read_text() == expected
 
 

@@ -109,6 +109,18 @@ def test_replicas_that_all_run_all_do_the_work(tmp_path: Path) -> None:
     assert shard_views(alone, {"main.1-1": said((0, 1024))})["main.1"].beside == {}
 
 
+def test_copies_that_can_be_lost_together_are_told_of(tmp_path: Path) -> None:
+    places = '[servers.east]\nlisten = "127.0.0.1:4700"\n[servers.west]\nlisten = "127.0.0.1:4701"'
+    for listed, told in (
+        ('["east", "east"]', "; all copies at east, to be lost together"),
+        ('["127.0.0.1", "127.0.0.1"]', "; all copies at this machine, to be lost together"),
+        ('["east", "west"]', ""),
+    ):
+        found = written(tmp_path, f'shards = {listed}\nprotection = "hybrid"\n{places}')
+        first, _ = shard_lines(shard_views(found, {}))
+        assert first.endswith(f"beside main.2 (nobody){told}")
+
+
 def test_a_shard_without_slots_and_parts_of_one_that_is_spread(tmp_path: Path) -> None:
     spread = written(tmp_path, 'shards = 3\nprotection = "hybrid"\nheirs = "spread"')
     told = {

@@ -134,9 +134,10 @@ def test_more_copies_are_at_the_shards_that_follow(tmp_path: Path) -> None:
     assert (standby.by_load, standby.returns) == (True, True)
     write_plan(deployment, plan_with(Routes({"load": ("k",)})))
     plan = read_plan(deployment)
-    shard = plan.fragments["main.4"].shard
-    settings = Topology(deployment, plan).replica("main.4-1")
-    assert shard_status(shard, Neighbours.of(settings, {}), 2)["shard"]["heirs"] == [
+    topology = Topology(deployment, plan)
+    shard = topology.fragment_plan("main.4-1").shard
+    settings = topology.replica("main.4-1")
+    assert shard_status(shard, Neighbours.of(settings, {}))["shard"]["heirs"] == [
         "main.1",
         "main.2",
     ]
@@ -162,11 +163,12 @@ def test_parts_of_a_shard_are_inherited_by_different_survivors(tmp_path: Path) -
     ends = [one.slots for one in slots if one is not None]
     assert (ends[0][0], ends[-1][1]) == (0, SLOTS)
     assert [end for _, end in ends[:-1]] == [first for first, _ in ends[1:]]
-    second = slots[1]
+    topology = Topology(deployment, plan)
+    second = topology.fragment_plan("main.1.2-2").shard
     assert second is not None
-    assert (second.serves("out"), second.heirs(1)) == ("out.1.2", ("main.3",))
-    settings = Topology(deployment, plan).replica("main.1.2-1")
-    told = shard_status(second, Neighbours.of(settings, {}), 1)["shard"]
+    assert (second.serves("out"), second.heirs) == ("out.1.2", ("main.3",))
+    settings = topology.replica("main.1.2-1")
+    told = shard_status(second, Neighbours.of(settings, {}))["shard"]
     assert (told["part"], told["parts"], told["heirs"]) == (2, 2, ["main.3"])
     assert told["beside"] == ["main.3", "main.2"]
     # Another way to divide it is another plan.
@@ -193,6 +195,10 @@ def test_one_shard_that_does_everything_has_no_parts(tmp_path: Path) -> None:
         ('shards = 2\nheirs = "next"', "with protection passive or hybrid, not none; leave it out"),
         ('heirs = "next"', "main.heirs: it divides tuples among shards; give shards, too"),
         ('shards = 342\nprotection = "passive"\nheirs = "spread"', "1024 slots; got 1026"),
+        (
+            'shards = "auto"\nrouting = "primary"',
+            "main.shards: \"auto\" is not for routing = 'primary': one shard does everything",
+        ),
         ("shards = 0", "fragments.main.shards: from 1 to 1024, as many as there are slots; got 0"),
         ("shards = 5000", "got 5000"),
         ("shards = true", 'a number, "auto", or a list of places, one for each; got True'),

@@ -127,6 +127,7 @@ def test_a_ring_of_copies_gets_another_number_of_shards_while_servers_are_lost(s
 @pytest.mark.parametrize(
     "name",
     [
+        "hold a new shards state at the next one wherever that is",
         "say that a copy sleeps which has yet to arrive",
         "let copies of a new shard wait for each other",
         "lend nothing to those who take over from copies",

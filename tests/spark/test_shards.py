@@ -67,6 +67,16 @@ def without_state(a: Stream, b: Stream) -> Mapping[str, Stream]:
     return {"united": many.union(b), "filtered": b.filter("n % 3 <> 1")}
 
 
+def of_all(a: Stream, b: Stream) -> Mapping[str, Stream]:
+    """What cannot be divided: windows without a key, and keys that do not meet."""
+    return {
+        "all": a.union(b).groupBy(window("1 second", "400 ms")).agg(F.sum("x"), F.first("n")),
+        "counted": a.groupBy(count_window(3)).agg(F.last("x"), F.count("*")),
+        "distinct": b.distinct("n", window=window("1 second")),
+        "by_k": a.groupBy(window("300 ms"), "k").agg(F.max("x")),
+    }
+
+
 def built(spark: SparkSession, build: Build) -> Network:
     network = Network("shards", spark=spark)
     sources = [network.source(name, PLAIN) for name in SOURCES]
@@ -92,7 +102,7 @@ def in_shards(
 ) -> dict[str, pa.Table]:
     """What the shards' merged streams are, computed as processes do it."""
     routes = find_routes(network)
-    assert routes.refused is None
+    assert routes.refused is None or routing is Routing.PRIMARY
     columns = {name: routes.columns.get(name, ANY) for name in network.sources}
     plans = [ShardPlan("main", each + 1, shards, routing, columns) for each in range(shards)]
     parts: dict[str, pa.Table] = {}
@@ -187,7 +197,32 @@ def test_states_of_shards_become_those_of_another_number(
     case: Case, numbers: tuple[int, int], share: float, in_log: bool, spark: SparkSession
 ) -> None:
     """Kept whole, or window by window in the log, beside the input that a join needs."""
-    engine, network = engine_of(spark, by_key)
+    become(*engine_of(spark, by_key), case, numbers, share, in_log, Routing.KEY)
+
+
+@settings(SPARK)
+@given(
+    case=cases(),
+    numbers=st.sampled_from([(2, 3), (3, 2), (1, 4), (4, 1)]),
+    share=st.floats(0, 1),
+    in_log=st.booleans(),
+)
+def test_a_state_that_is_not_divided_goes_to_the_first_of_another_number(
+    case: Case, numbers: tuple[int, int], share: float, in_log: bool, spark: SparkSession
+) -> None:
+    become(*engine_of(spark, of_all), case, numbers, share, in_log, Routing.PRIMARY)
+
+
+def become(
+    engine: Engine,
+    network: Network,
+    case: Case,
+    numbers: tuple[int, int],
+    share: float,
+    in_log: bool,
+    routing: Routing,
+) -> None:
+    """Compare shards that become another number on the way with one replica."""
     tables = {
         name: tuples(engine, name, case.rows(plain_row, 60, salt=number))
         for number, name in enumerate(network.sources)
@@ -195,13 +230,14 @@ def test_states_of_shards_become_those_of_another_number(
     whole = run(engine, split(tables, [case.start, case.boundary]))
     buckets = split(tables, case.edges)
     at = int(share * len(buckets))
-    columns = find_routes(network).columns
+    routed = find_routes(network).columns
+    columns = {name: routed.get(name, ANY) for name in network.sources}
     parts: dict[str, list[pa.Table]] = {name: [] for name in network.outputs}
     states: list[PackedState] = []
     for generation, some in enumerate((buckets[:at], buckets[at:]), 1):
         shards, before, states = numbers[generation - 1], states, []
         for number in range(1, shards + 1):
-            plan = ShardPlan("main", number, shards, Routing.KEY, columns, generation)
+            plan = ShardPlan("main", number, shards, routing, columns, generation)
             state = EMPTY
             if before:
                 packed = united(before, state_keys(network), plan.slots)
@@ -219,6 +255,16 @@ def test_states_of_shards_become_those_of_another_number(
         for name, results in parts.items()
     }
     same_bytes(merged, whole, f"{numbers[0]} shards that became {numbers[1]}, and one replica")
+
+
+@settings(SPARK)
+@given(case=cases(), shards=st.sampled_from([2, 3]))
+def test_one_shard_does_what_cannot_be_divided(
+    case: Case, shards: int, spark: SparkSession
+) -> None:
+    engine, network = engine_of(spark, of_all)
+    assert find_routes(network).refused is not None
+    check(engine, network, case, shards, Routing.PRIMARY)
 
 
 @settings(SPARK)

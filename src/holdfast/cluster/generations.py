@@ -51,7 +51,8 @@ def merging_of(deployment: Deployment, fragment: str, newest: bool) -> tuple[str
 def shards_of(deployment: Deployment, fragment: str, newest: bool) -> list[tuple[str, ...]]:
     """The replicas of each shard, or of each part of one, of one of two generations."""
     generation = deployment.fragments[fragment].generations[-1 if newest else 0]
-    return [deployment.fragments[name].processes for name in generation.names]
+    replicas = (deployment.fragments[name].processes for name in generation.names)
+    return [tuple(one for one in names if one not in deployment.gone) for names in replicas]
 
 
 def is_gone(known: Membership, merging: tuple[str, ...]) -> bool:

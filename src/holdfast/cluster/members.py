@@ -312,6 +312,13 @@ def _check_removable(
             f"{replica} is a copy of a shard: every shard has as many copies as the deployment "
             f"file says. If its machine is lost, a spare server takes its place"
         )
+    if fragment.merges and replica not in deployment.gone:
+        raise MembershipError(
+            f"{replica} merges the shards of {fragment.name}: there are as many as each shard has "
+            f"replicas, and they change with the shards only. Start with another protection in "
+            f"{deployment.path.name} and a new data directory; if its machine is lost, a spare "
+            f"server takes its place"
+        )
     if not others and replica not in deployment.gone:
         raise MembershipError(f"{replica} is the only replica of {fragment.name}: nobody else has")
     shared = next((each for each in deployment.processes.values() if replica in each), ())

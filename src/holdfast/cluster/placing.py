@@ -132,10 +132,10 @@ def check_places(tables: Mapping[str, Any], servers: Mapping[str, Any]) -> None:
                     f"got {place!r}"
                 )
     for name, table in tables.get("fragments", {}).items():
-        if "shards" in table and wanted_replicas(table) is not None:
+        if "shards" in table:
             raise NotPlaced(
-                f"fragments.{name}: fragments with shards are not placed by themselves yet; write "
-                f"where they are, or run it with holdfast up"
+                f"fragments.{name}: fragments with shards are not placed by a cluster; run it "
+                f"with holdfast up, which has them where shards says"
             )
         listed = table.get("replicas")
         for place in listed if isinstance(listed, list) else ():

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 from holdfast.cluster.calling_off import call_off, check_not_called_off, is_call_off
@@ -32,7 +33,6 @@ from holdfast.cluster.members import (
     check_started,
     has_all,
     tell_servers,
-    wait_for_epoch,
 )
 from holdfast.cluster.remote import RemoteServer
 from holdfast.cluster.status import copy_is, is_stable, node_status
@@ -41,11 +41,14 @@ from holdfast.core.records import Membership
 from holdfast.core.settings import Delivery
 from holdfast.deployment import RESCALED, Deployment, FragmentSpec, load_deployment, read_tables
 from holdfast.deployment_file import DeploymentReader
+from holdfast.deployment_shards import only_server_of
 from holdfast.plans.addresses import Addresses
 from holdfast.plans.membership_file import change_membership, read_membership
 from holdfast.plans.plan import read_plan
 from holdfast.plans.topology import Topology
 from holdfast.slots import SLOTS
+
+_LACK_TUPLES = "the old ones have tuples that they lack"
 
 
 def rescale(
@@ -88,6 +91,9 @@ def change_number(
     _tell_servers(found, tell)
     generation = found.fragments[fragment].generations[-1].number
     tell(f"{shards} new shards of {fragment} start beside those that run")
+    for name in found.fragments[fragment].generations[-1].names:
+        if (server := only_server_of(found, name)) is not None:
+            tell(f"all copies of {name} are at {server}, to be lost together")
     if found.fragments[fragment].delivery is Delivery.AT_MOST_ONCE:
         tell("at most once nothing is handed over: what open windows have is lost")
     _wait_until_taken_over(found, fragment, wait_s, tell)
@@ -143,11 +149,13 @@ def _begin(deployment: Deployment, spec: FragmentSpec, shards: int) -> None:
             for process in larger.fragments[name].processes
             for before in topology.taken_from(name, old.names)
             for like in larger.fragments[before].processes
+            if like not in deployment.gone
         ]
         taking += [(process, like) for process in merging for like in likes]
         if any(one == merging[0] for one, _ in known.added):
             raise MembershipError(f"somebody else is just rescaling {spec.name}; try again")
-        return known.with_shards(taking, zip(merging, likes, strict=True))
+        # Earlier versions let go of some of those that merge.
+        return known.with_shards(taking, zip(merging, cycle(likes), strict=False))
 
     change_membership(deployment, add, shards={spec.name: about})
 
@@ -155,35 +163,61 @@ def _begin(deployment: Deployment, spec: FragmentSpec, shards: int) -> None:
 def _wait_until_taken_over(
     deployment: Deployment, fragment: str, wait_s: float, tell: Tell
 ) -> None:
-    """Return when the new generation does all the work of the old one."""
+    """Return when the new generation does all the work of the old one, and who has to do with
+    them knows it: at the same look, as a new shard may have been lost since the one before.
+
+    Whoever is not concerned may be away: it hears of the change when it is back.
+    """
     new = merging_of(deployment, fragment, newest=True)
-    old = merging_of(deployment, fragment, newest=False)
+    before = merging_of(deployment, fragment, newest=False)
+    old = tuple(name for name in before if name not in deployment.gone)
     shards = [name for names in shards_of(deployment, fragment, newest=True) for name in names]
+    concerned = _concerned(deployment, fragment)
     epoch = read_membership(deployment.data).epoch
     lossy = deployment.fragments[fragment].delivery is Delivery.AT_MOST_ONCE
     deadline = time.monotonic() + wait_s
     said: dict[str, str] = {}
     while True:
         check_not_called_off(deployment, fragment, read_membership(deployment.data))
-        found = node_status(deployment, [*shards, *new, *old])
+        found = node_status(deployment, concerned)
         lacking = [name for name in (*shards, *new) if not _has_taken_over(found[name], lossy)]
         for name in (*shards, *new):
             state = str(found[name].get("state", "starting"))
             if said.get(name) != state:
                 said[name] = state
                 tell(f"{name}: {state}")
-        if not lacking and (lossy or _has_old_tuples(found, new, old)):
-            unaware = wait_for_epoch(deployment, epoch, max(1.0, deadline - time.monotonic()))
-            if not unaware:
-                return
-            lacking = list(unaware)
+        whole = lossy or _has_old_tuples(found, new, old)
+        unaware = [name for name in concerned if found[name].get("epoch", -1) < epoch]
+        if whole and not lacking and not unaware:
+            return
         if time.monotonic() > deadline:
+            why = waits(found, lacking) or ("" if whole else _LACK_TUPLES) or _not_heard(unaware)
             raise MembershipError(
-                f"new shards of {fragment} have not taken over after {wait_s:g} s: "
-                f"{waits(found, lacking) or 'the old ones have tuples that they lack'}. Both "
+                f"new shards of {fragment} have not taken over after {wait_s:g} s: {why}. Both "
                 f"stay; run it again to go on"
             )
         time.sleep(LOOK_SECONDS)
+
+
+def _concerned(deployment: Deployment, fragment: str) -> list[str]:
+    """Both generations of a fragment, and who provides what they read, or reads it from them.
+
+    Clients are not waited for: they may be away for days.
+    """
+    topology = Topology(deployment, read_plan(deployment))
+    spec = deployment.fragments[fragment]
+    replicas = [one for name in spec.merges for one in deployment.fragments[name].processes]
+    own = [one for one in (*replicas, *spec.processes) if one not in deployment.gone]
+    found = list(own)
+    for plan in map(topology.fragment_plan, own):
+        found += [one for stream in plan.inputs for one in topology.producers[stream]]
+        found += [one for each in plan.outputs for one in topology.consumers[each.stream]]
+    return [one for one in dict.fromkeys(found) if one not in deployment.clients]
+
+
+def _not_heard(unaware: list[str]) -> str:
+    has = "has" if len(unaware) == 1 else "have"
+    return f"{', '.join(unaware)} {has} not heard of the change yet"
 
 
 def _has_taken_over(said: dict[str, Any], lossy: bool) -> bool:

@@ -27,6 +27,7 @@ class ShardView:
     silent  of those that do the work, who gave no answer.
     above   who provides each input; below, who reads each stream.
     beside  the shards before and after it in the ring, and who does their work.
+    only_at  the one of several servers that all of its copies are at, if it is one.
     """
 
     slots: tuple[int, int] | None
@@ -36,12 +37,15 @@ class ShardView:
     above: Names
     beside: Names
     below: Names
+    only_at: str | None
 
 
 def shard_views(
     deployment: Deployment, status: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, ShardView]:
     """One for each shard, from what each node says of itself."""
+    from holdfast.deployment_shards import only_server_of  # with numpy, as below
+
     processes = {node: process for process, names in deployment.processes.items() for node in names}
     shards = {name: spec for name, spec in deployment.fragments.items() if spec.shard is not None}
     work = {name: _work(spec, status) for name, spec in shards.items()}
@@ -57,6 +61,7 @@ def shard_views(
             above=_names(known.get("above", {})),
             beside={near: work[near][0] for near in _beside(spec.shard, shards)},
             below=_names(known.get("below", {})),
+            only_at=only_server_of(deployment, name),
         )
     return views
 
@@ -94,7 +99,7 @@ def _names(known: Mapping[str, Any]) -> Names:
 
 def _beside(shard: ShardSpec | None, shards: Mapping[str, FragmentSpec]) -> list[str]:
     """The shards before and after one in its ring; where they are spread, all of their parts."""
-    from holdfast.slots import shard_name  # with numpy, which no other command needs
+    from holdfast.slots import shard_name  # with numpy, which few commands need
 
     assert shard is not None
     numbers = {(shard.number - 2) % shard.shards + 1, shard.number % shard.shards + 1}
@@ -126,6 +131,8 @@ def _line(name: str, view: ShardView) -> str:
             said += f"; {word} " + ", ".join(
                 f"{one} ({', '.join(who) or 'nobody'})" for one, who in names.items()
             )
+    if view.only_at is not None:
+        said += f"; all copies at {view.only_at}, to be lost together"
     return said
 
 
@@ -140,6 +147,7 @@ def shards_json(views: Mapping[str, ShardView]) -> dict[str, Any]:
             "above": view.above,
             "beside": view.beside,
             "below": view.below,
+            "only_at": view.only_at,
         }
         for name, view in views.items()
     }

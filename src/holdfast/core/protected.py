@@ -112,7 +112,8 @@ class ProtectedReplica(ShippingCopy):
         self.overloaded, self.load = False, 0
         for stream in self.served.values():
             stream.suspend()
-        self.switch = StandbySwitch(settings.address, pair, 2 * settings.timing.bucket_us)
+        slack_us = 2 * settings.timing.bucket_us
+        self.switch = StandbySwitch(settings.address, pair, slack_us, self.lossy)
         self.benchmark = BenchmarkDetector(
             settings.address, LOOK_US, pair.load_threshold, pair.slowdown, settings.address
         )

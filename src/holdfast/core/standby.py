@@ -35,7 +35,8 @@ have. If one of them has the primary's, the copy reads its state; if none has an
 Of several, each must have said so twice, the second time after all had said it once: a state that
 one sends to another while they are asked is missed otherwise.
 Where checkpoints are persisted, what is on disk (nothing, at the very beginning) is always a
-position the producers still serve. That is not so of a copy that takes another one's place later:
+position the producers still serve. What is delivered at most once goes on from now, so a copy of it
+needs no state at all. That is not so of a copy that takes another one's place later:
 it *arrives*, and is JOINING until it holds what another copy has lent it (``core.joining``).
 
 The next in the order takes over, with a term of its own, when the primary is about to go, is gone,
@@ -179,8 +180,13 @@ class StandbySwitch(Machine[CopyState, Trigger]):
 
     TABLE: ClassVar[Mapping[tuple[Enum, Enum], Enum]] = TABLE
 
-    def __init__(self, address: str, settings: StandbySettings, slack_us: int) -> None:
-        """``slack_us`` is how far behind a primary counts as caught up."""
+    def __init__(
+        self, address: str, settings: StandbySettings, slack_us: int, lossy: bool = False
+    ) -> None:
+        """``slack_us`` is how far behind a primary counts as caught up.
+
+        A ``lossy`` copy goes on from now: it holds nothing, and needs nothing to begin.
+        """
         super().__init__(f"{address} standby switch", CopyState.JOINING)
         self.term = 0
         self.reason = "starting"
@@ -189,6 +195,7 @@ class StandbySwitch(Machine[CopyState, Trigger]):
         self.address = address
         self._settings = settings
         self._slack_us = slack_us
+        self._lossy = lossy
         self._begun_at = 0
         self._term_at = 0
         self._others = settings.others_than(address)
@@ -287,7 +294,7 @@ class StandbySwitch(Machine[CopyState, Trigger]):
         (self._arriving.add if report.arrives else self._arriving.discard)(peer)
 
     def _usable(self, mine: CopyReport) -> bool:
-        return mine.boundary >= 0 or self._settings.persist
+        return mine.boundary >= 0 or self._settings.persist or self._lossy
 
     def _go(self, trigger: Trigger, now: int, reason: str) -> None:
         self.move(trigger, now, f"term {self.term}")

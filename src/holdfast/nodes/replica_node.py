@@ -319,7 +319,7 @@ class ReplicaNode(Node):
             **({} if windows is None else {"checkpoint": windows.status()}),
             **({"why": seen.why} if seen.joining else {}),
             **lent_status(self._shippers.total_lent),
-            **shard_status(self._shard, view.neighbours, len(self._others)),
+            **shard_status(self._shard, view.neighbours),
             **copy_status(self.copy, self._pair, self._shippers.total, self._runs, self._taken),
         }
 

@@ -56,13 +56,11 @@ def inputs_status(inputs: Iterable[InputView]) -> dict[str, Any]:
     }
 
 
-def shard_status(shard: ShardPlan | None, known: Neighbours, copies: int) -> dict[str, Any]:
+def shard_status(shard: ShardPlan | None, known: Neighbours) -> dict[str, Any]:
     """What a shard takes, and whom it knows: above, beside and below it.
 
     Beside it are numbers of the ring: who does the work of those shards is theirs to know, and
     ``holdfast status`` puts together what all of them say (commands/shard_lines.py).
-
-    copies  how many others hold its state and wait to do its work.
     """
     if shard is None:
         return {}
@@ -79,7 +77,7 @@ def shard_status(shard: ShardPlan | None, known: Neighbours, copies: int) -> dic
             "beside": [
                 shard_name(shard.fragment, shard.generation, each + 1) for each in (before, after)
             ],
-            **({"heirs": list(shard.heirs(copies))} if copies else {}),
+            **({"heirs": list(shard.heirs)} if shard.heirs else {}),
             **({} if shard.parts == 1 else {"part": shard.part, "parts": shard.parts}),
             "below": {stream: list(names) for stream, names in known.below},
         }

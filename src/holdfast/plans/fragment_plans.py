@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from holdfast.core.heirs import places_of
 from holdfast.core.messages import Part
 from holdfast.core.provenance import Trail
 from holdfast.identity import identity_of
@@ -64,6 +63,7 @@ class ShardPlan:
     columns   the routing columns of each input.
     generation  how many times there has been another number of shards, from 1.
     part      of a shard in ``parts``, each of which another one inherits, which of them it is.
+    ring      the shards whose processes its copies share, its own first, as it is deployed now.
     """
 
     fragment: str
@@ -74,6 +74,7 @@ class ShardPlan:
     generation: int = 1
     part: int = 1
     parts: int = 1
+    ring: tuple[int, ...] = ()
 
     @property
     def slots(self) -> tuple[int, int]:
@@ -98,10 +99,10 @@ class ShardPlan:
         part = self.part if self.parts > 1 else None
         return shard_name(stream, self.generation, self.number, part)
 
-    def heirs(self, copies: int) -> tuple[str, ...]:
-        """The shards that hold its state, so many of them, where its work goes on."""
-        _, *others = places_of(self.number, self.part, self.shards, 1 + copies)
-        return tuple(shard_name(self.fragment, self.generation, each) for each in others)
+    @property
+    def heirs(self) -> tuple[str, ...]:
+        """The shards that hold its state, where its work goes on."""
+        return tuple(shard_name(self.fragment, self.generation, each) for each in self.ring[1:])
 
     def overlaps(self, other: ShardPlan) -> bool:
         """Whether both have a slot in common."""

@@ -308,7 +308,11 @@ class Topology:
 
     def fragment_plan(self, process: str) -> FragmentPlan:
         """What a replica reads and serves."""
-        return self._part_of(self.fragment_of(process), process)
+        fragment = self.fragment_of(process)
+        found, spec = self._part_of(fragment, process), self._deployment.fragments[fragment]
+        if found.shard is None or spec.shard is None:
+            return found
+        return replace(found, shard=replace(found.shard, ring=spec.shard.ring))
 
     def _find(self, process: str) -> tuple[str, int]:
         spec = self._deployment.fragment_of(process)

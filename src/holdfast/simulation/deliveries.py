@@ -121,7 +121,7 @@ def fragment_of(random: Random, name: str, plan: Computation, delivery: Delivery
     pair = StandbySettings(
         (f"{name}a", f"{name}b"),
         protection,
-        persist=random.random() < 0.7 or delivery is _MOST,
+        persist=random.random() < 0.7,
         misses_until_awake=1 if protection is Protection.HYBRID else 3,
         promote_after_us=random.choice([1, 3]) * SECOND_US,
     )

@@ -207,10 +207,12 @@ class Computation:
 
     shard  which shard it is, from 1, and of how many: it takes the rows of its slots only, and
            gives rows of one time in the order of their columns, so that they can be merged.
+    primary  the first shard takes all rows, and the others are there to stand by.
     """
 
     outputs: tuple[tuple[str, Operator], ...]
     shard: tuple[int, int] | None = None
+    primary: bool = False
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -223,7 +225,8 @@ class Computation:
             return True
         from holdfast import slots
 
-        first, end = slots.slot_range(*self.shard, slots.Routing.KEY)
+        routing = slots.Routing.PRIMARY if self.primary else slots.Routing.KEY
+        first, end = slots.slot_range(*self.shard, routing)
         return first <= slot_of(key) < end
 
     def read(self, slices: Iterable[InputSlice]) -> list[Tagged]:

@@ -89,8 +89,9 @@ def cell(delivery: Delivery, failure: Failure, seed: int) -> Scenario:
     # Rows are handed on with their numbers, so that each can be told from all others.
     fragment = fragment_of(random, "f00", Computation((("f00.0", Union(("s0",))),)), delivery)
     if fragment.standby is not None:
-        # Copies in memory only are lost with their processes, as with their disks.
-        fragment = replace(fragment, standby=replace(fragment.standby, persist=True))
+        # States in memory only are lost with their processes, as with their disks.
+        persist = fragment.standby.persist or delivery is not Delivery.AT_MOST_ONCE
+        fragment = replace(fragment, standby=replace(fragment.standby, persist=persist))
     job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35]))
     spec = build(timing, ("s0",), (fragment,), ("f00.0",), job_us)
     if random.random() < 0.5:

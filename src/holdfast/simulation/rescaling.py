@@ -3,7 +3,8 @@
 A new generation of shards, and of what merges them, starts beside the one that runs and takes over
 from it (``core.succession``). When those who merge are stable, and everybody has heard of them, the
 old generation goes. Until then it may be called off: the new one goes instead. New processes run on
-the servers of the old ones, and break with them.
+the servers that the first ones ran on, in turn, as ``deployment_shards`` has it, and break with
+them.
 """
 
 from __future__ import annotations
@@ -52,6 +53,11 @@ class Rescaling:
                 self._shards = [one.addresses for one in shards]
                 self._heirs = shards[0].heirs
                 self._count = len(shards) // shards[0].parts
+        # A replica on each server that they have, those first that some shard's first one is on.
+        ranks = zip(*self._shards, strict=True)
+        self._homes: dict[str, str] = {}
+        for name in (name for rank in ranks for name in rank):
+            self._homes.setdefault(world.server_of[name], name)
 
     @property
     def is_under_way(self) -> bool:
@@ -115,52 +121,50 @@ class Rescaling:
             like = world.replicas[self._shards[at][0]]
             base = self._shards[at][0].partition(".")[0]
             own = len(self._shards[at])
-            spread = self._heirs is Heirs.SPREAD
-            near = self._around(number, parts, wanted, own) if spread else self._shards[at]
+            near = self._near(number, parts, wanted, own)
             names = tuple(f"{base}.g{self._number}.{number}{letter}" for letter in "abcd"[:own])
             streams = [self._renamed(stream, number) for stream, _ in like.plan.outputs]
             operators = [operator for _, operator in like.plan.outputs]
-            plan = Computation(tuple(zip(streams, operators, strict=True)), (number, pieces))
+            both = tuple(zip(streams, operators, strict=True))
+            plan = Computation(both, (number, pieces), like.plan.primary)
             outputs = tuple(
                 Output(stream, one.reached_by, merging)
                 for stream, one in zip(streams, like.settings.outputs, strict=True)
             )
             taken_from = self._taken_from(number, pieces)
             settings = _begun_by(replace(like.settings, outputs=outputs), taken_from)
-            self._start(names, settings, plan, near)
+            self._start(names, settings, plan, near, world.copies.get(self._shards[at][0]))
             found.append(names)
             world.producers.update(dict.fromkeys(streams, names))
             world.operators.update(plan.outputs)
             world.truth.late.update({stream: {} for stream in streams})
         return found
 
-    def _around(self, number: int, parts: int, wanted: int, copies: int) -> tuple[str, ...]:
-        """Old replicas beside which the copies of a new part are: around the ring, as far as it
-        has servers, and never two of them at one."""
-        server_of = self._world.server_of
-        # The first copies are where the shards are.
-        ranks = zip(*self._shards, strict=True)
-        ring = {server_of[name]: name for rank in ranks for name in rank}
-        homes = list(ring)
+    def _near(self, number: int, parts: int, wanted: int, copies: int) -> tuple[str, ...]:
+        """Replicas beside which those of a new shard are, or of a part of one."""
+        homes = list(self._homes)
+        share = wanted > 1 and self._shards[0][0] in self._world.copies
+        seats = wanted if share else max(wanted, len(homes))
+        servers = [homes[at % len(homes)] for at in range(seats)]
         shard, part = divmod(number - 1, parts)
-        found: list[str] = []
-        for place in places_of(shard + 1, part + 1, max(wanted, copies), copies):
-            turned = homes[(place - 1) % len(homes) :] + homes
-            found.append(next(one for one in turned if one not in found))
-        return tuple(ring[server] for server in found)
+        ring = places_of(shard + 1, part + 1, seats, copies, servers)
+        return tuple(self._homes[servers[at - 1]] for at in ring)
 
     def _taken_from(self, number: int, wanted: int) -> tuple[tuple[str, ...], ...]:
         """The old shards that have slots of a new one."""
         from holdfast.slots import Routing, slot_range  # loads Arrow: only where there are shards
 
-        first, end = slot_range(number, wanted, Routing.KEY)
+        primary = self._world.replicas[self._shards[0][0]].plan.primary
+        routing = Routing.PRIMARY if primary else Routing.KEY
+        first, end = slot_range(number, wanted, routing)
         before = len(self._shards)
-        ranges = (slot_range(one, before, Routing.KEY) for one in range(1, before + 1))
-        return tuple(
+        ranges = (slot_range(one, before, routing) for one in range(1, before + 1))
+        near = tuple(
             names
             for names, (begin, stop) in zip(self._shards, ranges, strict=True)
             if max(first, begin) < min(end, stop)
         )
+        return near or tuple(self._shards)
 
     def _renamed(self, stream: str, number: int) -> str:
         """f00.0.2, or f00.0.g3.2, becomes f00.0.g4.1."""
@@ -195,11 +199,14 @@ class Rescaling:
         settings: ReplicaSettings,
         plan: Computation,
         near: tuple[str, ...],
+        like: ProtectedProcess | None = None,
     ) -> None:
-        """Make the replicas of a fragment: the first takes over, the others join it."""
+        """Make the replicas of a fragment: the first takes over, the others join it.
+
+        like  a copy of an old shard, if copies of it stand by.
+        """
         world = self._world
         world.client_checks.also(plan)
-        like = world.copies.get(near[0])
         for index, name in enumerate(names):
             world.server_of[name] = world.server_of[near[index]]
             turned = names[index + 1 :] + names[:index]

@@ -8,7 +8,7 @@ from holdfast.core.messages import CopyReport
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.standby import StandbySwitch
 from holdfast.core.stream_copy import FAR_FUTURE
-from holdfast.simulation import layout
+from holdfast.simulation import layout, rescaling
 from holdfast.simulation.planting import mutation
 
 
@@ -25,6 +25,16 @@ def hold_the_last_part_of_a_shard_where_the_shard_is(original: Any) -> Any:
     def broken(shard: int, part: int, shards: int, copies: int) -> tuple[int, ...]:
         places = original(shard, part, shards, copies)
         return places if part < shards - 1 else (shard,) * copies
+
+    return broken
+
+
+@mutation(rescaling, "places_of", shape="rescaled_copies")
+def hold_a_new_shards_state_at_the_next_one_wherever_that_is(original: Any) -> Any:
+    def broken(
+        shard: int, part: int, shards: int, copies: int, servers: list[str]
+    ) -> tuple[int, ...]:
+        return original(shard, part, shards, copies)  # type: ignore[no-any-return]
 
     return broken
 

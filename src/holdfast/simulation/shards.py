@@ -12,6 +12,8 @@ from holdfast.simulation.networks import Fragment, NetworkSpec, build
 
 # Such a share of the networks has shards.
 _SHARE = 0.1
+# And in such a share of these one shard does everything.
+_PRIMARY = 0.2
 
 
 def sharding(random: Random, spec: NetworkSpec) -> NetworkSpec:
@@ -19,14 +21,23 @@ def sharding(random: Random, spec: NetworkSpec) -> NetworkSpec:
     if random.random() >= _SHARE:
         return spec
     chosen = random.sample(range(len(spec.fragments)), min(len(spec.fragments), 2))
-    return in_shards(spec, dict.fromkeys(chosen, random.choice([2, 2, 3])))
+    shards = dict.fromkeys(chosen, random.choice([2, 2, 3]))
+    return in_shards(spec, shards, primary=primary_at_times(random))
 
 
-def in_shards(spec: NetworkSpec, shards: dict[int, int], heirs: Heirs = Heirs.NEXT) -> NetworkSpec:
+def primary_at_times(random: Random) -> bool:
+    """Whether one shard does everything; nothing is drawn for it, so seeds stay what they are."""
+    return Random(hash(random.getstate()[1])).random() < _PRIMARY
+
+
+def in_shards(
+    spec: NetworkSpec, shards: dict[int, int], heirs: Heirs = Heirs.NEXT, primary: bool = False
+) -> NetworkSpec:
     """The same network with so many shards of these fragments."""
     fragments: list[Fragment] = []
     for number, fragment in enumerate(spec.fragments):
-        fragments += _parts(fragment, shards[number], heirs) if number in shards else [fragment]
+        in_parts = number in shards
+        fragments += _parts(fragment, shards[number], heirs, primary) if in_parts else [fragment]
     return built_of(spec, tuple(fragments))
 
 
@@ -48,7 +59,7 @@ def built_of(spec: NetworkSpec, fragments: tuple[Fragment, ...]) -> NetworkSpec:
     )
 
 
-def _parts(fragment: Fragment, shards: int, heirs: Heirs) -> list[Fragment]:
+def _parts(fragment: Fragment, shards: int, heirs: Heirs, primary: bool) -> list[Fragment]:
     """The shards, or their parts, and what merges them under the fragment's name."""
     parts = []
     of_each = parts_of(heirs, shards)
@@ -62,7 +73,7 @@ def _parts(fragment: Fragment, shards: int, heirs: Heirs) -> list[Fragment]:
             replace(
                 fragment,
                 name=name,
-                plan=Computation(outputs, (number, shards)),
+                plan=Computation(outputs, (number, shards), primary),
                 addresses=addresses,
                 standby=standby and replace(standby, copies=addresses),
                 parts=of_each,

@@ -27,7 +27,7 @@ from holdfast.simulation.networks import (
     generate_timing,
     long_operators,
 )
-from holdfast.simulation.shards import built_of, in_shards
+from holdfast.simulation.shards import built_of, in_shards, primary_at_times
 
 _STANDING_BY = (Protection.PASSIVE, Protection.HYBRID)
 
@@ -150,7 +150,8 @@ def rescaled_windows(random: Random) -> NetworkSpec:
     job_us = int(timing.bucket_us * random.choice([0.02, 0.1, 0.35]))
     pair = _standing_by(random, protection)
     spec = _one_fragment(timing, job_us, tuple(operators[:2]), copies, pair, continuous)
-    return in_shards(spec, {0: random.choice([1, 2, 3])})
+    shards = {0: random.choice([1, 2, 3])}
+    return in_shards(spec, shards, primary=primary_at_times(random))
 
 
 def _standing_by(random: Random, protection: Protection) -> StandbySettings | None:
@@ -188,7 +189,8 @@ def _ring(
     if heirs is None:
         parted = pair is not None and spread and number < 4
         heirs = random.choice([Heirs.NEXT, Heirs.SPREAD]) if parted else Heirs.NEXT
-    return in_shards(spec, {0: number}, heirs)
+    whole = heirs is Heirs.NEXT and primary_at_times(random)
+    return in_shards(spec, {0: number}, heirs, whole)
 
 
 def long_windows(random: Random) -> NetworkSpec:

@@ -1,5 +1,7 @@
 """Rings of shards whose copies stand by: as many losses as there are copies, and shared work.
 
+- Whatever their number, the copies of a shard are on as many servers as the ring had at first, or
+  each on one of its own: no loss of one server takes two of them if it can be helped.
 - While no more servers of a ring are lost than each shard has further copies, some copy of every
   shard, or of every part of one, is on a server that is left: nothing waits for a disk. That it
   runs, and how soon, is what ``StandbyChecks`` looks at.
@@ -41,6 +43,7 @@ class RingChecks:
     def __init__(self, world: World) -> None:
         self._world = world
         self._rings: dict[str, _Ring] = {}
+        self._servers: dict[str, set[str]] = {}
         found: dict[str, list[tuple[str, ...]]] = {}
         of_each: dict[str, int] = {}
         for one in world.spec.fragments:
@@ -55,10 +58,16 @@ class RingChecks:
         """So many shards do the work of a fragment from now on, with these copies of each part."""
         of_each = len(copies) // shards
         parts = tuple(_Part(at // of_each, names) for at, names in enumerate(copies))
-        self._rings[copies[0][0].partition(".")[0]] = _Ring(shards, parts)
+        fragment = copies[0][0].partition(".")[0]
+        self._rings[fragment] = _Ring(shards, parts)
+        server_of = self._world.server_of
+        ring = {server_of[name] for names in copies for name in names}
+        self._servers.setdefault(fragment, ring)
 
     def sample(self) -> None:
-        for ring in self._rings.values():
+        for fragment, ring in self._rings.items():
+            for one in ring.parts:
+                self._check_apart(one, len(self._servers[fragment]))
             servers = {self._world.server_of[name] for one in ring.parts for name in one.copies}
             lost = {one for one in servers if self._world.is_lost(one)}
             copies = len(ring.parts[0].copies)
@@ -68,6 +77,11 @@ class RingChecks:
                 spread = copies == 2 and len(ring.parts) > ring.shards
                 if spread and len(servers) == ring.shards:
                     self._check_shared(ring)
+
+    def _check_apart(self, part: _Part, servers: int) -> None:
+        at = {self._world.server_of[name] for name in part.copies}
+        if len(at) < min(len(part.copies), servers):
+            raise Violation("ring", f"of {', '.join(part.copies)} two are on one server")
 
     def _check_left(self, part: _Part, lost: set[str]) -> None:
         at = [self._world.server_of[name] for name in part.copies]

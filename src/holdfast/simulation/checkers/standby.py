@@ -59,6 +59,8 @@ class StandbyChecks:
         self._state.pop(process.address, None)  # a start is no going to sleep
         if process.pair.persist or process.address in self._world.authority.gone:
             return
+        if process.copy.lossy:
+            return  # there was nothing to know
         if not any(one.up and one.copy.report().boundary >= 0 for one in self._others(process)):
             self.void = True
 
@@ -146,7 +148,7 @@ class StandbyChecks:
         now, pair = self._world.clock.now, process.pair
         others = self._others(process)
         usable = process.running and not process.slow and not self.void
-        begins = pair.persist and process.settings.begins_empty
+        begins = process.copy.lossy or (pair.persist and process.settings.begins_empty)
         usable = usable and (begins or process.copy.report().boundary >= 0)
         # Who has not heard that the primary is gone waits for it as for one that is lost.
         newest = self._world.authority.membership.epoch
