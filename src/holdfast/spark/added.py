@@ -5,10 +5,10 @@ is one more column of the stream that lies below. Spark's JVM computes it row by
 columns that it looks at, and once, however many parts of the network read it. So what is behind it
 needs no JVM, and nothing else becomes a row.
 
-Spark must not be asked for more than the whole plan would have asked it for, since an expression
-may fail. For rows that filters below keep back it is null. It is taken as a whole where Spark may
-leave a part of it out: in a choice, or behind an operand that is null. And if a filter lies above,
-all is left to Spark.
+Of what may fail Spark is not asked for more than the whole plan would have asked it for. For rows
+that filters below keep back it is null. It is taken as a whole where Spark may leave a part of it
+out: in a choice, or behind an operand that is null. And if a filter lies above, all is left to
+Spark. What never fails (``_never_fails``) is computed for all rows, and shared by all that read it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,17 @@ from holdfast.spark.translation import NotTranslatable, Reader, items
 Added = dict[tuple[str, Any], int]
 # What Spark computes all operands of; elsewhere a null spares it those that follow.
 _OF_ALL = ("XxHash64", "Greatest")
+# What gives a value or null, whatever it is given.
+_SAFE = frozenset(
+    [
+        *("AttributeReference", "Literal", "Alias", "Upper", "Lower", "Length", "Substring"),
+        *("StringTrim", "StringTrimLeft", "StringTrimRight", "StartsWith", "EndsWith", "Contains"),
+        *("And", "Or", "Not", "IsNull", "IsNotNull", "Coalesce", "If", "CaseWhen", "In", "InSet"),
+        *("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "GreaterThan"),
+        *("GreaterThanOrEqual", "Year", "Month", "DayOfMonth", "Hour", "Minute", "Second"),
+    ]
+)
+_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 # So large an expression is not put together: columns of columns can double with every step.
 _MOST_NODES = 500
 
@@ -123,7 +134,9 @@ class _AddingReader(Reader):
             del self._guards[guards:]
             while len(self._added) > added:
                 self._added.popitem()  # of a part of what goes to Spark as a whole
-            if self._in_case or self._skipped or node.references().isEmpty():
+            if node.references().isEmpty():
+                raise
+            if (self._in_case or self._skipped) and not _never_fails(node):
                 raise
             return self._add(node)
 
@@ -146,14 +159,15 @@ class _AddingReader(Reader):
 
     def _add(self, node: Any) -> Expression:
         """The column that stands for an expression of the plan below."""
-        if self._filters:
+        is_safe = _never_fails(node)
+        if self._filters and not is_safe:
             raise NotTranslatable("what a filter above may spare Spark")
         try:
             arrow_type(_parse_datatype_json_string(node.dataType().json()))
         except (PySparkException, ValueError) as error:
             raise NotTranslatable("values that Arrow has not") from error
         where = self._over_stream(node, self._below, spared=False)
-        if where not in self._added:  # else it is computed for all rows anyhow
+        if not is_safe and where not in self._added:  # else it is computed for all rows anyhow
             where = self._over_stream(node, self._below, spared=True)
         number = self._added.setdefault(where, -1 - len(self._added))
         self._used.add(number)
@@ -206,6 +220,22 @@ class _AddingReader(Reader):
 
 def _number(expression: Any) -> int:
     return int(expression.exprId().id())
+
+
+def _never_fails(node: Any) -> bool:
+    kind, children = node.getClass().getSimpleName(), items(node.children())
+    kinds = [str(each.dataType().catalogString()) for each in children]
+    if kind == "Remainder":
+        by = children[1]
+        is_zero = by.getClass().getSimpleName() != "Literal" or by.value() in (None, 0)
+        safe = kinds[0] in _NUMBERS and not is_zero
+    elif kind == "Cast":
+        safe = kinds[0] in _NUMBERS and str(node.dataType().catalogString()) == "string"
+    elif kind == "Concat":
+        safe = set(kinds) == {"string"}
+    else:
+        safe = kind in _SAFE
+    return safe and all(_never_fails(each) for each in children)
 
 
 def _bare(expression: Any) -> Any:

@@ -102,6 +102,7 @@ class Wider(ColumnPlan):
     def run(self, memory: Memory) -> Rows:
         rows, table = memory.rows(self.scan), memory.streams[self.added]
         made = {int(name): one_array(table[name]) for name in table.column_names}
+        assert all(len(each) == rows.count for each in made.values()), "a value for every row"
         return Rows(rows.count, {**rows.columns, **made})
 
     @property
