@@ -182,7 +182,8 @@ def write_runs(news: Sequence[NewRun]) -> None:
     alike: dict[tuple[str, ...], list[int]] = {}
     for at, new in enumerate(news):
         runs = new.step.read(new.family)
-        kept = len(runs) - how_many_to_merge([len(each) for each in runs], len(new.run))
+        rows = [len(each) for each in runs]
+        kept = len(runs) - how_many_to_merge(rows, len(new.run), new.step.partition)
         swallowed = runs[kept:]
         if len(runs) == len(swallowed) == 1 and new.replaced == len(runs[0]):
             swallowed = []  # nothing of it is left: so it is where few keys come with every bucket
