@@ -1,4 +1,6 @@
-"""Ten queries over three sources in one network, beside one of them alone."""
+"""Ten queries in one network, beside one of them alone: over three sources, or over one of them
+with expressions that only Spark can compute.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,12 @@ SCHEMA = "item bigint, shop int, price int"
 BUCKET_US = 1_000_000
 
 
-def network_of(spark: SparkSession, queries: int) -> Network:
+def network_of(spark: SparkSession, queries: int, expressions: bool = False) -> Network:
     """``queries`` of ten: over every source, by item, by shop or in all, in several windows."""
     network = Network(f"queries-{queries}", bucket="1 second", partitions=2, spark=spark)
+    if expressions:
+        _add_expressions(network, queries)
+        return network
     wanted = [(SOURCES[index % 3], index) for index in range(queries)]
     streams = {name: network.source(name, SCHEMA) for name in SOURCES if name in dict(wanted)}
     for name, index in wanted:
@@ -32,6 +37,16 @@ def network_of(spark: SparkSession, queries: int) -> Network:
         total, sales = F.sum("price").alias("total"), F.count("*").alias("sales")
         grouped.agg(total, sales).output(f"query_{index}")
     return network
+
+
+def _add_expressions(network: Network, queries: int) -> None:
+    """All over one column of Spark's, each with a filter of its own that is Spark's, too."""
+    shelf = F.upper(F.concat(F.lit("shelf "), F.col("shop").cast("string")))
+    sales = network.source(SOURCES[0], SCHEMA).withColumn("shelf", shelf)
+    for index in range(queries):
+        some = sales.filter(f"item % 10 <> {index}")
+        grouped = some.groupBy(window(f"{5 + index} seconds"), "shelf")
+        grouped.agg(F.sum("price").alias("total")).output(f"query_{index}")
 
 
 def tuples_of(source: int, bucket: int, count: int) -> pa.Table:
@@ -50,9 +65,13 @@ def tuples_of(source: int, bucket: int, count: int) -> pa.Table:
     )
 
 
-def compare_queries(spark: SparkSession, buckets: int, count: int) -> dict[str, Any]:
+def compare_queries(
+    spark: SparkSession, buckets: int, count: int, expressions: bool = False
+) -> dict[str, Any]:
     """Both networks in turns, bucket by bucket; the median of each, and their ratio."""
-    versions = {queries: Version(Engine(network_of(spark, queries))) for queries in (1, 10)}
+    versions = {
+        queries: Version(Engine(network_of(spark, queries, expressions))) for queries in (1, 10)
+    }
     times: dict[int, list[float]] = {queries: [] for queries in versions}
     for bucket in range(buckets):
         for queries, version in versions.items():

@@ -43,6 +43,8 @@ HEAP = {"spark.driver.memory": "4g"}
 # Windows of a sweep are opened a million at a time, each lot in a microsecond of its own; the
 # buckets that are timed come a second after.
 OPENED_AT_ONCE = 1_000_000
+# So many buckets have as many tuples as there are windows, where largest runs are to be merged.
+MERGED_AFTER = 40
 # A task with nothing to do lets go of what it can after five seconds.
 IDLE_S = 7.0
 
@@ -53,6 +55,8 @@ def answer(case: Case, times: list[float], rows: list[Any] | None) -> dict[str, 
     told = {
         "median_ms": statistics.median(steady) * 1000,
         "mean_ms": statistics.fmean(steady) * 1000,
+        "p99_ms": float(np.percentile(steady, 99)) * 1000,
+        "longest_ms": max(steady) * 1000,
         "case": case.name,
     }
     return told if rows is None else {**told, "rows": rows}
@@ -73,7 +77,9 @@ class Holdfast:
 
     def run(self, case: Case, root: Path, order: dict[str, Any]) -> dict[str, Any]:
         if "queries" in order:
-            return compare_queries(self._spark, case.buckets, case.tuples)
+            return compare_queries(
+                self._spark, case.buckets, case.tuples, bool(order.get("expressions"))
+            )
         if "joins" in order:
             return sweep_joins(self._spark, order["joins"])
         if "sweep" in order:
@@ -115,14 +121,40 @@ class Holdfast:
         time.sleep(IDLE_S)
         more = sum(case.open_windows for case in cases[1:])
         per_window = (workers_memory_bytes() - memory_bytes) / max(1, more)
+        merging = _until_merged(cases[-1], versions[-1])
         return {
             str(case.open_windows): {
                 **answer(case, took, None),
                 "bytes_per_window": size / case.open_windows,
                 "memory_per_window": per_window,  # of all of them
+                **(merging if case is cases[-1] else {}),
             }
             for case, took, size in zip(cases, times, sizes, strict=True)
         }
+
+
+def _until_merged(case: Case, version: Version) -> dict[str, float]:
+    """The longest bucket and the median until the largest runs have become part of others.
+
+    Tuples are many: of 3,000 a bucket it would take some 1,700 buckets.
+    """
+    random = np.random.default_rng(11)
+    half = case.open_windows // version.engine.partitions // 2
+    largest = {run.address for *_, run in version.snapshot().all_runs() if run.rows > half}
+    count = case.open_windows // MERGED_AFTER
+    ones = np.ones(count, dtype=np.int32)
+    times: list[float] = []
+    while largest & {run.address for *_, run in version.snapshot().all_runs()}:
+        start, first = version.boundary, case.open_windows + (case.buckets + len(times)) * count
+        items = random.choice(case.open_windows, count, replace=False)
+        bucket = _table(np.full(count, start), first, items, ones)
+        begin = time.perf_counter()
+        version.advance([Bucket(start, start + case.bucket_us, {"sales": bucket})])
+        times.append(time.perf_counter() - begin)
+    return {
+        "merging_longest_ms": max(times) * 1000,
+        "merging_median_ms": statistics.median(times) * 1000,
+    }
 
 
 def state_bytes(version: Version) -> int:

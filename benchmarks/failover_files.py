@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.failover_load import numbers_of
-from benchmarks.streams_e2e import TUPLES_PER_TURN
+from benchmarks.streams_arrivals import TUPLES_PER_TURN
 
 TURNS_PER_FILE = 10
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from benchmarks.failover_load import Received, now_us, numbers_of
 from benchmarks.journals import recovery_parts_ms
-from benchmarks.streams_e2e import TUPLES_PER_TURN, Arrivals
+from benchmarks.streams_arrivals import TUPLES_PER_TURN, Arrivals
 from holdfast.client import Client, Tuples
 from holdfast.cluster.status import node_status
 from holdfast.deployment import Deployment, load_deployment

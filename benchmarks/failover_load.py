@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.streams_e2e import TUPLES_PER_TURN
+from benchmarks.streams_arrivals import TUPLES_PER_TURN
 
 REPEATED = 3
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks.failover_files import Files
 from benchmarks.failover_load import Received, now_us, numbers_of
-from benchmarks.streams_e2e import TUPLES_PER_TURN, Arrivals
+from benchmarks.streams_arrivals import TUPLES_PER_TURN, Arrivals
 
 
 class StructuredStreaming:

@@ -23,7 +23,7 @@ from benchmarks.record import record
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="three minutes")
+    parser.add_argument("--quick", action="store_true", help="four minutes")
     parser.add_argument("--record", action="store_true", help="write docs/results/streams.*")
     options = parser.parse_args(arguments)
     started = time.monotonic()

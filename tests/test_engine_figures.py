@@ -39,12 +39,19 @@ def test_the_halves_have_every_tuple_once_and_each_is_in_order(tmp_path: Path) -
 
 def test_without_flink_nothing_is_said_about_it() -> None:
     bytes_each = {"bytes_per_window": 70.0, "memory_per_window": 48.0}
-    swept = {"10": {"median_ms": 1.0, **bytes_each, "peak_gib": 1.5}}
+    times = {"median_ms": 1.0, "p99_ms": 2.0, "longest_ms": 3.0}
+    merging = {"merging_median_ms": 9.0, "merging_longest_ms": 90.0}
+    swept = {"10": {**times, **bytes_each, **merging, "peak_gib": 1.5}}
     joins = {"10": {"median_ms": 2.0}, "20": {"median_ms": 2.5}}
     told = summary({"flink": {}, "sweep": swept, "joins": joins})
     assert (told["join_sweep"], told["join_sweep_ratio"]) == ({"10": 2.0, "20": 2.5}, 1.25)
     assert not [key for key in told if key.startswith("flink")]
     assert told["state_sweep"] == {"10": 1.0}
+    assert (told["state_sweep_p99_ms"], told["state_sweep_longest_ms"]) == (
+        {"10": 2.0},
+        {"10": 3.0},
+    )
+    assert (told["merging_median_ms"], told["merging_longest_ms"]) == (9.0, 90.0)
     assert (told["bytes_per_window"], told["memory_per_window"]) == (70.0, 48.0)
     told = summary({"flink": {"ready-1m": {"flink_ratio": 1.234}}})
     assert told["flink_ratio_1m"] == 1.23

@@ -18,8 +18,12 @@ from pyspark.sql import functions as F
 from holdfast import Network, count_window, window
 from holdfast.spark import column_job
 from holdfast.spark import engine as engines
+from holdfast.spark.column_plans import Memory
+from holdfast.spark.column_task import _run
 from holdfast.spark.engine import Bucket, Engine, Sharding
-from holdfast.spark.prepared import input_frame, leaf_number
+from holdfast.spark.groups import in_stream_order
+from holdfast.spark.joint_steps import rounds
+from holdfast.spark.prepared import arrow_schema, input_frame, leaf_number
 from holdfast.spark.state import EMPTY
 from holdfast.spark.translation import translate
 from holdfast.testing import ipc_bytes, run, same_bytes, split, tuples
@@ -342,6 +346,28 @@ def test_executors_elsewhere_get_and_give_the_same_bytes(
     monkeypatch.setattr(column_job, "is_local", lambda context: False)
     monkeypatch.setattr(engines, "_SHARDING", Sharding(0, 0, 0))
     same_bytes(run(engine, buckets), here, "by Spark and by files")
+
+
+def test_each_of_several_tasks_computes_its_part_of_what_has_no_state(spark: SparkSession) -> None:
+    engine = Engine(without_a_state(spark))
+    runner = engine._column_runner()
+    (stage,) = runner._stages[True]
+    nodes = runner._job(stage, [stage], 2)._task.nodes
+    rng = random.Random(3)
+    drawn = [(at, *(values(rng) | {"small": 1}).values()) for at in range(20)]
+    given = {name: tuples(engine, name, drawn) for name in "lr"}
+    told = {"directory": str(engine.directory), "step": 1}
+    each, other, whole = (
+        _run(rounds(nodes), task, tasks, given, told) for task, tasks in ((0, 2), (1, 2), (0, 1))
+    )
+    for name, table in whole.items():
+        parts = [part for part in (each[name], other[name]) if part is not None]
+        assert table is not None
+        assert len(parts) == 2
+        assert all(part.num_rows < table.num_rows for part in parts)
+        assert ipc_bytes(in_stream_order(pa.concat_tables(parts))) == ipc_bytes(
+            in_stream_order(table)
+        )
 
 
 def test_nothing_is_left_of_a_job_that_failed(spark: SparkSession) -> None:

@@ -88,6 +88,32 @@ class Scan(ColumnPlan):
 
 
 @dataclass(frozen=True)
+class Wider(ColumnPlan):
+    """A stream with the columns that Spark has added to it, row by row (``added``).
+
+    They are in a stream of their own, in which their names are the numbers that plans know them by.
+    """
+
+    scan: Scan
+    added: str
+
+    __hash__ = HashedOnce.__hash__
+
+    def run(self, memory: Memory) -> Rows:
+        rows, table = memory.rows(self.scan), memory.streams[self.added]
+        made = {int(name): one_array(table[name]) for name in table.column_names}
+        assert all(len(each) == rows.count for each in made.values()), "a value for every row"
+        return Rows(rows.count, {**rows.columns, **made})
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        return self.scan.output
+
+    def scans(self) -> list[Scan]:
+        return [self.scan, Scan(self.added, ())]
+
+
+@dataclass(frozen=True)
 class Project(ColumnPlan):
     """Expressions over the rows below, each with the number of the column it makes."""
 
@@ -185,6 +211,9 @@ def used_columns(plan: ColumnPlan, wanted: set[int] | None = None) -> dict[str, 
     wanted = set(plan.output) if wanted is None else wanted
     if isinstance(plan, Scan):
         return {plan.stream: {name for number, name in plan.columns if number in wanted}}
+    if isinstance(plan, Wider):
+        more = {str(number) for number in wanted - set(plan.output)}
+        return {**used_columns(plan.scan, wanted), plan.added: more}
     if isinstance(plan, Project):
         return used_columns(plan.below, plan.looks_at)
     if isinstance(plan, Filter):

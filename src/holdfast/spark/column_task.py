@@ -203,6 +203,7 @@ def _run(
     """
     everything = Memory(given)
     mine = everything if tasks == 1 else Memory(_slices(given, task, tasks))
+    nothing = Memory({name: table.slice(0, 0) for name, table in given.items()}) if task else mine
     made: dict[str, pa.Table | None] = {}
     bundle = Bundle(told["directory"], told["step"])
     read = {stream for nodes in order for node in nodes for stream in node.reads}
@@ -219,9 +220,8 @@ def _run(
             if node.name not in read and not _has_tuples(node, mine, everything):
                 made[node.name] = None
                 continue
-            table = node.input.table(everything if node.whole else mine, node.columns)
-            if node.whole and task:
-                table = table.slice(0, 0)
+            memory = mine if not node.whole else nothing if task else everything
+            table = node.input.table(memory, node.columns)
             table = resolved(table) if node.resolve and table.num_rows else table
             made[node.name] = mine.streams[node.name] = table
     bundle.write()

@@ -202,7 +202,7 @@ class ColumnRunner:
     def _job(self, stage: Stage, stages: Sequence[Stage], tasks: int) -> ColumnJob:
         if tasks not in stage.jobs:
             own = {part.name for part in stage.parts}
-            nodes = tuple(part.node(not part.reads & own) for part in stage.parts)
+            nodes = tuple(part.node(part.resolve and not part.reads & own) for part in stage.parts)
             read = {stream for each in stages if each is not stage for stream in each.reads}
             asked = own & (read | set(self._outputs.values()))
             wanted = {

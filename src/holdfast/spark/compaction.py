@@ -33,13 +33,17 @@ from holdfast.spark.runs import (
 
 # A new run swallows a neighbour of at most this many times its own rows.
 _MERGE_RATIO = 2
+# A long one takes a while to swallow, and partitions are alike: so that they do not all come to it
+# in one bucket, odd ones wait a little longer. Where runs are short it is best to merge together.
+_LONG_ROWS, _ODD_RATIO = 20_000, 1.6
 
 
-def how_many_to_merge(run_rows: Sequence[int], new_rows: int) -> int:
+def how_many_to_merge(run_rows: Sequence[int], new_rows: int, partition: int = 0) -> int:
     """How many of the newest runs a new run of ``new_rows`` rows should swallow."""
     merged, total = 0, new_rows
     for rows in reversed(run_rows):
-        if rows > _MERGE_RATIO * total:
+        is_odd_turn = partition % 2 and rows > _LONG_ROWS
+        if rows > (_ODD_RATIO if is_odd_turn else _MERGE_RATIO) * total:
             break
         total += rows
         merged += 1

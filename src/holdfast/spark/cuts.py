@@ -15,13 +15,13 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.operators import Operator, SourceOperator, upstream
+from holdfast.spark.added import Added, added_frames, added_stream, translate_adding
 from holdfast.spark.column_plans import ColumnPlan, Scan, used_columns
 from holdfast.spark.column_task import Node
 from holdfast.spark.prepared import input_frame, leaf_number, leaves_read
 from holdfast.spark.stages import build, full_schema
 from holdfast.spark.stateful import Spread, spark_schema
 from holdfast.spark.task import StepPlan
-from holdfast.spark.translation import translate
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class CutPart:
     """A plan without state, and what takes its rows: a step, a choice, or an output.
 
     ``plan`` None: only Spark can compute it.
+    ``adds``: what it computes are columns for another stream (``added``).
     """
 
     name: str
@@ -37,11 +38,12 @@ class CutPart:
     reads: frozenset[str]
     step: StepPlan | None = None
     resolve: bool = False
+    adds: bool = False
 
     @property
     def feed(self) -> str:
         """The stream Spark computes for it."""
-        return f"{self.name}<"
+        return self.name if self.adds else f"{self.name}<"
 
     def node(self, whole: bool) -> Node:
         """What a job on columns does for it."""
@@ -65,6 +67,7 @@ class Cut(Spread):
     scratch: Path = field(kw_only=True)
     parts: list[CutPart] = field(default_factory=list)
     leaves: dict[str, DataFrame] = field(default_factory=dict)
+    added: Added = field(default_factory=dict)
 
     def attach(self, frame: DataFrame, step: StepPlan) -> DataFrame:
         self.add(step.operator, frame, step=step)
@@ -85,12 +88,26 @@ class Cut(Spread):
         self, name: str, frame: DataFrame, step: StepPlan | None = None, resolve: bool = False
     ) -> None:
         numbers = {leaf_number(leaf): stream for stream, leaf in self.leaves.items()}
-        plan = translate(frame, numbers)
+        plan = translate_adding(frame, self.leaves, numbers, self.added)
         if plan is None:
             reads = frozenset(leaves_read(frame, numbers))
         else:
             reads = frozenset(scan.stream for scan in plan.scans())
         self.parts.append(CutPart(name, frame, plan, reads, step, resolve))
+
+    def all_parts(self) -> list[CutPart]:
+        """Each part behind those it reads: columns are added before the first part with them."""
+        adding = {
+            added_stream(stream): CutPart(
+                added_stream(stream), frame, None, frozenset([stream]), adds=True
+            )
+            for stream, frame in added_frames(self.leaves, self.added).items()
+        }
+        found: list[CutPart] = []
+        for part in self.parts:
+            found += [adding.pop(each) for each in sorted(part.reads) if each in adding]
+            found.append(part)
+        return found
 
 
 def cut(
@@ -108,7 +125,7 @@ def cut(
             frames[operator.name] = layout.leaf(operator.name, frame)
     for root in {operator.name: operator for operator in outputs}.values():
         layout.add(output_stream(root), build(root, frames, layout))
-    return layout.parts, layout.leaves
+    return layout.all_parts(), layout.leaves
 
 
 def output_stream(operator: Operator) -> str:

@@ -188,7 +188,8 @@ def write_runs(news: Sequence[NewRun]) -> None:
     alike: dict[tuple[str, ...], list[int]] = {}
     for at, new in enumerate(news):
         runs = new.step.read(new.family)
-        kept = len(runs) - how_many_to_merge([len(each) for each in runs], len(new.run))
+        rows = [len(each) for each in runs]
+        kept = len(runs) - how_many_to_merge(rows, len(new.run), new.step.partition)
         while not _is_within_bytes([*runs[kept:], new.run]):
             kept += 1
         swallowed = runs[kept:]

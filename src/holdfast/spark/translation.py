@@ -39,24 +39,28 @@ class NotTranslatable(Exception):
 
 def translate(frame: DataFrame, leaves: Mapping[int, str]) -> ColumnPlan | None:
     """The frame's plan over its leaves, which are told by the numbers of their RDDs; or None."""
-    plan: Any = frame._jdf.queryExecution().optimizedPlan()
-    checked = str(frame.sparkSession.conf.get("spark.sql.ansi.enabled")) == "true"
     try:
-        return _Reader(leaves, checked).plan(plan)
+        return Reader(frame, leaves).whole()
     except NotTranslatable:
         return None
 
 
-class _Reader:
-    def __init__(self, leaves: Mapping[int, str], checked: bool) -> None:
+class Reader:
+    """Reads the plan of one frame."""
+
+    def __init__(self, frame: DataFrame, leaves: Mapping[int, str]) -> None:
+        self._frame = frame
         self._leaves = leaves
-        self._checked = checked
+        self._checked = str(frame.sparkSession.conf.get("spark.sql.ansi.enabled")) == "true"
         # What is known to be larger than a number where a value is taken at all.
         self._guards: list[tuple[Expression, float]] = []
         # Inside of what Spark evaluates only for some rows.
         self._in_case = 0
 
     # -- plans --------------------------------------------------------------------------
+
+    def whole(self) -> ColumnPlan:
+        return self.plan(self._frame._jdf.queryExecution().optimizedPlan())
 
     def plan(self, node: Any) -> ColumnPlan:
         kind = node.getClass().getSimpleName()
