@@ -18,12 +18,11 @@ from pyspark.sql import functions as F
 from holdfast import Network, count_window, window
 from holdfast.spark import column_job
 from holdfast.spark import engine as engines
-from holdfast.spark.column_plans import Memory
 from holdfast.spark.column_task import _run
 from holdfast.spark.engine import Bucket, Engine, Sharding
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.joint_steps import rounds
-from holdfast.spark.prepared import arrow_schema, input_frame, leaf_number
+from holdfast.spark.prepared import input_frame, leaf_number
 from holdfast.spark.state import EMPTY
 from holdfast.spark.translation import translate
 from holdfast.testing import ipc_bytes, run, same_bytes, split, tuples
