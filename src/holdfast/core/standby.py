@@ -35,8 +35,7 @@ have. If one of them has the primary's, the copy reads its state; if none has an
 Of several, each must have said so twice, the second time after all had said it once: a state that
 one sends to another while they are asked is missed otherwise.
 Where checkpoints are persisted, what is on disk (nothing, at the very beginning) is always a
-position the producers still serve. What is delivered at most once goes on from now, so a copy of it
-needs no state at all. That is not so of a copy that takes another one's place later:
+position the producers still serve. That is not so of a copy that takes another one's place later:
 it *arrives*, and is JOINING until it holds what another copy has lent it (``core.joining``).
 
 The next in the order takes over, with a term of its own, when the primary is about to go, is gone,
@@ -183,10 +182,8 @@ class StandbySwitch(Machine[CopyState, Trigger]):
     def __init__(
         self, address: str, settings: StandbySettings, slack_us: int, lossy: bool = False
     ) -> None:
-        """``slack_us`` is how far behind a primary counts as caught up.
-
-        A ``lossy`` copy goes on from now: it holds nothing, and needs nothing to begin.
-        """
+        """``slack_us`` is how far behind a primary counts as caught up; what is ``lossy`` goes on
+        from now: it holds nothing, and needs nothing to begin."""
         super().__init__(f"{address} standby switch", CopyState.JOINING)
         self.term = 0
         self.reason = "starting"
