@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from holdfast import Network, count_window, window
 from holdfast.spark.added import Added, translate_adding
+from holdfast.spark.column_plans import used_columns
 from holdfast.spark.columns import Stage
 from holdfast.spark.cuts import CutPart
 from holdfast.spark.engine import Engine
@@ -146,3 +147,18 @@ def test_plans_that_are_more_than_expressions_are_left_to_spark(
 ) -> None:
     leaf = input_frame(spark, spark.createDataFrame([], "n bigint").schema, tmp_path)
     assert added_to(leaf.selectExpr("explode(array(n, n)) as value"), leaf) is None
+
+
+def test_parts_of_what_goes_to_spark_as_a_whole_are_not_asked_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Over columns that Spark's optimizer leaves where they are, since they are read twice."""
+    leaf = input_frame(spark, spark.createDataFrame([], "s string, n bigint").schema, tmp_path)
+    made = leaf.selectExpr("upper(s) as u", "n").selectExpr(
+        "concat(u, u) = 'AA' as doubled", "coalesce(greatest(7 % n, 8 % n), 9 % n) as rest", "u"
+    )
+    added: Added = {}
+    plan = translate_adding(made, {"s": leaf}, {leaf_number(leaf): "s"}, added)
+    assert plan is not None
+    assert used_columns(plan)["s+"] == {str(number) for number in added.values()}
+    assert "coalesce(greatest((7L % n), (8L % n)), (9L % n))" in (added_to(made, leaf) or [])

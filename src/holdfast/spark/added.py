@@ -134,6 +134,7 @@ class _AddingReader(Reader):
             del self._guards[guards:]
             while len(self._added) > added:
                 self._added.popitem()  # of a part of what goes to Spark as a whole
+            self._used = {number for number in self._used if -number <= len(self._added)}
             if node.references().isEmpty():
                 raise
             if (self._in_case or self._skipped) and not _never_fails(node):
