@@ -16,10 +16,17 @@ def test_they_are_sent_changes_once_they_hold_one(seed: int) -> None:
     assert (result.verdict, result.reason) == (Verdict.FINE, "")
 
 
-def test_who_counts_only_the_last_that_went_out_is_noticed() -> None:
-    name = "count only the checkpoint that went out last"
+@pytest.mark.parametrize(
+    ("name", "seed", "seen"),
+    [
+        ("count only the checkpoint that went out last", 0, "which builds on none of them"),
+        ("forget what is held before the next one is", 21, "from what it has forgotten"),
+        ("count links whose record was never written", 1, "s on disk, and the record of"),
+    ],
+)
+def test_a_mistake_is_noticed(name: str, seed: int, seen: str) -> None:
     (mistake,) = [one for one in MUTATIONS if one.name == name]
-    one = shaped(0, "bulky")
+    one = shaped(seed, "bulky")
     assert one is not None
     with mistake.applied():
-        assert "which builds on none of them" in run(one).reason
+        assert seen in run(one).reason

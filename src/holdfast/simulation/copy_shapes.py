@@ -179,12 +179,15 @@ def _bulky(random: Random, layout: Targets) -> list[Fault]:
 
 
 def _while_under_way(random: Random, time: int, copies: tuple[str, ...]) -> list[Fault]:
-    """What befalls copies of which one has begun to send the other whole checkpoints."""
-    hit = random.choice(copies)
+    """What befalls copies of which one has begun to send the other whole checkpoints.
+
+    The first of them comes after some seconds, and soon after it one that was sent meanwhile.
+    """
+    hit = random.choice([*copies, copies[-1]])
     faults = []
-    begins = time + int(random.uniform(2, 14) * SECOND_US)
-    end = begins + int(random.uniform(0.3, 5) * SECOND_US)
-    match random.choice(["full", "full", "stopped", "apart", "nothing"]):
+    begins = time + int(random.uniform(5, 11) * SECOND_US)
+    end = begins + int(random.uniform(1.5, 6) * SECOND_US)
+    match random.choice(["full", "full", "full", "stopped", "stopped", "apart"]):
         case "full":
             faults.append(Fault(FaultKind.DISK_FULL, begins, end, (hit,)))
         case "stopped":

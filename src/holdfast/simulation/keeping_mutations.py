@@ -9,7 +9,7 @@ from holdfast.core.continuous import CecState, Checkpointer
 from holdfast.core.continuous_rounds import WindowRounds
 from holdfast.core.copy import Copy
 from holdfast.core.events import CheckpointNotSent, MessageArrived
-from holdfast.core.laying import Bases, DiskEnd, Links
+from holdfast.core.laying import Bases, Links
 from holdfast.core.messages import CheckpointRefused, Refusal
 from holdfast.core.protected import ProtectedReplica
 from holdfast.simulation import disk
@@ -125,13 +125,5 @@ def forget_what_is_held_before_the_next_one_is(original: Any) -> Any:
 def count_links_whose_record_was_never_written(original: Any) -> Any:
     def broken(self: Links[Any]) -> None:
         pass
-
-    return broken
-
-
-@mutation(DiskEnd, "takes", shape="bulky")
-def write_changes_whatever_is_on_disk(original: Any) -> Any:
-    def broken(self: DiskEnd[Any], checkpoint: Any) -> bool:
-        return True
 
     return broken
