@@ -239,13 +239,9 @@ class StandbySwitch(Machine[CopyState, Trigger]):
     @property
     def deadline(self) -> int:
         """When silence will have lasted too long."""
-        match self.state:
-            case CopyState.AWAKE:
-                return self._heard_or_begun() + self._settings.promote_after_us
-            case CopyState.SUSPENDED:
-                return self._stands_in_at()
-            case _:
-                return FAR_FUTURE
+        if self.state is CopyState.AWAKE:
+            return self._heard_or_begun() + self._settings.promote_after_us
+        return self._stands_in_at() if self.state is CopyState.SUSPENDED else FAR_FUTURE
 
     def handle(self, event: SwitchEvent, now: int) -> list[SwitchEffect]:
         match event:
