@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cluster import collector, coordinating, rates
+from holdfast.cluster import collector, coordinating, members, rates
 from holdfast.cluster.coordinating import Coordinating
 from holdfast.cluster.desired import Desired
 from holdfast.cluster.placing import NotPlaced, Servers
@@ -108,6 +108,9 @@ class World:
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.member = FakeMember()
         self.states: dict[str, str] = {}
+        # The first result of those who have joined; how many all have read.
+        self.joined_at: dict[str, int] = {}
+        self.read = 0
         self.passed_s = 0.0
         # Plan and network are made where "a" is no server yet.
         deployment = planned(directory / "own", TOML.format(listen="127.0.0.1"))
@@ -134,7 +137,7 @@ class World:
             settings,
             Journal("test"),
         )
-        for module in (coordinating, collector, rates):
+        for module in (coordinating, collector, members, rates):
             monkeypatch.setattr(module, "node_status", self._status)
         self.clock = SimpleNamespace(
             monotonic_ns=lambda: int(self.passed_s * 1e9), monotonic=lambda: self.passed_s
@@ -146,7 +149,15 @@ class World:
     def _status(self, deployment: Any, nodes: list[str], within_s: float = 0) -> Any:
         come = int(100 * self.passed_s)
         found = {"next_id": come, "outputs": {"out": come // 10}}
-        return {name: {"state": self.states.get(name, "stable"), **found} for name in nodes}
+        return {
+            name: {
+                "state": self.states.get(name, "stable"),
+                "incarnation": int(name in self.joined_at),
+                "trimmed_below": {"out": max(self.read, self.joined_at.get(name, 0))},
+                **found,
+            }
+            for name in nodes
+        }
 
     def look(self, seconds: float = 20.0) -> str:
         self.passed_s += seconds
@@ -238,6 +249,10 @@ def test_a_replica_moves_to_where_it_has_long_been_better_off(world: World) -> N
     world.states["main-3"] = "recovering"
     assert "main-3 is not stable yet" in world.look()
     world.states["main-3"] = "stable"
+    # What a client that was away has not read yet only the others have.
+    world.joined_at["main-3"] = 50
+    assert "main-2 has older results than any other" in world.look()
+    world.read = 60
     assert world.look() == "main-2 is removed"
     assert world.placed == ["a", "c"]
     # All is well again: nothing else moves.

@@ -186,7 +186,8 @@ def _wait_until_taken_over(
             if said.get(name) != state:
                 said[name] = state
                 tell(f"{name}: {state}")
-        whole = lossy or _has_old_tuples(found, new, old)
+        # Who has not taken over may not say yet what it has.
+        whole = lossy or (not lacking and _has_old_tuples(found, new, old))
         unaware = [name for name in concerned if found[name].get("epoch", -1) < epoch]
         if whole and not lacking and not unaware:
             return
