@@ -249,8 +249,8 @@ def test_a_replica_moves_to_where_it_has_long_been_better_off(world: World) -> N
     world.states["main-3"] = "recovering"
     assert "main-3 is not stable yet" in world.look()
     world.states["main-3"] = "stable"
-    # What a client that was away has not read yet only the others have.
-    world.joined_at["main-3"] = 50
+    # What a client that is away has not read yet only this one has: the others joined later.
+    world.joined_at = {"main-1": 40, "main-3": 50}
     assert "main-2 has older results than any other" in world.look()
     world.read = 60
     assert world.look() == "main-2 is removed"
