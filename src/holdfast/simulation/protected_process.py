@@ -11,8 +11,10 @@ from holdfast.core.events import (
     CheckpointApplied,
     Event,
     LoadMeasured,
+    MessageArrived,
     StandardSetTimed,
 )
+from holdfast.core.messages import CheckpointShipped
 from holdfast.core.protected import ProtectedReplica
 from holdfast.core.settings import SECOND_US, Protection, ReplicaSettings, StandbySettings
 from holdfast.simulation.checkpointing import CheckpointingProcess
@@ -44,6 +46,8 @@ class ProtectedProcess(CheckpointingProcess):
         self.orders[TimeStandardSet] = lambda order: self._time_set(self.life)
         # When it last went on from a checkpoint while it ran, and what waited for the disk then.
         self._jumped_at = -SECOND_US
+        # When a checkpoint came last: a sign of life, however long it was under way.
+        self.told_at = -SECOND_US
         self._overtaken: list[object] = []
 
     @property
@@ -88,6 +92,8 @@ class ProtectedProcess(CheckpointingProcess):
         if isinstance(event, CheckpointApplied) and self.up and self.copy.replica is not None:
             self._jumped_at = self.world.clock.now
             self._overtaken = list(self._disk_orders)
+        if isinstance(event, MessageArrived) and isinstance(event.message, CheckpointShipped):
+            self.told_at = self.world.clock.now
         super().receive(event)
         if self.up:
             self.world.standby.after(self)

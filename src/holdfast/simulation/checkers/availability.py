@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.consistency import NodeState
+from holdfast.core.consistency import NodeState, Trigger
 from holdfast.core.entry import EntrySettings
 from holdfast.core.replica import Replica
 from holdfast.core.settings import SECOND_US, Policy
@@ -54,6 +54,8 @@ class Availability:
         self._ask_us = 2 * timing.partner_timeout_us + self._x_us + self._hop_us
         self._stood_in_at: dict[str, int] = {}
         self._recovered_at: dict[str, int] = {}
+        # How many failures each has had: some last from one job to the next only.
+        self._failures: dict[str, int] = {}
         self._changes = -1
         self._paths: list[tuple[ClientProcess, str, int, int]] = []
 
@@ -69,11 +71,20 @@ class Availability:
         for client, source, since, depth in self._paths:
             self._check_client(client, source, since, depth)
 
-    @staticmethod
-    def _suspends(process: ReplicaProcess) -> bool:
-        """Whether new tuples wait now because the policy says so."""
+    def _suspends(self, process: ReplicaProcess) -> bool:
+        """Whether new tuples wait because the policy says so, or have waited since the last look.
+
+        One that gets what it missed a bucket at a time is stable in between.
+        """
         driver, settings = process.replica, process.settings
-        if driver is None or driver.state in (NodeState.STABLE, NodeState.RECOVERING):
+        if driver is None:
+            return False
+        before = self._failures.get(process.address, 0)
+        failures = driver.manager.visits[NodeState.STABLE.name, Trigger.INPUT_FAILED.name]
+        self._failures[process.address] = failures
+        if failures != before and settings.while_failed is Policy.SUSPEND:
+            return True
+        if driver.state in (NodeState.STABLE, NodeState.RECOVERING):
             return False
         corrects = driver.state is NodeState.STABILIZATION
         policy = settings.while_stabilizing if corrects else settings.while_failed

@@ -161,7 +161,8 @@ class StandbyChecks:
             allowed += pair.promote_after_us
         allowed += len(others[1:]) * (pair.misses_until_awake + 2) * pair.heartbeat_interval_us
         disturbed_at = max(one.disturbed_at for one in (process, *others))
-        since = max(self._alone_since.get(process.address, now), disturbed_at)
+        # What was sent before may come late, and counts as a word of who sent it.
+        since = max(self._alone_since.get(process.address, now), disturbed_at, process.told_at)
         if now - since > allowed:
             raise Violation(
                 "standby",
