@@ -137,6 +137,15 @@ def test_after_a_failure_it_rests_for_as_long_as_that_took() -> None:
     assert len(made.handle(Look(20), 5_000_000)) == 1
 
 
+def test_a_failure_told_after_a_long_absence_is_no_reason_to_rest_as_long() -> None:
+    made, first = make(Checkpointing.INDIVIDUAL)
+    # Nobody looked meanwhile: the other copy could not be reached.
+    away = 20 * PATIENCE_US
+    made.handle(Refused(first.number, Refusal.FAILED), away)
+    assert made.deadline == away + PATIENCE_US
+    assert len(made.handle(Look(20), away + PATIENCE_US)) == 1
+
+
 def test_a_missing_base_is_followed_by_a_whole_checkpoint() -> None:
     made, first = make(Checkpointing.INDIVIDUAL)
     made.handle(Taken(first.number), 10)

@@ -242,7 +242,8 @@ class SweepingCheckpointer(Machine[CheckpointerState, Trigger]):
             # Unless one has been taken since: that is there to build on.
             self.base = None
         if reason is Refusal.FAILED:
-            self._rests_until = now + min(now - sent.at, LONGEST_PATIENCE_US)
+            # As long as it took, but not as long as nobody could be reached.
+            self._rests_until = now + min(now - sent.at, self._patience_us[sent.base is None])
         self._pauses_until = 0
         self.move(Trigger.REFUSED, now, reason.value)
 
