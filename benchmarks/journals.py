@@ -16,7 +16,7 @@ RUNNING = {"awake", "primary"}
 
 @dataclass(frozen=True)
 class Entry:
-    """One line: when (microseconds), which node, what, and the rest."""
+    """One line: when (microseconds), which node or process, what, and the rest."""
 
     at: int
     node: str
@@ -71,4 +71,5 @@ def _read(log: Path) -> Iterator[Entry]:
             stamp, _, rest = fields.pop("time").partition(".")
             seconds = calendar.timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%S"))
             at = seconds * 1_000_000 + int(rest.rstrip("Z")) * 1000
-            yield Entry(at, fields.pop("process"), fields.pop("event"), fields)
+            who = fields.pop("node" if "node" in fields else "process")
+            yield Entry(at, who, fields.pop("event"), fields)
