@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from holdfast.spark import compaction
 from holdfast.spark import groups as groups_module
 from holdfast.spark.compaction import first_of_keys
-from holdfast.spark.groups import group, in_stream_order
-from holdfast.spark.runs import Int64s, exact_numbers
+from holdfast.spark.groups import group, in_stream_order, sorting
+from holdfast.spark.runs import Int64s, as_array, exact_numbers, homes
 
 
 def test_tuples_of_one_time_and_seq_have_one_order() -> None:
@@ -127,3 +127,28 @@ def test_only_what_shares_a_hash_is_told_apart_the_slow_way(
     slots, ordered = np.zeros(len(order), np.int64), twice["hash"].to_numpy()[order]
     assert first_of_keys(order, slots, ordered, keys).sum() == count + 2
     assert looked == [4, 4]
+
+
+@given(st.lists(st.integers(-4, 4), max_size=60), st.integers(0, 60))
+def test_hashes_are_sorted_as_numpy_sorts_them(near: list[int], shift: int) -> None:
+    """Also those that differ in their lowest bits only, and equal ones stay as they were."""
+    with np.errstate(over="ignore"):
+        hashes = np.array(near, np.int64) << shift
+    assert sorting(hashes).tolist() == hashes.argsort(kind="stable").tolist()
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20), st.integers(1, 20))
+def test_a_hash_has_one_partition(hashes: list[int], partitions: int) -> None:
+    found = homes(np.array(hashes, np.int64), partitions)
+    assert found.tolist() == [each % partitions for each in hashes]
+
+
+def test_arrow_has_what_numpy_has() -> None:
+    for kind in (np.int64, np.int32, np.uint8, np.float32, np.float64, np.bool_):
+        values = np.array([0, 1, 0, 1, 1], kind)
+        for each in (values, values[1:4], values[::2], values[:0]):
+            made = as_array(each)
+            assert made.equals(pa.array(each))
+            assert made.type == pa.array(each).type
+            assert made.null_count == 0
+    assert as_array(np.array([0.0, np.nan])).null_count == 0

@@ -27,7 +27,15 @@ from holdfast.spark.join_step import resolved
 from holdfast.spark.joint_steps import rounds, run_steps
 from holdfast.spark.open_runs import let_go
 from holdfast.spark.resident_task import Order
-from holdfast.spark.runs import HASH, Bools, numbers, one_piece, write_file, write_tables
+from holdfast.spark.runs import (
+    HASH,
+    Bools,
+    homes,
+    numbers,
+    one_piece,
+    write_file,
+    write_tables,
+)
 from holdfast.spark.task import (
     PROPERTY,
     StepPlan,
@@ -245,7 +253,7 @@ def _step_input(node: Node, memory: Memory, task: int, tasks: int) -> pa.Table:
     partitions = node.step.partitions
 
     def route(hashes: pa.Array) -> Bools:
-        home: Bools = numbers(hashes) % partitions % tasks == task
+        home: Bools = homes(numbers(hashes), partitions) % tasks == task
         return home
 
     plan, at = node.input, node.columns.index(HASH)

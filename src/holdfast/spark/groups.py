@@ -25,6 +25,7 @@ from holdfast.spark.runs import (
     Int64s,
     equal_rows,
     exact_numbers,
+    homes,
     numbers,
     one_array,
 )
@@ -140,16 +141,18 @@ def group_together(several: Sequence[Keyed]) -> Groups:
 def _sorted_together(several: Sequence[Keyed], lots: int) -> Groups | None:
     """The same for few tuples, by one sort; None if keys share a hash."""
     hashes = np.concatenate([each.hash for each in several])
-    homes, before = [], 0
+    lots_of_each, before = [], 0
     for each in several:
-        home = each.hash % each.partitions if each.partitions > 1 else np.zeros(len(each.hash), int)
-        homes.append(home + before)
+        # As numbers of 16 bits, which numpy sorts in no time.
+        lots_of_each.append(homes(each.hash, each.partitions).astype(np.int16) + np.int16(before))
         before += each.partitions
-    lot = np.concatenate(homes).astype(np.int16)  # which numpy sorts in no time
+    lot = np.concatenate(lots_of_each)
     slot = None
     if not all(each.has_one_slot or not len(each.slot) for each in several):
         slot = np.concatenate([each.slot for each in several])
-    order = np.lexsort((hashes, lot) if slot is None else (hashes, slot, lot))
+    order = sorting(hashes)
+    for column in (lot,) if slot is None else (slot, lot):
+        order = order.take(column.take(order).argsort(kind="stable"))
     is_first = np.ones(len(order), dtype=np.bool_)
     is_first[1:] = False
     for column in (hashes, lot) if slot is None else (hashes, lot, slot):
@@ -162,6 +165,23 @@ def _sorted_together(several: Sequence[Keyed], lots: int) -> Groups | None:
         return None
     edges = lot.take(first).searchsorted(np.arange(lots + 1))
     return Groups(codes, first, tuple(edges.tolist()))
+
+
+def sorting(hashes: Int64s) -> Int64s:
+    """The order in which hashes ascend; equal ones stay as they are.
+
+    To sort numbers takes a tenth of what it takes to find their order. So where each hash was is
+    put in place of its lowest bits; where these decide, which is hardly ever, it is sorted again.
+    """
+    below = np.int64((1 << len(hashes).bit_length()) - 1)
+    packed = hashes & ~below
+    packed |= np.arange(len(hashes))
+    packed.sort()
+    packed &= below
+    ordered = hashes.take(packed)
+    if (ordered[1:] < ordered[:-1]).any():
+        packed = packed.take(ordered.argsort(kind="stable"))
+    return packed
 
 
 def _have_equal_keys(several: Sequence[Keyed], codes: Int64s, first: Int64s) -> bool:
@@ -207,7 +227,7 @@ def _group_one(each: Keyed) -> Groups:
         codes, first = _told_apart(each, codes, first, unlike)
     if each.partitions == 1:
         return Groups(codes, first)
-    home = each.hash[first] % each.partitions
+    home = homes(each.hash[first], each.partitions)
     order = np.argsort(home, kind="stable")
     edges = home[order].searchsorted(np.arange(each.partitions + 1))
     return Groups(ranks(order)[codes], first[order], tuple(edges.tolist()))
@@ -218,7 +238,7 @@ def _groups_in_order(each: Keyed) -> tuple[Int64s, Int64s]:
     slot, hashes, one_slot = each.slot, each.hash, each.has_one_slot
     if len(slot) > _FEW_ROWS:
         return _hashed_groups(slot, hashes, one_slot)
-    order = np.argsort(hashes, kind="stable") if one_slot else np.lexsort((hashes, slot))
+    order = sorting(hashes) if one_slot else np.lexsort((hashes, slot))
     ordered = hashes[order]
     is_first = np.ones(len(order), dtype=np.bool_)
     is_first[1:] = ordered[1:] != ordered[:-1]

@@ -30,6 +30,7 @@ from holdfast.spark.runs import (
     Bools,
     Column,
     Int64s,
+    homes,
     mix,
     numbers,
     one_array,
@@ -45,6 +46,15 @@ FAMILY = "windows"
 def first_open_slot(window: TimeWindow, boundary: int) -> int:
     """The start of the oldest window that is still open at ``boundary``."""
     return ((boundary - window.size) // window.advance + 1) * window.advance
+
+
+def _latest_starts(stime: Int64s, advance: int) -> Int64s:
+    """The start of the newest window each tuple is in; those of a small bucket mostly have one."""
+    if len(stime):
+        first, last = (int(each) - int(each) % advance for each in (stime.min(), stime.max()))
+        if first == last:
+            return np.full(len(stime), first)
+    return stime - stime % advance
 
 
 @dataclass(frozen=True)
@@ -86,7 +96,7 @@ class TimeAggregate:
         """Each tuple once for every window it belongs to, in stream order, and their slots."""
         size, advance = self.window.size, self.window.advance
         stime = numbers(rows["stime"]).astype(np.int64, copy=False)
-        newest = stime - stime % advance
+        newest = _latest_starts(stime, advance)
         if size == advance:
             return rows, newest
         oldest = ((stime - size) // advance + 1) * advance
@@ -170,7 +180,7 @@ class Turn:
         if closed is None:
             return pa.table({})
         if self.steps[0].keeps is not None:
-            home = numbers(closed[HASH]) % self.steps[0].partitions
+            home = homes(numbers(closed[HASH]), self.steps[0].partitions)
             for step, never_kept in zip(self.steps, self._came_and_went, strict=True):
                 step.ended(FAMILY, int((home == step.partition).sum()) - never_kept)
         return self.handler.results(closed)
