@@ -38,10 +38,17 @@ _MERGE_RATIO = 2
 _LONG_ROWS, _ODD_RATIO = 20_000, 1.6
 
 
-def how_many_to_merge(run_rows: Sequence[int], new_rows: int, partition: int = 0) -> int:
-    """How many of the newest runs a new run of ``new_rows`` rows should swallow."""
+def how_many_to_merge(
+    run_rows: Sequence[int], new_rows: int, partition: int = 0, long_rows: int | None = None
+) -> int:
+    """How many of the newest runs a new run of ``new_rows`` rows should swallow.
+
+    None that has more than ``long_rows``: those are merged aside (``aside``).
+    """
     merged, total = 0, new_rows
     for rows in reversed(run_rows):
+        if long_rows is not None and rows > long_rows:
+            break
         is_odd_turn = partition % 2 and rows > _LONG_ROWS
         if rows > (_ODD_RATIO if is_odd_turn else _MERGE_RATIO) * total:
             break

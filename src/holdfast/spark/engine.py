@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from holdfast.operators import Operator, SourceOperator, StatefulOperator, upstream
+from holdfast.spark.aside import Aside
 from holdfast.spark.bucket_checks import check_inputs, checked_boundary
 from holdfast.spark.columns import ColumnRunner
 from holdfast.spark.continuous_files import FamilyNews, collect_news
@@ -138,6 +139,7 @@ class Engine:
         self._large_jobs = 0
         self._newest_version = 0
         self._cores = max(1, self._spark.sparkContext.defaultParallelism)
+        self._aside = Aside(self, self._spark.sparkContext, self._cores)
         self._on_columns = columns
         self._columns: ColumnRunner | None = None
 
@@ -219,14 +221,21 @@ class Engine:
         boundary = checked_boundary(state, buckets, boundary)
         inputs = self._merge_inputs(buckets)
         version = self.next_version(state)
+        state = self._aside.put_in_place(state)
         if not self._anything_to_do(state, inputs, boundary):
             return Advance(State(version, boundary, state.runs), self._nothing())
-        told = {"keeps": self.keeps if windows else {}, "on_error": self._on_error}
+        told: dict[str, Any] = {
+            "keeps": self.keeps if windows else {},
+            "on_error": self._on_error,
+            "long_rows": self._aside.long_rows,
+        }
         directory = self.step_directory()
         streams = self._run_waves(state, version, boundary, inputs, directory, told, large)
         news, rejected = collect_news(directory), collect_rejected(directory)
         runs = collect_runs(state, directory, self.partitions, self.first_open(boundary))
-        return Advance(State(version, boundary, runs), self._named(streams), news, rejected)
+        after = State(version, boundary, runs)
+        self._aside.begin(after)
+        return Advance(after, self._named(streams), news, rejected)
 
     def look(
         self, state: State, buckets: Sequence[Bucket], boundary: int

@@ -9,10 +9,14 @@ environment's HOLDFAST_LOOKUP_MEMORY_MIB.
 Where there is no more room, rows side by side go first, those first that were not looked at for
 longest. But what was looked at of late stays, and what is new goes without: else a state a little
 larger than the room would make all of its aids anew with every bucket.
+
+To make a large one takes as long as many buckets, so it is made beside them, and lookups do without
+it until it is there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
@@ -25,6 +29,9 @@ SETTING, VARIABLE = "holdfast.lookup_memory_mib", "HOLDFAST_LOOKUP_MEMORY_MIB"
 MOST_MIB = 1024
 # What was looked at in the last so many tasks stays.
 _OF_LATE = 100
+
+# From so many bytes on an aid is made beside the tasks, by a thread that is so much nicer.
+_LARGE_BYTES, _NICER = 8 << 20, 10
 
 T = TypeVar("T")
 
@@ -117,10 +124,34 @@ class Aids:
             if aid.value is not None:
                 aid.looked_at = MEMORY.tasks
                 return cast(T, aid.value)
-            if MEMORY.tasks - aid.looked_at <= _OF_LATE:
-                return None
+            if aid.bytes or MEMORY.tasks - aid.looked_at <= _OF_LATE:
+                return None  # it is being made, or there was no room for it of late
         if not self.held:
             MEMORY.add(self)
-        made = make() if MEMORY.make_room(size) else None
+        has_room = MEMORY.make_room(size)
+        if has_room and size >= _LARGE_BYTES:
+            aid = self.held[name] = _Aid(None, size, goes_first, MEMORY.tasks)
+            making = threading.Thread(target=_make, args=(aid, make), daemon=True)
+            making.start()
+            return None
+        made = make() if has_room else None
         self.held[name] = _Aid(made, 0 if made is None else size, goes_first, MEMORY.tasks)
         return made
+
+
+# One after the other: the memory that it takes to make them is not counted.
+_making = threading.Lock()
+
+
+def _make(aid: _Aid, make: Callable[[], object]) -> None:
+    """Make a large one, in a thread of its own, whose niceness ends with it."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICER)
+    try:
+        with _making:
+            made = make()
+    except MemoryError:
+        aid.bytes = 0  # as if there was no room
+        return
+    if aid.bytes:  # else it had to make room for others meanwhile
+        aid.value = made

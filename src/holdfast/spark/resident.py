@@ -201,6 +201,26 @@ class Residents:
         with self._lock:
             self._free.extend(found)
 
+    @property
+    def are_there(self) -> bool:
+        """Whether tasks can stay in this session."""
+        return self._most > 0
+
+    @contextlib.contextmanager
+    def one_beside(self, others: int) -> Iterator[Sequence[Resident]]:
+        """One, while there are as many for ``others``; none if there is no room for it.
+
+        For what takes longer than a bucket: those who come meanwhile are not to wait for theirs.
+        """
+        with self._lock:
+            enough = self._count > others and any(each.is_usable for each in self._free)
+            full = self._count >= self._most
+        if full and not enough:
+            yield ()
+            return
+        with contextlib.nullcontext() if enough else self.apart(), self.taken(1) as found:
+            yield found
+
     @contextlib.contextmanager
     def apart(self) -> Iterator[None]:
         """Jobs of this thread begin residents of their own meanwhile, as far as there is room.

@@ -133,7 +133,7 @@ def collect_runs(
         operator: {family: list(parts) for family, parts in families.items()}
         for operator, families in state.runs.items()
     }
-    for name, run in _new_runs(directory):
+    for name, run in new_runs(directory):
         operator, family, partition, swallowed, *_ = name
         families = runs.setdefault(operator, {})
         lists = families.setdefault(family, [()] * partitions)
@@ -148,7 +148,7 @@ def collect_runs(
     }
 
 
-def _new_runs(directory: StepDirectory) -> list[tuple[list[str], Run]]:
+def new_runs(directory: StepDirectory) -> list[tuple[list[str], Run]]:
     """The runs that a step has left, each with what its name tells, in the order of names."""
     found = []
     mine, place = f"~{directory.number}", str(directory.path)

@@ -67,6 +67,7 @@ class Step:
     number  no other step of the engine has it.
     look    what becomes of the state is written nowhere, and more tuples of these times may come.
     bundle  takes the small runs, if there is one.
+    long_rows  of more than so many rows it swallows no run.
     """
 
     before: int
@@ -83,6 +84,7 @@ class Step:
     on_error: str = STOP
     look: bool = False
     bundle: Bundle | None = None
+    long_rows: int | None = None
     _rejected: list[Rejected] = field(default_factory=list)
     _open: dict[str, list[OpenRun]] = field(default_factory=dict)
     _told: dict[str, Told] = field(default_factory=dict)
@@ -190,8 +192,9 @@ def write_runs(news: Sequence[NewRun]) -> None:
     for at, new in enumerate(news):
         runs = new.step.read(new.family)
         rows = [len(each) for each in runs]
-        kept = len(runs) - how_many_to_merge(rows, len(new.run), new.step.partition)
-        while not _is_within_bytes([*runs[kept:], new.run]):
+        step = new.step
+        kept = len(runs) - how_many_to_merge(rows, len(new.run), step.partition, step.long_rows)
+        while not within_bytes([*runs[kept:], new.run]):
             kept += 1
         swallowed = runs[kept:]
         if len(runs) == len(swallowed) == 1 and new.replaced == len(runs[0]):
@@ -211,7 +214,7 @@ def write_runs(news: Sequence[NewRun]) -> None:
         new.step._add(new.family, run, kept)
 
 
-def _is_within_bytes(runs: Sequence[OpenRun]) -> bool:
+def within_bytes(runs: Sequence[OpenRun]) -> bool:
     """Whether they can be one; the new run alone always is what it is."""
     return len(runs) == 1 or sum(each.widest_bytes for each in runs) <= _MOST_COLUMN_BYTES
 
@@ -388,4 +391,5 @@ def step_of(told: Mapping[str, Any], plan: StepPlan, partition: int, bundle: Bun
         told.get("on_error", STOP),
         told.get("look", False),
         bundle,
+        told.get("long_rows"),
     )
