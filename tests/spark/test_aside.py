@@ -61,6 +61,7 @@ class Way:
 @pytest.fixture
 def long_runs_are_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aside, "LONG_ROWS", LONG)
+    monkeypatch.setattr(aside, "_EVERY_ADVANCES", 1)
 
 
 @pytest.fixture(scope="module")

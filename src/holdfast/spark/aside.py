@@ -46,6 +46,8 @@ LONG_ROWS = 1 << 16
 _MOST_LONG = 24
 # What was merged, and no state has had a use for in so many advances, is dropped.
 _MOST_ADVANCES = 50
+# How often a state is looked at: to look takes 20 µs where runs are many.
+_EVERY_ADVANCES = 4
 # After so many merges that nothing came of, there are no more.
 _MOST_IN_VAIN = 8
 # So much nicer than buckets, which do not wait.
@@ -144,8 +146,10 @@ class Aside:
         self._merged: list[_Merged] = []
         self._in_vain: set[tuple[str, ...]] = set()
         self._at_work = False
-        # Whether some partition had too many long runs, and how many advances are to be let pass.
-        self._is_behind, self._rest = False, 0
+        # Whether some partition had too many long runs.
+        self._is_behind = False
+        # How many there were, and how many there must have been before the next merge.
+        self._advances = self._rest = 0
         self._thread: threading.Thread | None = None
 
     @property
@@ -173,7 +177,8 @@ class Aside:
 
     def begin(self, state: State) -> None:
         """Have long runs of the state merged, if there is something to do and nobody does it."""
-        if not self._is_possible:
+        self._advances += 1
+        if self._advances % _EVERY_ADVANCES or not self._is_possible:
             return
         long = [
             ((operator, family, partition), runs)
@@ -185,8 +190,7 @@ class Aside:
         self._is_behind = any(
             sum(run.rows > LONG_ROWS for run in runs) > _MOST_LONG for _, runs in long
         )
-        self._rest = max(0, self._rest - 1)
-        if self._at_work or self._rest or not long:
+        if self._at_work or self._advances < self._rest or not long:
             return
         wanted = self._wanted(long, state.boundary)
         if wanted is None:
@@ -227,7 +231,7 @@ class Aside:
             elif made:
                 self._merged.extend(made)
             else:
-                self._rest = _MOST_ADVANCES
+                self._rest = self._advances + _MOST_ADVANCES
 
     def _made(self, wanted: _Wanted) -> list[_Merged] | None:
         """What came of it; None if it will not do, nothing if there was no task to be had."""
