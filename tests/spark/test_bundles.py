@@ -78,7 +78,7 @@ def test_a_run_that_is_too_large_is_not_written_for_nothing(
 
     monkeypatch.setattr(OpenRun, "stream_bytes", stream_bytes)
     bundle = Bundle(str(tmp_path), 7)
-    for rows, fits in ((1_700, True), (1_900, False), (8_000, False)):
+    for rows, fits in ((1_700, True), (7_500, False), (8_000, False)):
         columns = {name: np.arange(rows) for name in ("slot", "hash", *"abcdefg")}
         table = pa.table(columns)
         for run in (OpenRun.of(columns), OpenRun(table), OpenRun(table).part(0, rows)):
@@ -121,3 +121,13 @@ def test_a_bucket_of_many_queries_makes_few_files_and_they_go(spark: SparkSessio
     version.clear()
     gc.collect()
     assert files() == set()
+
+
+def test_larger_runs_share_a_file_while_little_is_in_it(tmp_path: Path) -> None:
+    """What one run that stays keeps of others is little, and a small run finds a place anyway."""
+    bundle = Bundle(str(tmp_path), 7)
+    rows = pa.table({"slot": np.zeros(20_000, np.int64), "hash": np.arange(20_000)})  # 320 kB
+    name = run_name(("sums", "windows", 0), 0, OpenRun(rows).slot, 7)
+    taken = [bundle.take(name, OpenRun(rows), []) for _ in range(4)]
+    assert taken == [True, True, True, False]
+    assert bundle.take(name, OpenRun(rows.slice(0, 5_000)), [])

@@ -23,8 +23,8 @@ from holdfast.spark.runs import place_in_file, write_bytes
 
 # How the names of such files begin; no operator is called so.
 BUNDLE = ".bundle"
-# Runs up to this size share files.
-_MOST_BYTES = 128 << 10
+# Runs up to this size share files; larger ones if little is in the file, and not by far.
+_MOST_BYTES, _LARGER_BYTES, _LITTLE_BYTES = 128 << 10, 512 << 10, 1 << 20
 # As Arrow likes what it looks at to lie.
 _ALIGNED = 64
 _SIZE = struct.Struct("<Q")
@@ -37,17 +37,20 @@ class Bundle:
         self._directory, self._number = directory, number
         self._members: list[tuple[str, OpenRun, Sequence[str]]] = []
         self._pieces: list[bytes] = []
+        self._bytes = 0
 
     def take(self, name: str, run: OpenRun, swallowed: Sequence[str]) -> bool:
         """Take a run, by the name that a file of its own would have, unless it is too large.
 
         ``swallowed``: the addresses of those that it replaces.
         """
-        if run.column_bytes > _MOST_BYTES:
+        most = max(_MOST_BYTES, min(_LARGER_BYTES, _LITTLE_BYTES - self._bytes))
+        if run.column_bytes > most:
             return False  # it would be written for nothing, and then once more
         piece = run.stream_bytes()
-        if len(piece) > _MOST_BYTES:
+        if len(piece) > most:
             return False
+        self._bytes += len(piece)
         self._members.append((name, run, swallowed))
         self._pieces.append(piece)
         return True
