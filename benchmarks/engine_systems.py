@@ -105,6 +105,7 @@ class Holdfast:
         for case, version in zip(cases, versions, strict=True):
             for bucket in _openings(case):
                 version.advance([bucket])
+            version.restore(self._engine.settled(version.snapshot()))
             if case is cases[0]:
                 time.sleep(IDLE_S)
                 memory_bytes = workers_memory_bytes()  # what workers have anyhow
@@ -141,6 +142,7 @@ def _until_merged(case: Case, version: Version) -> dict[str, float]:
     random = np.random.default_rng(11)
     half = case.open_windows // version.engine.partitions // 2
     largest = {run.address for *_, run in version.snapshot().all_runs() if run.rows > half}
+    assert largest, "it has settled"
     count = case.open_windows // MERGED_AFTER
     ones = np.ones(count, dtype=np.int32)
     times: list[float] = []

@@ -51,7 +51,7 @@ _EVERY_ADVANCES = 4
 # After so many merges that nothing came of, there are no more.
 _MOST_IN_VAIN = 8
 # So much nicer than buckets, which do not wait.
-_NICER = 10
+_NICER = 5
 _JOB = "merges of long runs"
 
 
@@ -178,8 +178,18 @@ class Aside:
     def begin(self, state: State) -> None:
         """Have long runs of the state merged, if there is something to do and nobody does it."""
         self._advances += 1
-        if self._advances % _EVERY_ADVANCES or not self._is_possible:
-            return
+        if self._advances % _EVERY_ADVANCES == 0 and self._is_possible:
+            self._begin(state)
+
+    def settled(self, state: State) -> State:
+        """The same state once there is nothing to merge aside any more."""
+        self.wait()
+        while self._is_possible and self._begin(state):
+            self.wait()
+            state = self.put_in_place(state)
+        return state
+
+    def _begin(self, state: State) -> bool:
         long = [
             ((operator, family, partition), runs)
             for operator, families in state.runs.items()
@@ -191,18 +201,19 @@ class Aside:
             sum(run.rows > LONG_ROWS for run in runs) > _MOST_LONG for _, runs in long
         )
         if self._at_work or self._advances < self._rest or not long:
-            return
+            return False
         wanted = self._wanted(long, state.boundary)
         if wanted is None:
-            return
+            return False
         with self._lock:
             if self._at_work:
-                return
+                return False
             self._at_work = True
         self._thread = threading.Thread(
             target=self._merge, args=(wanted,), name="holdfast-merges", daemon=True
         )
         self._thread.start()
+        return True
 
     def wait(self) -> None:
         """Until what is under way is done."""

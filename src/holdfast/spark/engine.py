@@ -224,11 +224,8 @@ class Engine:
         state = self._aside.put_in_place(state)
         if not self._anything_to_do(state, inputs, boundary):
             return Advance(State(version, boundary, state.runs), self._nothing())
-        told: dict[str, Any] = {
-            "keeps": self.keeps if windows else {},
-            "on_error": self._on_error,
-            "long_rows": self._aside.long_rows,
-        }
+        told: dict[str, Any] = {"keeps": self.keeps if windows else {}, "on_error": self._on_error}
+        told["long_rows"] = self._aside.long_rows
         directory = self.step_directory()
         streams = self._run_waves(state, version, boundary, inputs, directory, told, large)
         news, rejected = collect_news(directory), collect_rejected(directory)
@@ -236,6 +233,10 @@ class Engine:
         after = State(version, boundary, runs)
         self._aside.begin(after)
         return Advance(after, self._named(streams), news, rejected)
+
+    def settled(self, state: State) -> State:
+        """The same state once its long runs are merged, for which buckets do not wait."""
+        return self._aside.settled(state)
 
     def look(
         self, state: State, buckets: Sequence[Bucket], boundary: int

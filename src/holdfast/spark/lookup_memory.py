@@ -31,7 +31,7 @@ MOST_MIB = 1024
 _OF_LATE = 100
 
 # From so many bytes on an aid is made beside the tasks, by a thread that is so much nicer.
-_LARGE_BYTES, _NICER = 8 << 20, 10
+_LARGE_BYTES, _NICER = 8 << 20, 5
 
 T = TypeVar("T")
 
