@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -127,3 +128,34 @@ def test_the_setting_overrules_the_variable(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv(VARIABLE, "-1")
     with pytest.raises(InputError, match=r"HOLDFAST_LOOKUP_MEMORY_MIB must be .* it is '-1'"):
         lookup_memory_mib({})
+
+
+def test_what_is_large_is_made_beside_the_tasks(
+    memory: LookupMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup_memory, "_LARGE_BYTES", ONE)
+    run = long_run()
+    with lookup_memory._making:  # others are being made
+        assert not has_beside(run)
+        assert not has_beside(run)
+        assert memory.bytes == ONE  # there is room for it
+    end = time.monotonic() + 30
+    while not has_beside(run) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert has_beside(run)
+    assert memory.bytes == ONE
+
+
+def test_what_cannot_be_made_leaves_its_room(
+    memory: LookupMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> object:
+        raise MemoryError
+
+    monkeypatch.setattr(lookup_memory, "_LARGE_BYTES", ONE)
+    run = long_run()
+    assert run._aids.get("large", ONE, fails) is None
+    end = time.monotonic() + 30
+    while memory.bytes and time.monotonic() < end:
+        time.sleep(0.01)
+    assert memory.bytes == 0
