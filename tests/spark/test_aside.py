@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,8 @@ from holdfast.spark.engine import Bucket, Engine
 from holdfast.spark.packing import pack, unpack
 from holdfast.spark.resident_task import Order
 from holdfast.spark.runs import read_run, write_run
-from holdfast.spark.state import EMPTY, State
+from holdfast.spark.state import EMPTY, Run, RunFile, State
+from holdfast.spark.step_directories import StepDirectory
 from holdfast.testing import ipc_bytes, split
 from tests.spark.networks import every_kind_of_state, some_tables
 from tests.spark.support import SECOND
@@ -61,6 +63,7 @@ class Way:
 @pytest.fixture
 def long_runs_are_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aside, "LONG_ROWS", LONG)
+    monkeypatch.setattr(aside, "_TIMES_ROWS", 0)
     monkeypatch.setattr(aside, "_EVERY_ADVANCES", 1)
 
 
@@ -156,7 +159,7 @@ def test_merges_that_fail_are_given_up(
     monkeypatch.setattr(engine._aside, "_made", fails)
     way = Way(engine).go(buckets_of(engine), waits=True)
     assert way.outputs == plain.outputs
-    assert engine._aside.long_rows is None
+    assert engine._aside.long_rows(0) is None
     engine.close()
 
 
@@ -185,6 +188,23 @@ def test_the_newest_long_run_swallows_older_ones() -> None:
     assert to_merge([200, 30, 20, 5], 10) == (1, 3)
     assert to_merge([100, 60, 20, 30, 5, 2], 10) == (0, 4)
     assert to_merge([100, 5, 60, 5], 10) == (0, 3)  # a short one between long ones, too
+
+
+def test_what_is_long_depends_on_buckets_and_on_what_is_left_to_merge(spark: SparkSession) -> None:
+    engine = Engine(every_kind_of_state(spark))
+    own = engine._aside
+    assert own.long_rows(10) == aside.LONG_ROWS
+    assert own.long_rows(aside.LONG_ROWS) == 4 * aside.LONG_ROWS
+    after = [own.long_rows(10) for _ in range(100)]
+    assert after[0] > after[20] > after[-1] == aside.LONG_ROWS
+    runs = tuple(
+        Run(RunFile(StepDirectory(Path(), 0, deque()), ""), f"{at}", [99_999, 0, 0], 0)
+        for at in range(9)
+    )
+    own._at_work = True  # and nobody else begins
+    own._begin(State(1, 0, {"sums": {"windows": (runs,)}}))
+    assert own.long_rows(10) > 1.9 * aside.LONG_ROWS
+    engine.close()
 
 
 def test_a_bucket_swallows_no_long_run() -> None:

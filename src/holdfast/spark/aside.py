@@ -40,10 +40,12 @@ from holdfast.spark.task import FOREVER, within_bytes
 if TYPE_CHECKING:
     from holdfast.spark.engine import Engine
 
-# A run of more rows is long: to write a shorter one anew takes some ten milliseconds.
-LONG_ROWS = 1 << 16
-# With more long runs in a partition merging does not keep up, and buckets merge them after all.
-_MOST_LONG = 24
+# A run of more rows is long: to write a shorter one anew takes some ten milliseconds. Where buckets
+# have many tuples, and take long anyway, it is one of so many times their rows.
+LONG_ROWS, _TIMES_ROWS = 1 << 16, 4
+# With more long runs in a partition merging does not keep up: then only longer ones count as long,
+# and buckets merge the others. That wears off, by so much with every advance.
+_MOST_LONG, _WEARS_OFF = 8, 0.98
 # What was merged, and no state has had a use for in so many advances, is dropped.
 _MOST_ADVANCES = 50
 # How often a state is looked at: to look takes 20 µs where runs are many.
@@ -146,16 +148,19 @@ class Aside:
         self._merged: list[_Merged] = []
         self._in_vain: set[tuple[str, ...]] = set()
         self._at_work = False
-        # Whether some partition had too many long runs.
-        self._is_behind = False
+        # Of how many rows a run is long.
+        self._long = LONG_ROWS
         # How many there were, and how many there must have been before the next merge.
         self._advances = self._rest = 0
         self._thread: threading.Thread | None = None
 
-    @property
-    def long_rows(self) -> int | None:
-        """Of more rows than this a bucket swallows no run; None if it is to swallow any."""
-        return LONG_ROWS if self._is_possible and not self._is_behind else None
+    def long_rows(self, rows: int) -> int | None:
+        """Of more rows than this a bucket swallows no run; None if it is to swallow any.
+
+        ``rows``: how many tuples it has for each partition.
+        """
+        self._long = max(LONG_ROWS, _TIMES_ROWS * rows, int(self._long * _WEARS_OFF))
+        return self._long if self._is_possible else None
 
     @property
     def _is_possible(self) -> bool:
@@ -195,11 +200,10 @@ class Aside:
             for operator, families in state.runs.items()
             for family, partitions in families.items()
             for partition, runs in enumerate(partitions)
-            if any(run.rows > LONG_ROWS for run in runs)
+            if any(run.rows > self._long for run in runs)
         ]
-        self._is_behind = any(
-            sum(run.rows > LONG_ROWS for run in runs) > _MOST_LONG for _, runs in long
-        )
+        if any(sum(run.rows > self._long for run in runs) > _MOST_LONG for _, runs in long):
+            self._long *= 2
         if self._at_work or self._advances < self._rest or not long:
             return False
         wanted = self._wanted(long, state.boundary)
@@ -224,7 +228,7 @@ class Aside:
         self, long: Sequence[tuple[tuple[str, str, int], Sequence[Run]]], boundary: int
     ) -> _Wanted | None:
         for place, runs in long:
-            first, end = to_merge([run.rows for run in runs], LONG_ROWS)
+            first, end = to_merge([run.rows for run in runs], self._long)
             found = _Wanted(place, tuple(runs[first:end]), not first, boundary)
             if end - first > 1 and found.addresses not in self._in_vain:
                 return found

@@ -225,7 +225,8 @@ class Engine:
         if not self._anything_to_do(state, inputs, boundary):
             return Advance(State(version, boundary, state.runs), self._nothing())
         told: dict[str, Any] = {"keeps": self.keeps if windows else {}, "on_error": self._on_error}
-        told["long_rows"] = self._aside.long_rows
+        rows = sum(table.num_rows for table in inputs.values())
+        told["long_rows"] = self._aside.long_rows(rows // self.partitions)
         directory = self.step_directory()
         streams = self._run_waves(state, version, boundary, inputs, directory, told, large)
         news, rejected = collect_news(directory), collect_rejected(directory)
