@@ -16,7 +16,6 @@ it until it is there.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import weakref
@@ -30,8 +29,9 @@ MOST_MIB = 1024
 # What was looked at in the last so many tasks stays.
 _OF_LATE = 100
 
-# From so many bytes on an aid is made beside the tasks, by a thread that is so much nicer.
-_LARGE_BYTES, _NICER = 8 << 20, 5
+# From so many bytes on an aid is made beside the tasks. Not by a nicer thread: while others have the
+# cores, what it holds of the interpreter would keep the tasks waiting.
+_LARGE_BYTES = 8 << 20
 
 T = TypeVar("T")
 
@@ -144,9 +144,7 @@ _making = threading.Lock()
 
 
 def _make(aid: _Aid, make: Callable[[], object]) -> None:
-    """Make a large one, in a thread of its own, whose niceness ends with it."""
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICER)
+    """Make a large one, in a thread of its own."""
     try:
         with _making:
             made = make()
