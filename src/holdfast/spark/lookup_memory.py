@@ -29,8 +29,8 @@ MOST_MIB = 1024
 # What was looked at in the last so many tasks stays.
 _OF_LATE = 100
 
-# From so many bytes on an aid is made beside the tasks. Not by a nicer thread: while others have the
-# cores, what it holds of the interpreter would keep the tasks waiting.
+# From so many bytes on an aid is made beside the tasks. Not by a nicer thread: while others have
+# the cores, what it holds of the interpreter would keep the tasks waiting.
 _LARGE_BYTES = 8 << 20
 
 T = TypeVar("T")
