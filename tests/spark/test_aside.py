@@ -22,6 +22,7 @@ from holdfast.spark.state import EMPTY, Run, RunFile, State
 from holdfast.spark.step_directories import StepDirectory
 from holdfast.testing import ipc_bytes, split
 from tests.spark.networks import every_kind_of_state, some_tables
+from tests.spark.residents import Places
 from tests.spark.support import SECOND
 
 BUCKETS = 24
@@ -256,3 +257,25 @@ def test_runs_too_large_to_be_one_are_merged_without_the_oldest(
     rows = read_run(str(made)).to_pydict()
     assert rows["version"] == [2, 2]
     assert rows["dead"] == [False, True]  # not forgotten: an older run is left
+
+
+@pytest.mark.jobs
+def test_buckets_keep_their_tasks(spark: SparkSession) -> None:
+    """They know the runs, and another one would have to read and prepare them anew."""
+    places = Places(spark)
+    with places.own.taken(2) as first:
+        pass
+    places.own._most = 3
+    for _ in range(2):
+        with places.own.one_beside(2) as merging:
+            assert len(merging) == 1
+            assert merging[0] not in first
+        with places.own.taken(2) as then:
+            assert list(then) == list(first)
+            with places.own.one_beside(2) as again:
+                assert list(again) == list(merging)
+    places.own._most = 2
+    with places.own.taken(3) as none, places.own.one_beside(3) as neither:
+        assert not none
+        assert not neither
+    places.own.close()

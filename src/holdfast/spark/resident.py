@@ -213,13 +213,20 @@ class Residents:
         For what takes longer than a bucket: those who come meanwhile are not to wait for theirs.
         """
         with self._lock:
-            enough = self._count > others and any(each.is_usable for each in self._free)
-            full = self._count >= self._most
-        if full and not enough:
-            yield ()
-            return
-        with contextlib.nullcontext() if enough else self.apart(), self.taken(1) as found:
-            yield found
+            there = [each for each in self._free if each.is_usable][: self._count > others]
+            self._free = [each for each in self._free if each not in there]
+            full = not there and self._count >= self._most
+        if not there and not full:
+            with self.apart():
+                there = self._take(1)
+        try:
+            yield there
+        except BaseException:
+            self._leave(there)
+            raise
+        with self._lock:
+            # Buckets take the last ones: theirs know the runs.
+            self._free[:0] = there
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[None]:
