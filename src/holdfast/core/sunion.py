@@ -22,6 +22,9 @@ told:
   The first job of a live version takes only what is overdue: that has no time left to wait for
   the rest.
 
+A window whose end was heard of waits like a tuple: its result is held up by a missing input though
+no tuple is (heard.py).
+
 With PROCESS, a bucket whose only flaw is tentative input from a hopeless stream is a failure
 at once: upstream has already waited its αX, and waiting again in every fragment would add up.
 
@@ -45,6 +48,7 @@ from enum import Enum
 from typing import ClassVar, TypeAlias
 
 from holdfast.core.effects import InputSlice
+from holdfast.core.heard import Heard
 from holdfast.core.machine import Machine
 from holdfast.core.messages import StreamFrame
 from holdfast.core.patience import Patience
@@ -135,8 +139,17 @@ class LiveTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class ResultDue:
+    """When the version that goes on with new buckets has a result though no tuple comes."""
+
+    due: int
+
+
+@dataclass(frozen=True, slots=True)
 class LiveGone:
-    """There is no live version any more."""
+    """There is no live version any more; ``due`` is the stable one's."""
+
+    due: int = FAR_FUTURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +175,7 @@ SUnionEvent: TypeAlias = (
     | ReleaseChosen
     | StableTaken
     | LiveTaken
+    | ResultDue
     | LiveGone
     | Reconciled
     | LookAtBuckets
@@ -214,6 +228,8 @@ class SUnion(Machine[SUnionState, Trigger]):
         self.suspends = suspends
         self._timing = timing
         self._bucket_us = timing.bucket_us
+        self._heard = Heard(timing.alpha_x_us)
+        self._due = FAR_FUTURE
         self._patience = patience or Patience(timing)
         self._eager = eager
 
@@ -225,6 +241,7 @@ class SUnion(Machine[SUnionState, Trigger]):
                     copy.take(frame, now)
                     if copy.progressed_at == now:
                         self.missing.discard(stream)
+                self._heard.hear(copy.live_boundary, now)
             case LookAtBuckets(reconciling):
                 return self._look(now, reconciling)
             case SourceJudged(stream, hopeless):
@@ -243,8 +260,10 @@ class SUnion(Machine[SUnionState, Trigger]):
                 for copy in self.copies.values():
                     copy.drop_tentative_below(position)
                     copy.forget_ages_below(position)
-            case LiveGone():
-                self.live_position = None
+            case ResultDue(due):
+                self._due = due
+            case LiveGone(due):
+                self.live_position, self._due = None, due
             case Reconciled(healed):
                 trigger = Trigger.RECONCILED if healed else Trigger.RECONCILED_IN_PART
                 self.move(trigger, now)
@@ -333,9 +352,9 @@ class SUnion(Machine[SUnionState, Trigger]):
         self._stops = boundaries
 
     def next_deadline(self) -> int:
-        """When the oldest held tuple will be overdue; FAR_FUTURE if none is held."""
+        """When the oldest held tuple or window will be overdue; FAR_FUTURE if none is held."""
         position = self._live_or_stable()
-        oldest = FAR_FUTURE
+        oldest = self._heard.since(max(self._due, position + 1))
         for copy in self.copies.values():
             for arrived, stime_max in copy.ages:
                 if stime_max >= position:
@@ -399,10 +418,11 @@ class SUnion(Machine[SUnionState, Trigger]):
                 self.missing.add(name)
 
     def _overdue_target(self, now: int) -> int:
-        """The end of the newest bucket with a tuple that has waited αX."""
+        """The end of the newest bucket with a tuple, or the end of a window, that has waited αX."""
         position = self._live_or_stable()
         arrived_by = now - self._patience.alpha_x_us
-        newest = -1
+        due = max(self._due, position + 1)
+        newest = due - 1 if self._heard.since(due) <= arrived_by else -1
         for copy in self.copies.values():
             for arrived, stime_max in copy.ages:
                 if arrived > arrived_by:

@@ -247,7 +247,8 @@ class ReplicaProcess(Process):
             self.world.clock.after(1_000, self.receive_in_life, self.life, load)
             state, restored = windows.recover(self.plan, job.state.record, log, replayed)
             if job.line is Line.REBUILD:
-                return JobDone(job.job, state, job.stop, (), restored=restored)
+                due = self.plan.due(state)
+                return JobDone(job.job, state, job.stop, (), restored=restored, due=due)
             job = replace(job, state=state)
         done = run_job(self.plan, job)
         if job.line is not Line.STABLE:
