@@ -133,9 +133,13 @@ class StableTaken:
 
 @dataclass(frozen=True, slots=True)
 class LiveTaken:
-    """The live version has taken every bucket below ``position``."""
+    """The live version has taken every bucket below ``position``.
+
+    ``tentative``: inputs of which that may still change.
+    """
 
     position: int
+    tentative: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +226,8 @@ class SUnion(Machine[SUnionState, Trigger]):
         self.live_position: int | None = None
         self.missing: set[str] = set()
         self.hopeless: set[str] = set()
+        # What the live version has taken of these may still change: so may all it makes of them.
+        self._taken_tentatively: frozenset[str] = frozenset()
         # Where somebody waits for the state as it is then: a stable job ends there.
         self._stops: tuple[int, ...] = ()
         # New tuples wait for the end of a reconciliation by choice, not because a partner has them.
@@ -255,8 +261,9 @@ class SUnion(Machine[SUnionState, Trigger]):
                 for copy in self.copies.values():
                     copy.drop_stable_below(keep_from)
                     copy.forget_ages_below(position)
-            case LiveTaken(position):
+            case LiveTaken(position, tentative):
                 self.live_position = position
+                self._taken_tentatively |= tentative
                 for copy in self.copies.values():
                     copy.drop_tentative_below(position)
                     copy.forget_ages_below(position)
@@ -264,6 +271,7 @@ class SUnion(Machine[SUnionState, Trigger]):
                 self._due = due
             case LiveGone(due):
                 self.live_position, self._due = None, due
+                self._taken_tentatively = frozenset()
             case Reconciled(healed):
                 trigger = Trigger.RECONCILED if healed else Trigger.RECONCILED_IN_PART
                 self.move(trigger, now)
@@ -293,10 +301,11 @@ class SUnion(Machine[SUnionState, Trigger]):
             # What falls due before this job is done would wait for its end.
             target = self._overdue_target(now + self._patience.ahead_us)
         # No further than the next place where an input stops being stable, so that a job is
-        # stable or tentative as a whole.
-        for copy in self.copies.values():
+        # stable or tentative as a whole. Where nothing it makes is stable any more, what is overdue
+        # does not wait for an input that catches up bucket by bucket.
+        for name, copy in self.copies.items():
             stable_until = self._floor(copy.boundary)
-            if position < stable_until < target:
+            if position < stable_until < target and name not in self._taken_tentatively:
                 target = stable_until
         return max(target, position)
 

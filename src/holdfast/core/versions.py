@@ -101,12 +101,16 @@ VersionsEvent: TypeAlias = Fork | ForgetLive | Begin | JobDone | JobFailed
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """A version reached ``stop``; a rebuilt one is where the stable version was."""
+    """A version reached ``stop``; a rebuilt one is where the stable version was.
+
+    ``tentative``: the inputs of which it took what may still change.
+    """
 
     line: Line
     stop: int
     outputs: tuple[OutputBlock, ...]
     tainted: frozenset[str]
+    tentative: frozenset[str]
     windows: tuple[WindowBlock, ...] = ()
 
 
@@ -284,7 +288,8 @@ class Versions(Machine[VersionsState, Trigger]):
             self._undoes = False
             if begin.line is Line.REBUILD:
                 self.move(Trigger.REBUILT, now, f"from {self.marker} to {begin.stop}")
-        return [Advanced(begin.line, begin.stop, done.outputs, self.tainted, done.windows)]
+        labels = (self.tainted, begin.tentative)
+        return [Advanced(begin.line, begin.stop, done.outputs, *labels, done.windows)]
 
     def validate(self) -> None:
         forked = self.state in (VersionsState.FORKED, VersionsState.CLEARED_FORKED)
