@@ -167,7 +167,9 @@ class ReplicaProcess(Process):
 
     def _order_disk(self, order: DiskOrder) -> None:
         if isinstance(order, Append):
-            self.world.truth.check_append(self.address, order)
+            served = self.driver.served
+            unread = [name for name, one in served.items() if one.acknowledgements.abandoned]
+            self.world.truth.check_append(self.address, order, unread)
         super()._order_disk(order)
 
     def _send(self, send: Send) -> None:
