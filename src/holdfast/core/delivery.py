@@ -192,8 +192,11 @@ class PatientKeeper(Keeper):
         dropped, self._dropped = self._dropped, set()
         for stream, frames in self._held.items():
             if frames:
-                dropped.discard(stream)
-                self._appender.go_on_at(stream, frames[0].header.first_id)
+                if stream in dropped:
+                    # All before it is confirmed. Else what is before may still be on its way to the
+                    # log, or have to be written once more: there is no gap to go on after.
+                    dropped.discard(stream)
+                    self._appender.go_on_at(stream, frames[0].header.first_id)
                 self._appender.add(stream, tuple(frames))
                 self._written[stream] = frames[-1].header.next_id
         self._held, self._held_bytes = {}, 0

@@ -45,6 +45,7 @@ from holdfast.core.replica import Replica
 from holdfast.core.settings import Delivery, Keeping, ReplicaSettings
 from holdfast.simulation import continuous as windows
 from holdfast.simulation.checkers.jobs import JobChecks
+from holdfast.simulation.checkers.kept import check_gap
 from holdfast.simulation.executor import Computation, run_ahead, run_early, run_job, run_pairs
 from holdfast.simulation.packed_states import Kept
 from holdfast.simulation.process import DiskOrder, Process
@@ -170,6 +171,7 @@ class ReplicaProcess(Process):
             served = self.driver.served
             unread = [name for name, one in served.items() if one.acknowledgements.abandoned]
             self.world.truth.check_append(self.address, order, unread)
+            check_gap(self.address, order, served)
         super()._order_disk(order)
 
     def _send(self, send: Send) -> None:
