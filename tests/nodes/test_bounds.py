@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from holdfast.client import Client
 from holdfast.core.settings import Bound, Then
 from holdfast.deployment import DeploymentError, load_deployment
 from holdfast.errors import HoldfastError
+from holdfast.nodes import node as nodes
 from holdfast.producer import Producer, ProducerError
 from tests.flight.nodes import location, make_entry, numbers, read_until
 
@@ -70,6 +72,32 @@ def test_nothing_older_than_a_bound_is_kept_for_a_client_that_is_away_and_it_is_
                 pytest.raises(HoldfastError, match="trimmed"),
             ):
                 read_until(client, 20, 30.0)
+    finally:
+        node.stop()
+
+
+@pytest.mark.parametrize(
+    ("then", "said"), [(Then.RETIRE, "not kept for reader any more"), (Then.BLOCK, "sources wait")]
+)
+def test_what_a_look_finds_beyond_a_bound_is_said_by_the_same_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: Then, said: str
+) -> None:
+    # Whoever is killed before it looks again has let go of tuples, and has said nothing of it.
+    monkeypatch.setattr(nodes, "_LOOK_US", 3_600_000_000)
+    node = make_entry(tmp_path, bound=Bound(1, None, then, 100_000))
+    node.start()
+    try:
+        with Producer("load", location(node), name="test") as producer:
+            producer.send(numbers(0, 10))
+            producer.flush(30.0)
+            time.sleep(0.2)
+            looked = threading.Event()
+            node.loop.call(node.look)
+            node.loop.call(looked.set)
+            assert looked.wait(30.0)
+            (problem,) = node.status()["problems"]
+            assert said in problem
+            wait(lambda: then is Then.BLOCK or node.entry.served.first_id == 10)
     finally:
         node.stop()
 

@@ -159,7 +159,8 @@ class Node(Hosted):
         self._look_at_membership()
         if self._bounded:
             sizes, tentative = self.kept_sizes().items(), self.tentative_sizes().items()
-            self.loop.post(KeptMeasured(tuple(sizes), tuple(tentative)))
+            # Not posted: what it makes the driver let go of is said by this look, not by the next.
+            self.loop.handle(KeptMeasured(tuple(sizes), tuple(tentative)))
 
     def kept_sizes(self) -> dict[str, int]:
         """How many bytes are kept of the tuples that are for good, by stream: those of its log."""
