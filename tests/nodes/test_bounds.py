@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -100,6 +101,29 @@ def test_what_a_look_finds_beyond_a_bound_is_said_by_the_same_look(
             wait(lambda: then is Then.BLOCK or node.entry.served.first_id == 10)
     finally:
         node.stop()
+
+
+def test_everyone_for_whom_nothing_is_kept_any_more_is_told_of_in_the_journal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bound = Bound(1, None, Then.RETIRE, 500_000)
+    node = make_entry(tmp_path, consumers=("reader", "other"), bound=bound)
+    node.start()
+    try:
+        with Producer("load", location(node), name="test") as producer:
+            producer.send(numbers(0, 10))
+            producer.flush(30.0)
+            told = "load is not kept for other, reader any more, away for too long"
+            wait(lambda: node.status()["problems"] == [told])
+    finally:
+        node.stop()
+    lines = map(json.loads, capfd.readouterr().err.splitlines())
+    found = [one for one in lines if one["event"] == "not kept any more"]
+    assert {(one["stream"], one["consumer"]) for one in found} == {
+        ("load", "other"),
+        ("load", "reader"),
+    }
+    assert len(found) == 2, "each once"
 
 
 def test_bounds_are_read_from_the_deployment_file(tmp_path: Path) -> None:
