@@ -57,8 +57,8 @@ class Availability:
         self._ask_us = 2 * timing.partner_timeout_us + self._x_us + self._hop_us
         self._stood_in_at: dict[str, int] = {}
         self._recovered_at: dict[str, int] = {}
-        # How many failures each has had: some last from one job to the next only.
-        self._failures: dict[str, int] = {}
+        # How many failures and corrections each has had: some last for a job or two only.
+        self._turns: dict[str, tuple[int, int]] = {}
         # Of each replica: the end of a window that was passed without a result, and since when.
         self._passed: dict[str, tuple[int, int]] = {}
         self._changes = -1
@@ -84,10 +84,14 @@ class Availability:
         driver, settings = process.replica, process.settings
         if driver is None:
             return False
-        before = self._failures.get(process.address, 0)
-        failures = driver.manager.visits[NodeState.STABLE.name, Trigger.INPUT_FAILED.name]
-        self._failures[process.address] = failures
-        if failures != before and settings.while_failed is Policy.SUSPEND:
+        visits = driver.manager.visits
+        before = self._turns.get(process.address, (0, 0))
+        failures = visits[NodeState.STABLE.name, Trigger.INPUT_FAILED.name]
+        corrections = visits[NodeState.UP_FAILURE.name, Trigger.RECONCILE.name]
+        self._turns[process.address] = (failures, corrections)
+        if failures != before[0] and settings.while_failed is Policy.SUSPEND:
+            return True
+        if corrections != before[1] and settings.while_stabilizing is Policy.SUSPEND:
             return True
         if driver.state in (NodeState.STABLE, NodeState.RECOVERING):
             return False
