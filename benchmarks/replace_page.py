@@ -37,8 +37,11 @@ time while one of two replicas is away. With `retire` nothing more is kept for i
 source waits. The long failure is one of two sources that is cut off for {failure:g} s; its ratio is
 of the medians of job times, in the last third of it or after everything was corrected, whichever is
 greater, over those before. A control is the same query over the same sources, in a process of its
-own from which nothing is cut off; beside it, each median is taken over the control's of the same
-moment first, so that what the machine was slower or quicker by is in neither.
+own from which nothing is cut off. Jobs this short take twice as long for seconds whenever the
+machine does something else: the control's own ratio, to which nothing happens, says how much of the
+first figure is that. In the second one each job is taken over the control's job of the same bucket,
+which ran at the same moment, before the median is taken: what the machine was slower or quicker by
+is in both. There were {before} jobs before, {late_in_the_failure} late in it and {after} after.
 """
 
 
@@ -87,9 +90,14 @@ def page_of(told: dict[str, Any], command: str) -> str:
             f"at most 1.2; {jobs}",
         ),
         (
-            "the same beside a control's",
+            "the same, each job over a control's of its bucket",
             "job_ms_after_long_failure_over_before_beside_control",
             f"at most 1.2; the control's {control}",
+        ),
+        (
+            "the control's own, by chance",
+            "job_ms_after_long_failure_over_before_of_control",
+            "nothing happens to it",
         ),
         (
             "longest gap in a rolling restart, over X",
@@ -102,6 +110,7 @@ def page_of(told: dict[str, Any], command: str) -> str:
     tail = TAIL.format(
         minutes=told["kept_minutes_of_data"],
         failure=told["failure_s"],
+        **told["jobs"],
     )
     return "\n".join([*lines, tail])
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.replace import _mean_ms, of_all
-from benchmarks.replace_jobs import read_totals
+from benchmarks.replace import _mean_ms, of_all, of_parts
+from benchmarks.replace_jobs import Job, Stretch, read_totals
 from benchmarks.replace_lost import Late, Loss, is_well, pause_us
 from benchmarks.replace_page import page_of
 from benchmarks.replace_setting import (
@@ -127,6 +127,39 @@ holdfast_job_seconds_sum{kind="replica",node="passive-1"} 0.0
     assert read_totals(text) == {"active-1": (4.0, 0.5)}
 
 
+def test_a_part_that_ends_with_an_error_takes_no_figures_from_the_others() -> None:
+    told: list[str] = []
+
+    def ends() -> dict[str, object]:
+        raise TimeoutError("it did not come")
+
+    found = of_parts({"lost": lambda: {"gap_ms": 3}, "failure": ends}, told.append)
+    assert found == {"gap_ms": 3, "failed": {"failure": "TimeoutError: it did not come"}}
+    assert told == ['lost: {"gap_ms": 3}'], "it is told when it is found"
+    assert of_parts({"kept": lambda: {"kept": 1}}, told.append) == {"kept": 1}
+
+
+def jobs(ms: list[float], first_at: int = 0) -> list[Job]:
+    return [Job(first_at + 1_000_000 * place, each) for place, each in enumerate(ms)]
+
+
+def test_what_the_machine_was_slower_by_for_some_seconds_is_not_in_what_is_beside_a_control() -> (
+    None
+):
+    quick, slow = [8.0] * 9, [8.0] * 4 + [16.0] * 5
+    before = Stretch(jobs(quick), jobs(quick, 150_000))
+    after = Stretch(jobs(slow), jobs(slow, -200_000))
+    assert (before.ms, after.ms, after.control_ms) == (8.0, 16.0, 16.0)
+    assert before.beside == after.beside == 1.0
+    assert Stretch(jobs([10.0] * 9), jobs(quick)).beside == 1.25, "what is real stays"
+    # What was not seen by itself has nothing beside it.
+    assert Stretch(jobs([9.0, 24.0, 9.0]), [Job(0, 9.0), Job(2_100_000, 9.0)]).beside == 1.0
+    with pytest.raises(RuntimeError, match="by itself"):
+        _ = Stretch([], jobs(quick)).ms
+    with pytest.raises(RuntimeError, match="beside"):
+        _ = Stretch(jobs(quick), []).beside
+
+
 def test_the_page_has_every_figure() -> None:
     one = {
         "rejoin_s": 1.25,
@@ -153,6 +186,8 @@ def test_the_page_has_every_figure() -> None:
         **{"kept_bytes_max": 1.04, "kept_minutes_of_data": 5.0, "failure_s": 30.2},
         "job_ms_after_long_failure_over_before": 1.1,
         "job_ms_after_long_failure_over_before_beside_control": 0.93,
+        "job_ms_after_long_failure_over_before_of_control": 1.17,
+        "jobs": {"before": 15, "late_in_the_failure": 7, "after": 14},
         "job_ms": {"before": 50.0, "late_in_the_failure": 55.0, "after": 52.0},
         "control_job_ms": {"before": 48.0, "late_in_the_failure": 57.0, "after": 53.5},
         **{"rolling_restart_gap_over_x": 0.7, "rolling_restart_gap_s": 2.8},
@@ -162,3 +197,5 @@ def test_the_page_has_every_figure() -> None:
     for figure in ("1.25", "1,234", "40, 41, 66", "58, 91, 150", "1.04", "1.1 ", "0.7", "2.8 s"):
         assert figure in page
     assert "0.93 | at most 1.2; the control's 48 ms before, 57 late" in page
+    assert "1.17 | nothing happens to it" in page
+    assert "15 jobs before, 7 late in it and 14 after" in page

@@ -66,7 +66,10 @@ class World:
     def write(self, append: Append) -> None:
         begins = dict(append.begins)
         for stream, frames in append.frames:
-            next_id = max(self.next_ids[stream], begins.get(stream, 0))
+            next_id = self.next_ids[stream]
+            if begins.get(stream, 0) > next_id:
+                next_id = begins[stream]
+                assert self.served[stream].first_id >= next_id, "a gap of what somebody needs"
             for frame, _ in lacking(frames, next_id):
                 next_id = frame.header.next_id
             self.next_ids[stream] = next_id
@@ -97,6 +100,30 @@ def test_what_everybody_confirms_in_time_is_not_written() -> None:
     assert append.begins == (("o", 3),)
     assert world.record is not None
     assert (world.record.boundary, world.next_ids["o"]) == (100, 3)
+
+
+@pytest.mark.parametrize("has_room", [True, False], ids=["slow", "full"])
+def test_a_disk_that_is_slower_than_results_gets_all_of_them(has_room: bool) -> None:
+    world = World("o")
+    world.emit("o", stable(0, 10), boundary(1, 100))
+    world.describe(100)
+    assert world.flush(1) is None
+    (first,) = world.keeper.flush(1 + PATIENCE_US)
+    assert isinstance(first, Append)
+    # Two results come while it is being written, and wait for it.
+    for number in (1, 2):
+        at = 1 + PATIENCE_US + number
+        world.emit("o", stable(number, 100 * number + 10), boundary(number + 1, 100 * number + 100))
+        world.describe(100 * number + 100)
+        assert world.keeper.flush(at) == []
+    if has_room:
+        world.write(first)
+        world.appender.handle(Appended(first.append), 2 * PATIENCE_US)
+    else:
+        world.appender.handle(AppendFailed(first.append, "no room"), 2 * PATIENCE_US)
+    append = world.flush(3 * PATIENCE_US)
+    assert written(append).count("STABLE") == (2 if has_room else 3)
+    assert world.next_ids["o"] == 3
 
 
 def test_records_are_no_more_frequent_than_they_were() -> None:

@@ -12,6 +12,7 @@ from holdfast.core.stream_copy import FAR_FUTURE, StreamCopy
 from holdfast.core.sunion import (
     ALONE,
     FramesArrived,
+    LiveGone,
     LiveTaken,
     LookAtBuckets,
     Reconciled,
@@ -19,6 +20,7 @@ from holdfast.core.sunion import (
     ReleaseChosen,
     ReportFailure,
     RequestReconciliation,
+    ResultDue,
     SourceJudged,
     StableTaken,
     SUnion,
@@ -71,6 +73,60 @@ def test_boundaries_alone_are_never_overdue() -> None:
     feed(sunion, "x", 40, boundary(0, 500))
     assert sunion.next_deadline() == FAR_FUTURE
     assert sunion.handle(LookAtBuckets(), 10_000) == []
+
+
+def test_what_is_overdue_does_not_wait_for_an_input_that_catches_up() -> None:
+    sunion = make()
+    feed(sunion, "x", 40, stable(0, 30), boundary(1, 900))
+    fail(sunion, Release.PROCESS, 940)
+    assert sunion.live_target(940) == 100
+    sunion.handle(LiveTaken(100, tentative=frozenset({"y"})), 945)
+    feed(sunion, "x", 950, stable(1, 930), boundary(2, 1800))
+    feed(sunion, "y", 1840, boundary(0, 300))
+    assert sunion.live_target(1849) == 300, "y is worth waiting for, bucket by bucket"
+    assert sunion.live_target(1850) == 1000, "and its results are tentative anyway"
+    sunion.handle(LiveGone(), 1850)
+    sunion.handle(LiveTaken(100), 1850)
+    assert sunion.live_target(1850) == 300, "of another version these may be stable"
+
+
+def test_a_window_whose_end_was_heard_of_is_overdue_like_a_tuple() -> None:
+    sunion = make(eager=False)
+    feed(sunion, "x", 40, stable(0, 30), boundary(1, 100))
+    feed(sunion, "y", 40, boundary(0, 100))
+    sunion.handle(StableTaken(100, keep_from=100), 45)
+    sunion.handle(ResultDue(250), 45)
+    feed(sunion, "x", 140, boundary(1, 200))
+    assert sunion.next_deadline() == FAR_FUTURE, "nobody says that the window is over"
+    feed(sunion, "x", 240, boundary(1, 300))
+    feed(sunion, "x", 340, boundary(1, 400))
+    assert sunion.next_deadline() == 1140
+    assert sunion.handle(LookAtBuckets(), 1139) == []
+    fail(sunion, Release.DELAY, 1140)
+    assert sunion.missing == {"y"}
+    assert sunion.live_target(1140) == 300, "the bucket in which it ends, and no further"
+    sunion.handle(LiveTaken(300), 1150)
+    sunion.handle(ResultDue(FAR_FUTURE), 1150)
+    assert sunion.next_deadline() == FAR_FUTURE
+
+
+def test_a_window_that_is_stable_in_time_is_no_failure() -> None:
+    sunion = make()
+    sunion.handle(ResultDue(250), 40)
+    feed(sunion, "x", 240, boundary(0, 300))
+    feed(sunion, "y", 1000, boundary(0, 300))
+    assert sunion.handle(LookAtBuckets(), 1140) == []
+
+
+def test_a_state_that_was_kept_may_have_a_result_at_once() -> None:
+    sunion = make()
+    sunion.handle(StableTaken(500, keep_from=500), 40)
+    sunion.handle(ResultDue(0), 40)
+    assert sunion.next_deadline() == FAR_FUTURE
+    feed(sunion, "x", 50, boundary(0, 501))
+    assert sunion.next_deadline() == 950
+    fail(sunion, Release.DELAY, 950)
+    assert sunion.live_target(950) == 600
 
 
 def test_delay_waits_alpha_x_for_every_bucket() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ from holdfast.client import Client
 from holdfast.core.settings import Bound, Then
 from holdfast.deployment import DeploymentError, load_deployment
 from holdfast.errors import HoldfastError
+from holdfast.nodes import node as nodes
 from holdfast.producer import Producer, ProducerError
 from tests.flight.nodes import location, make_entry, numbers, read_until
 
@@ -72,6 +75,55 @@ def test_nothing_older_than_a_bound_is_kept_for_a_client_that_is_away_and_it_is_
                 read_until(client, 20, 30.0)
     finally:
         node.stop()
+
+
+@pytest.mark.parametrize(
+    ("then", "said"), [(Then.RETIRE, "not kept for reader any more"), (Then.BLOCK, "sources wait")]
+)
+def test_what_a_look_finds_beyond_a_bound_is_said_by_the_same_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: Then, said: str
+) -> None:
+    # Whoever is killed before it looks again has let go of tuples, and has said nothing of it.
+    monkeypatch.setattr(nodes, "_LOOK_US", 3_600_000_000)
+    node = make_entry(tmp_path, bound=Bound(1, None, then, 100_000))
+    node.start()
+    try:
+        with Producer("load", location(node), name="test") as producer:
+            producer.send(numbers(0, 10))
+            producer.flush(30.0)
+            time.sleep(0.2)
+            looked = threading.Event()
+            node.loop.call(node.look)
+            node.loop.call(looked.set)
+            assert looked.wait(30.0)
+            (problem,) = node.status()["problems"]
+            assert said in problem
+            wait(lambda: then is Then.BLOCK or node.entry.served.first_id == 10)
+    finally:
+        node.stop()
+
+
+def test_everyone_for_whom_nothing_is_kept_any_more_is_told_of_in_the_journal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bound = Bound(1, None, Then.RETIRE, 500_000)
+    node = make_entry(tmp_path, consumers=("reader", "other"), bound=bound)
+    node.start()
+    try:
+        with Producer("load", location(node), name="test") as producer:
+            producer.send(numbers(0, 10))
+            producer.flush(30.0)
+            told = "load is not kept for other, reader any more, away for too long"
+            wait(lambda: node.status()["problems"] == [told])
+    finally:
+        node.stop()
+    lines = map(json.loads, capfd.readouterr().err.splitlines())
+    found = [one for one in lines if one["event"] == "not kept any more"]
+    assert {(one["stream"], one["consumer"]) for one in found} == {
+        ("load", "other"),
+        ("load", "reader"),
+    }
+    assert len(found) == 2, "each once"
 
 
 def test_bounds_are_read_from_the_deployment_file(tmp_path: Path) -> None:

@@ -181,6 +181,22 @@ def test_what_nobody_has_a_use_for_is_dropped(
     engine.close()
 
 
+@pytest.mark.jobs
+def test_a_state_that_has_settled_is_the_same(
+    spark: SparkSession,
+    plain: Way,
+    long_runs_are_few_rows: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = Engine(every_kind_of_state(spark))
+    monkeypatch.setattr(engine._aside, "begin", lambda _: None)
+    way = Way(engine).go(buckets_of(engine), waits=False)
+    settled = engine.settled(way.state)
+    assert len(addresses(settled)) < len(addresses(way.state))
+    assert content(pack(engine, settled)) == content(pack(plain.engine, plain.state))
+    engine.close()
+
+
 def test_the_newest_long_run_swallows_older_ones() -> None:
     assert to_merge([], 10) == (0, 0)
     assert to_merge([5, 5], 10) == (0, 0)

@@ -111,6 +111,8 @@ class BoundWatch:
         self._came = {stream: Arrivals() for stream in self._bounds}
         self._tentative_came = {stream: Arrivals() for stream in self._bounds}
         self.found: dict[str, Finding] = {}
+        # (stream, consumer) of those for whom nothing is kept for now.
+        self.lapsed: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def beyond(self) -> str:
@@ -176,6 +178,11 @@ class BoundWatch:
                 judged = self._judge(streams[stream], bound, exceeded, now, membership, effects)
                 finding = judged or finding
             self.found[stream] = finding
+        self.lapsed = frozenset(
+            (stream, name)
+            for stream in self._bounds
+            for name in streams[stream].acknowledgements.lapsed
+        )
         return effects
 
     def _note_what_came(self, served: ServedStream, now: int) -> None:

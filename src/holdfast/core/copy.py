@@ -278,7 +278,7 @@ class Copy:
                 effects.append(effect)
         self.earlier_lives.look(self.replica)
         # With continuous checkpoints a job's result may have waited for windows to be read.
-        if self._lender.stops and isinstance(event, JobDone | WindowsRead):
+        if isinstance(event, JobDone | WindowsRead) and self._lender.stops:
             effects += self._lender.reached(self.replica.computed, self.served, now)
 
     def _wake(self, now: int, effects: list[Effect]) -> None:

@@ -102,6 +102,7 @@ class CopyView:
     incarnation  which life of its directory it is
     beyond    what is kept beyond a bound, and for whom nothing is any more, in words
     full      for whom sources wait, and why
+    lapsed    (stream, consumer) of those for whom nothing is kept for now
     neighbours  whom it reads from and who reads from it, as of now
     """
 
@@ -117,6 +118,7 @@ class CopyView:
     incarnation: int
     beyond: str
     full: str
+    lapsed: frozenset[tuple[str, str]]
     neighbours: Neighbours
 
     @classmethod
@@ -138,6 +140,7 @@ class CopyView:
             copy.incarnation,
             copy.bounds.beyond,
             copy.bounds.full,
+            copy.bounds.lapsed,
             Neighbours.of(copy.settings, copy.served),
         )
 

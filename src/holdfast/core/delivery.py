@@ -132,9 +132,10 @@ class PatientKeeper(Keeper):
     def flush(self, now: int) -> list[Effect]:
         if self._waits is not None and self._waits_since is None:
             self._waits_since = now
-        if self._all_have_the_log():
+        all_have_the_log = self._all_have_the_log()
+        if all_have_the_log:
             self._look_at_readers(now)
-        if not self._may_hold(now):
+        if not (all_have_the_log and self._may_hold(now)):
             self._write_held()
         return super().flush(now)
 
@@ -148,12 +149,15 @@ class PatientKeeper(Keeper):
 
     def _all_have_the_log(self) -> bool:
         """Whether readers have confirmed what the log has been given."""
-        return all(self._served[one].first_id >= at for one, at in self._written.items())
+        for stream, next_id in self._written.items():
+            if self._served[stream].first_id < next_id:
+                return False
+        return True
 
     def _may_hold(self, now: int) -> bool:
-        """Whether readers have what the log has, and confirm the rest soon enough."""
+        """Whether readers, who have what the log has, confirm the rest soon enough."""
         patient = self._waits_since is None or now - self._waits_since < self._patience_us
-        return patient and self._held_bytes <= HELD_BYTES and self._all_have_the_log()
+        return patient and self._held_bytes <= HELD_BYTES
 
     def _look_at_readers(self, now: int) -> None:
         """Drop what they have confirmed; write how far that is when a record is due."""
@@ -192,8 +196,11 @@ class PatientKeeper(Keeper):
         dropped, self._dropped = self._dropped, set()
         for stream, frames in self._held.items():
             if frames:
-                dropped.discard(stream)
-                self._appender.go_on_at(stream, frames[0].header.first_id)
+                if stream in dropped:
+                    # All before it is confirmed. Else what is before may still be on its way to the
+                    # log, or have to be written once more: there is no gap to go on after.
+                    dropped.discard(stream)
+                    self._appender.go_on_at(stream, frames[0].header.first_id)
                 self._appender.add(stream, tuple(frames))
                 self._written[stream] = frames[-1].header.next_id
         self._held, self._held_bytes = {}, 0

@@ -107,6 +107,7 @@ class EntryView:
     beyond   what is kept beyond its bound, and for whom nothing is any more, in words.
     full     for whom the source has to wait, and why: too much is kept, here or by whoever reads
              from here.
+    lapsed   (stream, consumer) of those for whom nothing is kept for now.
     """
 
     state: EntryState
@@ -116,6 +117,7 @@ class EntryView:
     epoch: int
     beyond: str
     full: str
+    lapsed: frozenset[tuple[str, str]]
 
 
 class EntryPoint(Machine[EntryState, Trigger]):
@@ -165,7 +167,8 @@ class EntryPoint(Machine[EntryState, Trigger]):
         """How it is now."""
         served, epoch = self.served, self.consumers.membership.epoch
         place = (served.next_id, served.first_id, served.boundary)
-        return EntryView(self.state, *place, epoch, self.bounds.beyond, self.bounds.full)
+        bounds = (self.bounds.beyond, self.bounds.full, self.bounds.lapsed)
+        return EntryView(self.state, *place, epoch, *bounds)
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         effects = self.consumers.tell(self._word.heard(event))

@@ -16,6 +16,7 @@ from holdfast.core.provenance import Claim
 from holdfast.core.records import LoggedStream as LoggedStream
 from holdfast.core.records import Membership as Membership
 from holdfast.core.records import RecoveryRecord as RecoveryRecord
+from holdfast.core.stream_copy import FAR_FUTURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ class JobDone:
     state    the fragment's new state version.
     marker   the oldest input time that still contributes to it (at most the job's end).
     left     what is left of the state that was to be given up (``effects.GiveUp``).
+    due      when the state gives a result though nothing more comes: some window ends.
 
     With continuous checkpoints, for a job of the stable version:
 
@@ -127,6 +129,7 @@ class JobDone:
     restored: Restored | None = None
     took_us: int = 0
     left: Left | None = None
+    due: int = FAR_FUTURE
 
 
 @dataclass(frozen=True, slots=True)

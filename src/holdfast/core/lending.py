@@ -130,6 +130,8 @@ class Lender:
     @property
     def stops(self) -> tuple[int, ...]:
         """The boundaries at which somebody waits for the state."""
+        if not self._ahead:
+            return ()  # with nearly every event
         return tuple(request.at for request, _ in self._ahead.values() if request.at is not None)
 
     def _lend(
@@ -195,6 +197,8 @@ class Lender:
 
     def look(self, now: int) -> None:
         """Forget those who have not asked for long."""
+        if not self._loans and not self._ahead:
+            return  # with nearly every event
         for sender, loan in list(self._loans.items()):
             if now - loan.asked_at > PATIENCE_US:
                 del self._loans[sender]

@@ -81,13 +81,14 @@ class Replica:
         self.consumer = Consumer(address, settings.inputs, self.copies, timing, begin.bounds.waits)
         self.consumer.live_as(begin.incarnation)
         delays = Policy.DELAY in (settings.while_failed, settings.while_stabilizing)
-        self.patience, position = Patience(self.timing, delays), record.boundary
+        self.patience, position = Patience(timing, delays), record.boundary
         released = (eager, self.patience, settings.while_stabilizing is Policy.SUSPEND)
         self.sunion = SUnion(address, self.copies, self.timing, position, *released)
         self.manager = ConsistencyManager(settings, self.sunion)
         self.basis = Basis(self.copies)
         begun = (position, record.marker, begin.state, begin.first_job)
         self.versions = Versions(address, *begun, self.basis, self.patience)
+        self.sunion.handle(sunion.ResultDue(self.versions.due), 0)
         self.appender = Appender(timing.retry_us, timing.record_interval_us, begin.first_append)
         if begin.acks is not None:
             self.consumer.acknowledge_as(begin.acks)
@@ -111,9 +112,8 @@ class Replica:
         self.provider = Provider(served, self._state_of, begin.consumers, begin.bounds)
         self.progress = Progress(address, self.timing)
         self._retry_job_at, self._live_had_turn = 0, False
-        self._timer_at = FAR_FUTURE
-        # When what to compute next may change though nothing arrives.
-        self._look_at = 0
+        # ``_look_at``: when what to compute next may change though nothing arrives.
+        self._timer_at, self._look_at = FAR_FUTURE, 0
 
     @property
     def state(self) -> NodeState:
@@ -253,9 +253,9 @@ class Replica:
                 self._job_done(read.waiting, now, effects)
 
     def _advanced(self, advanced: Advanced, now: int, effects: list[Effect]) -> None:
-        blocks = {block.stream: block for block in advanced.outputs}
-        stop = advanced.stop
+        blocks, stop = {block.stream: block for block in advanced.outputs}, advanced.stop
         self.progress.done(advanced.line)
+        self.sunion.handle(sunion.ResultDue(self.versions.due), now)
         if advanced.line is Line.REBUILD:
             return
         for stream, output in self.soutputs.items():
@@ -268,7 +268,7 @@ class Replica:
                 event = soutput.LiveComputed(stop, block, tainted, why)
                 self._emit(output.handle(event, now), effects)
         if advanced.line is Line.LIVE:
-            self.sunion.handle(sunion.LiveTaken(stop), now)
+            self.sunion.handle(sunion.LiveTaken(stop, advanced.tentative), now)
             return
         self._keep_windows(advanced.windows)
         live = self.versions.live_position
@@ -332,7 +332,7 @@ class Replica:
     def _drop_live(self, now: int, effects: list[Effect]) -> None:
         if self.versions.live_position is not None:
             self._carry_on(self.versions.handle(versions.ForgetLive(), now), now, effects)
-        self.sunion.handle(sunion.LiveGone(), now)
+        self.sunion.handle(sunion.LiveGone(self.versions.due), now)
 
     # -- what to compute next -----------------------------------------------------------
 

@@ -22,6 +22,9 @@ told:
   The first job of a live version takes only what is overdue: that has no time left to wait for
   the rest.
 
+A window whose end was heard of waits like a tuple: its result is held up by a missing input though
+no tuple is (heard.py).
+
 With PROCESS, a bucket whose only flaw is tentative input from a hopeless stream is a failure
 at once: upstream has already waited its αX, and waiting again in every fragment would add up.
 
@@ -45,6 +48,7 @@ from enum import Enum
 from typing import ClassVar, TypeAlias
 
 from holdfast.core.effects import InputSlice
+from holdfast.core.heard import Heard
 from holdfast.core.machine import Machine
 from holdfast.core.messages import StreamFrame
 from holdfast.core.patience import Patience
@@ -129,14 +133,27 @@ class StableTaken:
 
 @dataclass(frozen=True, slots=True)
 class LiveTaken:
-    """The live version has taken every bucket below ``position``."""
+    """The live version has taken every bucket below ``position``.
+
+    ``tentative``: inputs of which that may still change.
+    """
 
     position: int
+    tentative: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ResultDue:
+    """When the version that goes on with new buckets has a result though no tuple comes."""
+
+    due: int
 
 
 @dataclass(frozen=True, slots=True)
 class LiveGone:
-    """There is no live version any more."""
+    """There is no live version any more; ``due`` is the stable one's."""
+
+    due: int = FAR_FUTURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +179,7 @@ SUnionEvent: TypeAlias = (
     | ReleaseChosen
     | StableTaken
     | LiveTaken
+    | ResultDue
     | LiveGone
     | Reconciled
     | LookAtBuckets
@@ -208,12 +226,16 @@ class SUnion(Machine[SUnionState, Trigger]):
         self.live_position: int | None = None
         self.missing: set[str] = set()
         self.hopeless: set[str] = set()
+        # What the live version has taken of these may still change: so may all it makes of them.
+        self._taken_tentatively: frozenset[str] = frozenset()
         # Where somebody waits for the state as it is then: a stable job ends there.
         self._stops: tuple[int, ...] = ()
         # New tuples wait for the end of a reconciliation by choice, not because a partner has them.
         self.suspends = suspends
         self._timing = timing
         self._bucket_us = timing.bucket_us
+        self._heard = Heard(timing.alpha_x_us)
+        self._due = FAR_FUTURE
         self._patience = patience or Patience(timing)
         self._eager = eager
 
@@ -225,6 +247,7 @@ class SUnion(Machine[SUnionState, Trigger]):
                     copy.take(frame, now)
                     if copy.progressed_at == now:
                         self.missing.discard(stream)
+                self._heard.hear(copy.live_boundary, now)
             case LookAtBuckets(reconciling):
                 return self._look(now, reconciling)
             case SourceJudged(stream, hopeless):
@@ -238,13 +261,17 @@ class SUnion(Machine[SUnionState, Trigger]):
                 for copy in self.copies.values():
                     copy.drop_stable_below(keep_from)
                     copy.forget_ages_below(position)
-            case LiveTaken(position):
+            case LiveTaken(position, tentative):
                 self.live_position = position
+                self._taken_tentatively |= tentative
                 for copy in self.copies.values():
                     copy.drop_tentative_below(position)
                     copy.forget_ages_below(position)
-            case LiveGone():
-                self.live_position = None
+            case ResultDue(due):
+                self._due = due
+            case LiveGone(due):
+                self.live_position, self._due = None, due
+                self._taken_tentatively = frozenset()
             case Reconciled(healed):
                 trigger = Trigger.RECONCILED if healed else Trigger.RECONCILED_IN_PART
                 self.move(trigger, now)
@@ -274,10 +301,11 @@ class SUnion(Machine[SUnionState, Trigger]):
             # What falls due before this job is done would wait for its end.
             target = self._overdue_target(now + self._patience.ahead_us)
         # No further than the next place where an input stops being stable, so that a job is
-        # stable or tentative as a whole.
-        for copy in self.copies.values():
+        # stable or tentative as a whole. Where nothing it makes is stable any more, what is overdue
+        # does not wait for an input that catches up bucket by bucket.
+        for name, copy in self.copies.items():
             stable_until = self._floor(copy.boundary)
-            if position < stable_until < target:
+            if position < stable_until < target and name not in self._taken_tentatively:
                 target = stable_until
         return max(target, position)
 
@@ -333,9 +361,9 @@ class SUnion(Machine[SUnionState, Trigger]):
         self._stops = boundaries
 
     def next_deadline(self) -> int:
-        """When the oldest held tuple will be overdue; FAR_FUTURE if none is held."""
+        """When the oldest held tuple or window will be overdue; FAR_FUTURE if none is held."""
         position = self._live_or_stable()
-        oldest = FAR_FUTURE
+        oldest = self._heard.since(max(self._due, position + 1))
         for copy in self.copies.values():
             for arrived, stime_max in copy.ages:
                 if stime_max >= position:
@@ -399,10 +427,11 @@ class SUnion(Machine[SUnionState, Trigger]):
                 self.missing.add(name)
 
     def _overdue_target(self, now: int) -> int:
-        """The end of the newest bucket with a tuple that has waited αX."""
+        """The end of the newest bucket with a tuple, or the end of a window, that has waited αX."""
         position = self._live_or_stable()
         arrived_by = now - self._patience.alpha_x_us
-        newest = -1
+        due = max(self._due, position + 1)
+        newest = due - 1 if self._heard.since(due) <= arrived_by else -1
         for copy in self.copies.values():
             for arrived, stime_max in copy.ages:
                 if arrived > arrived_by:

@@ -32,6 +32,7 @@ from holdfast.core.effects import Line as Line
 from holdfast.core.events import JobDone, JobFailed, Left, OutputBlock, WindowBlock
 from holdfast.core.machine import Machine
 from holdfast.core.patience import Patience
+from holdfast.core.stream_copy import FAR_FUTURE
 from holdfast.core.why import Basis
 
 
@@ -100,12 +101,16 @@ VersionsEvent: TypeAlias = Fork | ForgetLive | Begin | JobDone | JobFailed
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """A version reached ``stop``; a rebuilt one is where the stable version was."""
+    """A version reached ``stop``; a rebuilt one is where the stable version was.
+
+    ``tentative``: the inputs of which it took what may still change.
+    """
 
     line: Line
     stop: int
     outputs: tuple[OutputBlock, ...]
     tainted: frozenset[str]
+    tentative: frozenset[str]
     windows: tuple[WindowBlock, ...] = ()
 
 
@@ -143,6 +148,8 @@ class Versions(Machine[VersionsState, Trigger]):
         self.job: tuple[int, Begin] | None = None
         self._stable_state: object = state
         self._live_state: object = None
+        # Of a state that was kept nobody knows when it has its next result: perhaps at once.
+        self._stable_due = self._live_due = FAR_FUTURE if fresh and state is None else 0
         self._basis = basis or Basis({})
         self._patience = patience
         self.next_job = first_job
@@ -151,6 +158,16 @@ class Versions(Machine[VersionsState, Trigger]):
     def rebuilt(self) -> bool:
         """Whether the stable version has its state."""
         return self.state in (VersionsState.WHOLE, VersionsState.FORKED)
+
+    @property
+    def newest_state(self) -> object:
+        """That of the version that goes on with new buckets."""
+        return self._stable_state if self.live_position is None else self._live_state
+
+    @property
+    def due(self) -> int:
+        """When the version that goes on with new buckets has a result though no tuple comes."""
+        return self._stable_due if self.live_position is None else self._live_due
 
     @property
     def running(self) -> Running | None:
@@ -195,7 +212,7 @@ class Versions(Machine[VersionsState, Trigger]):
     def _fork(self, undo: bool, now: int) -> None:
         self.move(Trigger.FORK, now)
         self.live_position = self.stable_position
-        self._live_state = self._stable_state
+        self._live_state, self._live_due = self._stable_state, self._stable_due
         # A state that depends on no input is the empty one: nothing to rebuild.
         self._undoes = undo and self.marker < self.stable_position
 
@@ -258,6 +275,7 @@ class Versions(Machine[VersionsState, Trigger]):
             self._patience.job_done(now)
         if begin.line is Line.LIVE:
             self._live_state, self.live_position = done.state, begin.stop
+            self._live_due = done.due
             self.tainted |= begin.tainted
             self._basis.live_done()
             if done.left is not None:
@@ -265,11 +283,13 @@ class Versions(Machine[VersionsState, Trigger]):
         else:
             self._stable_state, self.marker = done.state, min(done.marker, begin.stop)
             self.stable_position, self.rebuild_from = begin.stop, self.marker
+            self._stable_due = done.due
             # Whatever the live version takes beside the redo would have to be made again.
             self._undoes = False
             if begin.line is Line.REBUILD:
                 self.move(Trigger.REBUILT, now, f"from {self.marker} to {begin.stop}")
-        return [Advanced(begin.line, begin.stop, done.outputs, self.tainted, done.windows)]
+        labels = (self.tainted, begin.tentative)
+        return [Advanced(begin.line, begin.stop, done.outputs, *labels, done.windows)]
 
     def validate(self) -> None:
         forked = self.state in (VersionsState.FORKED, VersionsState.CLEARED_FORKED)

@@ -116,7 +116,8 @@ class KeptWindows:
         spent = time.monotonic() - begun
         tuples = sum(table.num_rows for table in needed.values())
         self._took = replace(self._took, tuples=tuples, replay_s=spent)
-        return JobDone(job.job, state, job.stop, (), restored=restored, took_us=int(spent * 1e6))
+        took_us, due = int(spent * 1e6), self._engine.due(state)
+        return JobDone(job.job, state, job.stop, (), restored=restored, took_us=took_us, due=due)
 
     # -- running ------------------------------------------------------------------------
 

@@ -223,7 +223,7 @@ class EntryNode(Node):
     def look(self) -> None:
         super().look()
         view = self.entry.view()
-        self.say_beyond(view.beyond, view.full)
+        self.say_beyond(view.beyond, view.full, view.lapsed)
 
     def _offer(self, offer: Offer) -> None:
         self._pending[offer.number] = offer

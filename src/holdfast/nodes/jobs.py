@@ -227,8 +227,8 @@ class Jobs:
         taken = sum(table.num_rows for table in tables.values())
         wanted = tuple(block for block in blocks if block.count or block.skipped)
         left = None if job.gives_up is None else self._give_up(engine, job.gives_up)
-        marker = self._marker(engine, advance.state)
-        done = JobDone(job.job, advance.state, marker, wanted, left=left)
+        marker, due = self._marker(engine, advance.state), engine.due(advance.state)
+        done = JobDone(job.job, advance.state, marker, wanted, left=left, due=due)
         self._last = weakref.ref(advance.state)
         if keeps is not None:
             spent = time.monotonic() - started
@@ -256,7 +256,8 @@ class Jobs:
         taken = sum(table.num_rows for table in tables.values())
         took = time.monotonic() - started
         self._on_report(JobReport(took, taken, 0, job.start, job.stop))
-        return JobDone(job.job, state, self._marker(engine, state), ())
+        marker, due = self._marker(engine, state), engine.due(state)
+        return JobDone(job.job, state, marker, (), due=due)
 
     def _give_up(self, engine: Engine, order: GiveUp) -> Left:
         state: Handle | Undone = order.state  # type: ignore[assignment]

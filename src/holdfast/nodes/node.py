@@ -102,6 +102,8 @@ class Node(Hosted):
         self._told_epoch = 0
         # Whether there are bounds on what is kept.
         self._bounded = False
+        # (stream, consumer) of those for whom nothing is kept for now, as was said.
+        self._lapsed: frozenset[tuple[str, str]] = frozenset()
         # Why producers refuse a stream, by their name.
         self._refusals: dict[str, str] = {}
         self.peers = Peers(
@@ -159,7 +161,8 @@ class Node(Hosted):
         self._look_at_membership()
         if self._bounded:
             sizes, tentative = self.kept_sizes().items(), self.tentative_sizes().items()
-            self.loop.post(KeptMeasured(tuple(sizes), tuple(tentative)))
+            # Not posted: what it makes the driver let go of is said by this look, not by the next.
+            self.loop.handle(KeptMeasured(tuple(sizes), tuple(tentative)))
 
     def kept_sizes(self) -> dict[str, int]:
         """How many bytes are kept of the tuples that are for good, by stream: those of its log."""
@@ -180,8 +183,12 @@ class Node(Hosted):
             self._told_epoch = found.epoch
             self.loop.post(MembershipTold(found))
 
-    def say_beyond(self, beyond: str, full: str) -> None:
+    def say_beyond(self, beyond: str, full: str, lapsed: frozenset[tuple[str, str]]) -> None:
         """Say what is kept, or no longer kept, for those who are away, and who waits for that."""
+        # Each by itself: a problem is told when it begins, however many it comes to be about.
+        for stream, name in sorted(lapsed - self._lapsed):
+            self.journal.write("not kept any more", level="warning", stream=stream, consumer=name)
+        self._lapsed = lapsed
         self.problems.set("bounds", beyond or None)
         self.problems.set("full", full or None)
 

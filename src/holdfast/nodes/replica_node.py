@@ -230,7 +230,7 @@ class ReplicaNode(Node):
         tell_work(self.problems, self.metrics, self.work(), self._fragment)
         reach, view = self.copy.reach(), self.copy.view()
         recovering = view.state is NodeState.RECOVERING
-        self.say_beyond(view.beyond, view.full)
+        self.say_beyond(view.beyond, view.full, view.lapsed)
         tell_crowded(self.problems, view.outputs, self._settings.timing.tentative_frames)
         tell_pace(self._pace, self.metrics, self.problems, self.loop.now(), reach, recovering)
         self.metrics.alpha.set(view.alpha)

@@ -87,6 +87,15 @@ def forget_results_that_readers_do_not_confirm_in_time(original: Any) -> Any:
     return broken
 
 
+@mutation(PatientKeeper, "_write_held", shape="deliveries")
+def leave_out_of_the_log_what_waits_for_a_slow_disk(original: Any) -> Any:
+    def broken(self: PatientKeeper) -> None:
+        self._dropped |= set(self._held)
+        original(self)
+
+    return broken
+
+
 @mutation(Copy, "_wake", shape="rescaled_at_most_once")
 def forget_who_takes_part_where_streams_begin_anew(original: Any) -> Any:
     def broken(self: Copy, now: int, effects: list[Effect]) -> None:

@@ -267,6 +267,19 @@ class Computation:
             marker = min(marker, oldest)
         return tuple(after), results, marker
 
+    def due(self, state: object) -> int:
+        """When a state has a result though no row comes: its first window ends."""
+        parts: tuple[Any, ...] = state or (None,) * len(self.outputs)  # type: ignore[assignment]
+        return min(
+            (
+                start + operator.size_us
+                for (_, operator), part in zip(self.outputs, parts, strict=True)
+                if isinstance(operator, Window)
+                for (start, _), _ in part or ()
+            ),
+            default=FAR_FUTURE,
+        )
+
     def give_up(self, order: GiveUp) -> Left:
         """What is left of a state without the operators that some inputs reach."""
         at, marker, left = order.boundary, order.boundary, list[object]()
@@ -407,4 +420,4 @@ def run_job(plan: Computation, job: RunJob) -> JobDone:
             blocks.append(OutputBlock(stream, len(fresh), skipped, first, last, last, fresh))
         elif skipped:
             blocks.append(OutputBlock(stream, 0, skipped, 0, 0, 0, ()))
-    return JobDone(job.job, state, marker, tuple(blocks), left=left)
+    return JobDone(job.job, state, marker, tuple(blocks), left=left, due=plan.due(state))

@@ -108,7 +108,7 @@ class Schedule:
     @property
     def quiet(self) -> bool:
         """Whether sources are silent for seconds, so that a replica may hold nothing."""
-        return self.shape == "lull"
+        return self.shape in ("lull", "sparse")
 
     @property
     def slow_disks(self) -> bool:

@@ -9,7 +9,7 @@ from holdfast.core.continuous import CecState, Checkpointer
 from holdfast.core.continuous_rounds import WindowRounds
 from holdfast.core.copy import Copy
 from holdfast.core.events import CheckpointNotSent, MessageArrived
-from holdfast.core.laying import Bases, Links
+from holdfast.core.laying import Bases, DiskEnd, Links
 from holdfast.core.messages import CheckpointRefused, Refusal
 from holdfast.core.protected import ProtectedReplica
 from holdfast.simulation import disk
@@ -117,6 +117,22 @@ def forget_what_is_held_before_the_next_one_is(original: Any) -> Any:
         found = original(self, checkpoint)
         self._made = {number: one for number, one in self._made.items() if one is found}
         return found
+
+    return broken
+
+
+@mutation(DiskEnd, "takes", shape="bulky")
+def write_changes_of_whatever_was_sent_before(original: Any) -> Any:
+    def broken(self: DiskEnd[Any], checkpoint: Any) -> bool:
+        return checkpoint.base is not None
+
+    return broken
+
+
+@mutation(DiskEnd, "begin", shape="overtaken")
+def write_changes_whatever_is_on_disk(original: Any) -> Any:
+    def broken(self: DiskEnd[Any], state: Any) -> None:
+        self._continues = self.state is not None
 
     return broken
 

@@ -28,8 +28,8 @@ from holdfast.core.held import Held
 from holdfast.core.messages import StreamFrame, StreamState
 from holdfast.core.serving import ServedStream
 from holdfast.core.soutput import SOutput
-from holdfast.core.stream_copy import StreamCopy
-from holdfast.core.sunion import StableTaken, SUnion
+from holdfast.core.stream_copy import FAR_FUTURE, StreamCopy
+from holdfast.core.sunion import LiveGone, ResultDue, StableTaken, SUnion
 from holdfast.core.upstream import Upstream
 from holdfast.core.versions import Begin, Line, Versions
 from holdfast.simulation import ahead_mutations as ahead_mutations
@@ -165,6 +165,17 @@ def measure_alpha_x_from_the_newest_tuple(original: Any) -> Any:
     def broken(self: SUnion, now: int) -> int:
         newest = max((copy.ages[-1][0] for copy in self.copies.values() if copy.ages), default=0)
         return int(original(self, now if now - newest >= self._timing.alpha_x_us else newest))
+
+    return broken
+
+
+@mutation(SUnion, "handle", shape="sparse")
+def let_windows_wait_for_the_next_tuple(original: Any) -> Any:
+    def broken(self: SUnion, event: Any, now: int) -> list[Any]:
+        if isinstance(event, ResultDue | LiveGone):
+            event = replace(event, due=FAR_FUTURE)
+        effects: list[Any] = original(self, event, now)
+        return effects
 
     return broken
 

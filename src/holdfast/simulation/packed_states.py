@@ -59,6 +59,8 @@ class PackedStates:
     def __init__(self) -> None:
         self._links: Links[Packed] = Links()
         self._end: DiskEnd[object] = DiskEnd()
+        # What the replica's states come out of, as far as the disk knows.
+        self._origin: object = None
         # Of its own: what a full disk has taken of a state changes nothing else in a run.
         self._random = Random(0)
 
@@ -69,11 +71,6 @@ class PackedStates:
         self._links, self._end = Links(links), DiskEnd()
         if not links or record is None:
             return None
-        before: Packed | None = None
-        for link in links:
-            if link.whole != (before is None) or (before and before.state != link.base):
-                raise Violation("kept", f"{who} has links on disk that do not fit on each other")
-            before = link
         if links[-1].boundary != record.boundary:
             raise Violation(
                 "kept",
@@ -86,11 +83,14 @@ class PackedStates:
     def begin(self, state: object) -> None:
         """What is computed from now on comes out of this state."""
         self._end.begin(state)
+        self._origin = state
 
     def own(self, record: RecoveryRecord, state: object) -> Kept:
         """What is written of a state that the replica has computed."""
         whole = not self._end.takes_own or self._links.is_long
         base = None if whole else self._end.state
+        if not whole and base is not self._origin:
+            raise Violation("kept", "changes since a state that this one does not come out of")
         return Kept((Packed(whole, base, state, record.boundary),), state)
 
     def taken(self, checkpoint: Checkpoint, chain: Chain, has_engine: bool) -> Kept:
@@ -105,8 +105,10 @@ class PackedStates:
         """It is written, and so is its record."""
         self._write(kept)
         self._links.count()
+        _check_fit(self._links.counted)
         if kept.number is None:
             self._end.has_own(kept.state)
+            self._origin = kept.state
         else:
             self._end.has_taken(kept.number, kept.state)
 
@@ -125,3 +127,12 @@ class PackedStates:
         """Something else is written beside the record."""
         self._links.call_off()
         self._links.count()
+
+
+def _check_fit(links: Chain) -> None:
+    """Whoever reads them must be able to lay each on the one before."""
+    before: Packed | None = None
+    for link in links:
+        if link.whole != (before is None) or (before and before.state != link.base):
+            raise Violation("kept", f"the links of {link.boundary / 1e6:.3f} s do not fit on disk")
+        before = link

@@ -45,6 +45,7 @@ from holdfast.core.replica import Replica
 from holdfast.core.settings import Delivery, Keeping, ReplicaSettings
 from holdfast.simulation import continuous as windows
 from holdfast.simulation.checkers.jobs import JobChecks
+from holdfast.simulation.checkers.kept import check_gap
 from holdfast.simulation.executor import Computation, run_ahead, run_early, run_job, run_pairs
 from holdfast.simulation.packed_states import Kept
 from holdfast.simulation.process import DiskOrder, Process
@@ -167,7 +168,10 @@ class ReplicaProcess(Process):
 
     def _order_disk(self, order: DiskOrder) -> None:
         if isinstance(order, Append):
-            self.world.truth.check_append(self.address, order)
+            served = self.driver.served
+            unread = [name for name, one in served.items() if one.acknowledgements.abandoned]
+            self.world.truth.check_append(self.address, order, unread)
+            check_gap(self.address, order, served)
         super()._order_disk(order)
 
     def _send(self, send: Send) -> None:
@@ -247,7 +251,8 @@ class ReplicaProcess(Process):
             self.world.clock.after(1_000, self.receive_in_life, self.life, load)
             state, restored = windows.recover(self.plan, job.state.record, log, replayed)
             if job.line is Line.REBUILD:
-                return JobDone(job.job, state, job.stop, (), restored=restored)
+                due = self.plan.due(state)
+                return JobDone(job.job, state, job.stop, (), restored=restored, due=due)
             job = replace(job, state=state)
         done = run_job(self.plan, job)
         if job.line is not Line.STABLE:

@@ -3,7 +3,7 @@
 A schedule has a shape, which says what kind of trouble it is; the seed draws the rest. Shapes of
 what befalls two copies of which one stands by are in copy_shapes.py, of who joins in
 joining_shapes.py, of who is removed in membership_shapes.py, of bounds on what is kept in
-bound_shapes.py.
+bound_shapes.py, of minutes in which little happens in quiet_shapes.py.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from holdfast.simulation.membership_shapes import (
     _rescalings,
 )
 from holdfast.simulation.networks import NetworkSpec
+from holdfast.simulation.quiet_shapes import _sparse, _steady, sparse_windows
 from holdfast.simulation.race_shapes import _failing_jobs, _missing_input, _own_inputs
 
 WEIGHTS = {
@@ -418,15 +419,6 @@ def _wrong_clocks(random: Random, layout: Targets) -> list[Fault]:
     return faults
 
 
-def _steady(random: Random, layout: Targets) -> list[Fault]:
-    """Minutes in which hardly anything happens: what is kept must stay small by itself."""
-    faults = []
-    for time in (5 * SECOND_US, 110 * SECOND_US):
-        end = time + int(random.uniform(0.3, 2) * SECOND_US)
-        faults.append(Fault(FaultKind.CRASH, time, end, (random.choice(layout.groups)[0],)))
-    return faults
-
-
 Shape: TypeAlias = Callable[[Random, Targets], list[Fault]]
 SHAPES: dict[Shape, float] = {
     _bursts: 0.28,
@@ -468,6 +460,7 @@ SHAPES: dict[Shape, float] = {
     _remote: 0.0,
     _bulky: 0.0,
     _stopped: 0.0,
+    _sparse: 0.0,
 }
 # Shapes that bring their network.
 NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
@@ -494,6 +487,7 @@ NETWORKS: dict[Shape, Callable[[Random], NetworkSpec]] = {
     _stranded: special_networks.chain,
     _remote: special_networks.chain,
     _bulky: special_networks.two_copies,
+    _sparse: sparse_windows,
 }
 # Shapes that need a pair of copies of a certain kind.
 SHAPES_OF_PAIRS: dict[Shape, float] = {

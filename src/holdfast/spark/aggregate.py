@@ -102,18 +102,20 @@ class Aggregate(Stateful):
             return {FAMILY: first_open_slot(self.window, boundary)}
         return {DEADLINES: boundary + 1} if isinstance(self.window, SessionWindow) else {}
 
-    def emits_without_input(self, state: State, name: str, boundary: int) -> bool:
+    def due(self, state: State, name: str) -> int:
         if isinstance(self.window, CountWindow):
-            return False
+            return FOREVER
         if isinstance(self.window, TimeWindow):
-            slots = (first_open_slot(self.window, each) for each in (state.boundary, boundary))
-            wanted, (before, after) = FAMILY, slots
+            wanted, lasts = FAMILY, self.window.size
+            first = first_open_slot(self.window, state.boundary)
         else:
-            wanted, before, after = DEADLINES, state.boundary + 1, boundary + 1
-        return any(
-            operator == name and family == wanted and run.low < after and run.high >= before
+            wanted, first, lasts = DEADLINES, state.boundary + 1, 0
+        slots = (
+            max(run.low, first)
             for operator, family, _, run in state.all_runs()
+            if operator == name and family == wanted and run.high >= first
         )
+        return min(slots, default=FOREVER - lasts) + lasts
 
     def reach_back(self) -> int:
         return self.window.size - 1 if isinstance(self.window, TimeWindow) else FOREVER

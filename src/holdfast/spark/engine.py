@@ -338,6 +338,10 @@ class Engine:
                     oldest = min(oldest, found - above)
         return max(oldest, -FOREVER)
 
+    def due(self, state: State) -> int:
+        """When a state may have a result though no tuple comes, as some window ends."""
+        return min((op.stateful.due(state, op.name) for op in self._stateful), default=FOREVER)
+
     def open_windows(self, state: State) -> int:
         """How many rows of state there are, an upper bound on open windows."""
         return state.rows()
@@ -354,9 +358,7 @@ class Engine:
     def _anything_to_do(self, state: State, inputs: Mapping[str, pa.Table], boundary: int) -> bool:
         if any(table.num_rows for table in inputs.values()):
             return True
-        return any(
-            op.stateful.emits_without_input(state, op.name, boundary) for op in self._stateful
-        )
+        return any(op.stateful.due(state, op.name) <= boundary for op in self._stateful)
 
     def _named(self, streams: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         there = {
@@ -415,7 +417,7 @@ class Engine:
         made = self._column_runner().run(
             inputs,
             sharded,
-            lambda name: not steps[name].emits_without_input(state, name, boundary),
+            lambda name: steps[name].due(state, name) > boundary,
             str(self._directory / f"job-{self.next_step()}"),
             told,
         )

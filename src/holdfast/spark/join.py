@@ -14,6 +14,7 @@ from holdfast.spark.join_step import ROLE, SIDES, JoinStep
 from holdfast.spark.prepared import arrow_schema
 from holdfast.spark.state import State
 from holdfast.spark.stateful import TIMES, Spread, Stateful, attach, prepare, times
+from holdfast.spark.task import FOREVER
 
 OUTER = {"inner": (False, False), "left": (True, False), "full": (True, True)}
 
@@ -132,17 +133,18 @@ class Join(Stateful):
         oldest = self._step().first_open_slot(boundary)
         return dict.fromkeys(SIDES, oldest)
 
-    def emits_without_input(self, state: State, name: str, boundary: int) -> bool:
-        """Only when a tuple of an outer side may be passed by the boundary without a partner."""
+    def due(self, state: State, name: str) -> int:
+        """When a tuple of an outer side may be passed by the boundary without a partner."""
         step = self._step()
         sides = zip(SIDES, (self.after, self.before), step.outer, strict=True)
         reach = {side: distance for side, distance, outer in sides if outer}
-        return any(
-            run.low + reach[side] < boundary
-            and run.high + step.grain + reach[side] > state.boundary
+        passed = (
+            max(run.low + reach[side], state.boundary) + 1
             for operator, side, _, run in state.all_runs()
             if operator == name and side in reach
+            if run.high + step.grain + reach[side] > state.boundary
         )
+        return min(passed, default=FOREVER)
 
     def replays(self) -> bool:
         return True

@@ -75,9 +75,9 @@ class Stateful(ABC):
         """For each family whose slots are times: the oldest slot needed at ``boundary``."""
         return {}
 
-    def emits_without_input(self, state: State, name: str, boundary: int) -> bool:
-        """Whether reaching ``boundary`` can emit something although no tuple came."""
-        return False
+    def due(self, state: State, name: str) -> int:
+        """The first boundary that can emit something although no tuple came; FOREVER if none."""
+        return FOREVER
 
     def reach_back(self) -> int:
         """How much older than a tuple it emits the input behind that tuple can be."""

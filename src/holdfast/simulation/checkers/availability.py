@@ -1,7 +1,8 @@
 """Availability: what can be shown is shown within X per fragment.
 
-Three checks, sampled. In every replica that is in order, no tuple waits longer than X for its
-bucket to be taken. One that reconciles and leaves new tuples to a partner does so only while a
+Four checks, sampled. In every replica that is in order, no tuple waits longer than X for its
+bucket to be taken, and no window for its result, once an input has been heard of beyond its end.
+One that reconciles and leaves new tuples to a partner does so only while a
 partner takes them. And for every client: if a fixed path of processes and links has stood
 between a source and the client for long enough, the client has been told about every tuple of
 that source that is older than X per fragment of the path, as stable or tentative.
@@ -20,8 +21,10 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.consistency import NodeState, Trigger
 from holdfast.core.entry import EntrySettings
+from holdfast.core.records import InLog
 from holdfast.core.replica import Replica
 from holdfast.core.settings import SECOND_US, Policy
+from holdfast.core.stream_copy import FAR_FUTURE
 from holdfast.core.sunion import Release
 from holdfast.simulation.checkers import Violation
 from holdfast.simulation.client_process import ClientProcess
@@ -54,8 +57,10 @@ class Availability:
         self._ask_us = 2 * timing.partner_timeout_us + self._x_us + self._hop_us
         self._stood_in_at: dict[str, int] = {}
         self._recovered_at: dict[str, int] = {}
-        # How many failures each has had: some last from one job to the next only.
-        self._failures: dict[str, int] = {}
+        # How many failures and corrections each has had: some last for a job or two only.
+        self._turns: dict[str, tuple[int, int]] = {}
+        # Of each replica: the end of a window that was passed without a result, and since when.
+        self._passed: dict[str, tuple[int, int]] = {}
         self._changes = -1
         self._paths: list[tuple[ClientProcess, str, int, int]] = []
 
@@ -79,10 +84,14 @@ class Availability:
         driver, settings = process.replica, process.settings
         if driver is None:
             return False
-        before = self._failures.get(process.address, 0)
-        failures = driver.manager.visits[NodeState.STABLE.name, Trigger.INPUT_FAILED.name]
-        self._failures[process.address] = failures
-        if failures != before and settings.while_failed is Policy.SUSPEND:
+        visits = driver.manager.visits
+        before = self._turns.get(process.address, (0, 0))
+        failures = visits[NodeState.STABLE.name, Trigger.INPUT_FAILED.name]
+        corrections = visits[NodeState.UP_FAILURE.name, Trigger.RECONCILE.name]
+        self._turns[process.address] = (failures, corrections)
+        if failures != before[0] and settings.while_failed is Policy.SUSPEND:
+            return True
+        if corrections != before[1] and settings.while_stabilizing is Policy.SUSPEND:
             return True
         if driver.state in (NodeState.STABLE, NodeState.RECOVERING):
             return False
@@ -108,15 +117,34 @@ class Availability:
         deadline = driver.sunion.next_deadline()
         waited = now + process.ahead_us - (deadline - driver.patience.alpha_x_us)
         allowed = self._x_us + self._hop_us
+        since = max(self._recovered_at.get(address, 0), process.disturbed_at)
+        self._check_windows(process, driver, since, allowed)
         if waited <= allowed:
             return
-        since = max(self._recovered_at.get(address, 0), process.disturbed_at)
         if now - since > allowed:
             raise Violation(
                 "availability",
                 f"in {address} ({driver.state.name}) a tuple has waited "
                 f"{waited / 1e6:.3f} s, X is {self._x_us / 1e6:.3f} s\n"
                 f"{driver.sunion.story()}",
+            )
+
+    def _check_windows(
+        self, process: ReplicaProcess, driver: Replica, since: int, allowed: int
+    ) -> None:
+        now, address = self._world.clock.now, process.address
+        state = driver.versions.newest_state
+        due = FAR_FUTURE if isinstance(state, InLog) else process.plan.due(state)
+        heard = max(copy.live_boundary for copy in driver.copies.values())
+        end, passed_at = self._passed.get(address, (FAR_FUTURE, now))
+        if heard < due or end != due:
+            self._passed[address] = (due if heard >= due else FAR_FUTURE, now)
+        elif now - max(since, passed_at) > allowed:
+            raise Violation(
+                "availability",
+                f"in {address} ({driver.state.name}) a window has ended at {due / 1e6:.3f} s, "
+                f"heard of {(now - passed_at) / 1e6:.3f} s ago at least, and X is "
+                f"{self._x_us / 1e6:.3f} s\n{driver.sunion.story()}",
             )
 
     def _catches_up(self, driver: Replica) -> bool:

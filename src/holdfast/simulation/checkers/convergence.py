@@ -6,7 +6,7 @@ here is compared with the oracle at the end of a run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from holdfast.core.effects import Append
 from holdfast.core.frame import Kind
@@ -20,7 +20,8 @@ class Truth:
 
     def __init__(self) -> None:
         self.rows: dict[str, list[Row]] = {}
-        # Streams of new shards, whose ids begin where they took over.
+        # Streams whose ids were not all to be seen: those of new shards begin where they took over,
+        # and what nobody was left to read was neither sent nor written.
         self.late: dict[str, dict[int, Row]] = {}
         # Who begins anew with a source that lost its log has other tuples under the same ids.
         self.void = False
@@ -66,9 +67,13 @@ class Truth:
                     f"{who} has {row} as id {number} of {stream}, others have {known[number]}",
                 )
 
-    def check_append(self, address: str, append: Append) -> None:
-        """A replica publishes what it appends."""
+    def check_append(self, address: str, append: Append, unread: Collection[str] = ()) -> None:
+        """A replica publishes what it appends; ``unread``: streams whose readers have all left."""
         for stream, frames in append.frames:
+            ids = [one.header.first_id for one in frames if one.header.kind is Kind.STABLE]
+            known = self.rows.get(stream, [])
+            if stream in unread and stream not in self.late and ids and ids[0] > len(known):
+                self.late[stream] = dict(enumerate(known))
             self.check_published(address, stream, frames)
 
     def check_published(self, address: str, stream: str, frames: Sequence[StreamFrame]) -> None:

@@ -3,6 +3,7 @@
 - Nobody has acknowledged input that its record on disk needs: its producers may have trimmed it.
 - With continuous checkpoints the log has a state of every window that was open at the record's
   boundary, in whatever was taken from another copy, too.
+- No log goes on after a gap of which somebody still needs something.
 - Where tentative tuples beyond a bound are dropped, no more than that is kept of them for long.
 - Who ends in order has all that it has published in its logs, if its disk is well. Where all
   replicas of a fragment have noted that and no note is beyond the logs, no reader is (``ending``).
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.consistency import NodeState
 from holdfast.core.continuous import Checkpointer
+from holdfast.core.effects import Append
+from holdfast.core.serving import ServedStream
 from holdfast.core.settings import SECOND_US, Keeping, Then
 from holdfast.simulation import continuous
 from holdfast.simulation.checkers import Violation
@@ -32,6 +35,18 @@ if TYPE_CHECKING:
 _PATIENCE_US = 10 * SECOND_US
 # Bounds are looked at once a second.
 _LOOKS_US = 4 * SECOND_US
+
+
+def check_gap(address: str, append: Append, served: Mapping[str, ServedStream]) -> None:
+    """A log may go on at an id if everybody has what lies before it."""
+    for stream, first_id in append.begins:
+        needed = served[stream].first_id
+        if first_id > needed:
+            raise Violation(
+                "kept",
+                f"the log of {stream} at {address} is to go on at {first_id}, whatever it lacks, "
+                f"and somebody needs {needed}",
+            )
 
 
 class KeptChecks:

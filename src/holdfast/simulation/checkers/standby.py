@@ -186,7 +186,9 @@ class StandbyChecks:
             return
         pair = process.pair
         disturbed_at = max(process.disturbed_at, other.disturbed_at)
-        since = max(self._gone_since.get(both, now), disturbed_at)
+        # What waited for a link comes once that is whole, also of one who is gone meanwhile.
+        whole_since = self._world.link_stands_since(other.address, process.address) or 0
+        since = max(self._gone_since.get(both, now), disturbed_at, whole_since)
         allowed = (pair.misses_until_awake + 4) * pair.heartbeat_interval_us + SECOND_US
         if other.address not in process.copy.others:
             return  # it has not heard of it
