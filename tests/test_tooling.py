@@ -205,7 +205,7 @@ def test_a_failure_has_its_name_before_the_run_has_ended(tmp_path: Path, process
     test.write_text(FAILS_THEN_WAITS)
     command = [sys.executable, "-m", "pytest", "-q", processes, "--dist=loadfile", str(test)]
     command += ["-p", "tests.conftest", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
-    command += [f"--rootdir={tmp_path}"]
+    command += [f"--rootdir={tmp_path}", f"--basetemp={tmp_path / 'base'}"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         try:
