@@ -99,7 +99,7 @@ def _kills(directory: Path, options: argparse.Namespace) -> dict[str, Any]:
     directory.mkdir()
     with (
         Broker(directory / "broker") as broker,
-        PostgresServer(directory / "postgres") as postgres,
+        PostgresServer() as postgres,
     ):
         servers = Servers(directory, broker, postgres)
         with pipeline(servers) as supervisor:

@@ -1,7 +1,8 @@
 """A real PostgreSQL server on this machine, for tests and benchmarks: from the system's packages.
 
 It listens on a socket in its own directory only, keeps its data over a kill, and runs as another
-user where this one is root, because it refuses to be.
+user where this one is root, because it refuses to be. Its directory is one that such a user comes
+to: each run of pytest closes the directories of all others to everybody else.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -24,23 +26,25 @@ START_SECONDS = 60.0
 
 
 class PostgresServer:
-    """One server with its own directory."""
+    """One server with a directory of its own, which is gone when the server ends."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self) -> None:
         self._programs = _programs()
+        self._held = contextlib.ExitStack()
+        # Not where TMPDIR says: that may be closed to others as well.
+        made = tempfile.TemporaryDirectory(prefix="holdfast-postgres-", dir="/tmp")
+        directory = Path(self._held.enter_context(made))
         self._data = directory / "data"
         self._sockets = directory / "sockets"
         self._log = directory / "server.log"
         self._as = _other_user()
-        self._sockets.mkdir(parents=True)
+        self._sockets.mkdir()
         self._process: subprocess.Popen[bytes] | None = None
         with contextlib.ExitStack() as held:
             self._port = free_port("127.0.0.1", held)
         if self._as is not None:
             shutil.chown(directory, self._as)
             shutil.chown(self._sockets, self._as)
-            for above in directory.parents[:-2]:
-                above.chmod(above.stat().st_mode | 0o011)
         self._run("initdb", "-D", str(self._data), "-U", "holdfast", "-A", "trust", "--no-sync")
         self.connection = f"host={self._sockets} port={self._port} user=holdfast dbname=postgres"
 
@@ -78,6 +82,7 @@ class PostgresServer:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+        self._held.close()
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(

@@ -35,6 +35,24 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "thorough: many kills, many processes or other Sparks; make test-all runs it"
     )
     config.addinivalue_line("markers", "alone(after): no other test runs beside it")
+    config.pluginmanager.register(_NamesAtOnce(config))
+
+
+class _NamesAtOnce:
+    """Names a test when it fails: who stops a long run before its end knows what it has found."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(trylast=True)  # after the letter of the same report
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        # The processes that run tests have none; the one that hears of all of them has.
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and reporter is not None:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            why = report.longreprtext if crash is None else crash.message
+            why = why.partition("\n")[0]
+            reporter.write(f"\nFAILED {report.nodeid} ({report.when}): {why}\n", red=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,38 @@ def test_there_is_a_fast_tier_and_one_with_everything() -> None:
     assert "holdfast prepare" not in fast
     assert "HOLDFAST_EXAMPLES=25" in everything
     assert "scripts/bench mutations" in everything
+
+
+FAILS_THEN_WAITS = """
+import time
+from pathlib import Path
+
+def test_fails():
+    assert 1 == 2
+
+def test_waits():
+    while not Path(__file__).with_name("told").exists():
+        time.sleep(0.05)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("processes", ["-n0", "-n2"])
+def test_a_failure_has_its_name_before_the_run_has_ended(tmp_path: Path, processes: str) -> None:
+    test = tmp_path / "test_it.py"
+    test.write_text(FAILS_THEN_WAITS)
+    command = [sys.executable, "-m", "pytest", "-q", processes, "--dist=loadfile", str(test)]
+    command += ["-p", "tests.conftest", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
+    command += [f"--rootdir={tmp_path}", f"--basetemp={tmp_path / 'base'}"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        try:
+            told = next(line for line in run.stdout if line.startswith("FAILED"))
+        finally:
+            (tmp_path / "told").touch()  # else it would wait for ever
+        assert "1 failed, 1 passed" in run.stdout.read()
+    assert told == "FAILED test_it.py::test_fails (call): assert 1 == 2\n"
 
 
 @pytest.mark.parametrize(

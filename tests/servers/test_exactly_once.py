@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.thorough, pytest.mark.long, pytest.mark.timeout(900)]
 def test_every_sink_has_what_the_oracle_has(tmp_path: Path) -> None:
     with (
         Broker(tmp_path / "broker") as broker,
-        PostgresServer(tmp_path / "postgres") as postgres,
+        PostgresServer() as postgres,
         StoreServer(tmp_path / "store") as store,
     ):
         servers = Servers(tmp_path, broker, postgres, store)

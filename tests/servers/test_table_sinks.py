@@ -45,8 +45,8 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    with PostgresServer(tmp_path_factory.mktemp("postgres")) as started:
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer() as started:
         yield started
 
 
@@ -243,7 +243,9 @@ def test_a_key_has_its_newest_result(server: PostgresServer) -> None:
     writer.close()
 
 
-def test_a_server_that_was_killed(server: PostgresServer) -> None:
+def test_a_server_that_was_killed(server: PostgresServer, tmp_path: Path) -> None:
+    # So each run of pytest that starts leaves the directory of all of them.
+    tmp_path.parents[1].chmod(0o700)
     place = postgres_place(server)
     writer = place.open()
     writer.write(tuples(0, 5))
