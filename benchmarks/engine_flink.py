@@ -90,10 +90,21 @@ class Flink:
             except TuplesDropped as dropped:
                 print(f"Flink, attempt {attempt + 1}: {dropped}", file=sys.stderr, flush=True)
                 client.cancel().result()
+                self._until_gone()
                 continue
             job.wait()
             return warm_rate(progress, case["tuples"] * case["buckets"])
         raise SystemExit(f"tuples came late in each of {ATTEMPTS} attempts")
+
+    def _until_gone(self) -> None:
+        """Until the cluster of a job that was cancelled has let go of its port."""
+        for _ in range(150):
+            with contextlib.suppress(ConnectionError):
+                socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+                time.sleep(POLL_SECONDS)
+                continue
+            return
+        raise SystemExit(f"Flink still listens on port {self._port}")
 
     def _rows(self, query: str) -> list[Any]:
         with self._tables.execute_sql(query).collect() as found:
