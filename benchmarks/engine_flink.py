@@ -7,8 +7,8 @@ one order a line on standard input, answers one line of JSON on standard output.
 
 How far a job has come is asked of it several times a second; the figure is what it does once the
 first third of the tuples is behind it. Tuples that it dropped because they came late would have
-cost it nothing, so there must be none: where one reader was so far ahead of the other, which is
-chance, the job is run once more.
+cost it nothing, so there must be none: where one reader was too far ahead of the other, the job is
+run once more, and its watermarks wait for a second more of the tuples' time with each attempt.
 """
 
 from __future__ import annotations
@@ -81,14 +81,15 @@ class Flink:
             # So little that one reader may take both files, one after the other.
             self._tables.execute_sql(FILES.format(path=order["halves"], late=99))
             return {"rows": self._rows(query)}
-        self._tables.execute_sql(FILES.format(path=order["halves"], late=0))
-        for attempt in range(ATTEMPTS):
+        for late in range(ATTEMPTS):
+            self._tables.execute_sql("DROP TABLE IF EXISTS sales")
+            self._tables.execute_sql(FILES.format(path=order["halves"], late=late))
             job = self._tables.execute_sql(f"INSERT INTO nothing {query}")
             client = job.get_job_client()
             try:
                 progress = self._watch(str(client.get_job_id()))
             except TuplesDropped as dropped:
-                print(f"Flink, attempt {attempt + 1}: {dropped}", file=sys.stderr, flush=True)
+                print(f"Flink, attempt {late + 1}: {dropped}", file=sys.stderr, flush=True)
                 client.cancel().result()
                 self._until_gone()
                 continue
