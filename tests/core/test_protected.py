@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from holdfast.core.consistency import NodeState
 from holdfast.core.detector import PeerState
 from holdfast.core.effects import Append, ApplyCheckpoint, Effect, EndProcess, RunJob, Send
 from holdfast.core.events import (
@@ -33,11 +34,13 @@ from holdfast.core.messages import (
     HeartbeatRequest,
     JoinRequest,
     Message,
+    NotServed,
     Refusal,
     StateRequest,
     StreamReport,
     StreamState,
     Subscribe,
+    SubscribeRefused,
     Unsubscribe,
 )
 from holdfast.core.protected import ProtectedReplica
@@ -193,9 +196,12 @@ def test_a_checkpoint_that_could_not_be_sent_is_no_word_of_the_other_copy() -> N
     assert copy.driver.state is CopyState.AWAKE, "it hears nothing, and stands in"
 
 
-def run_one_job(copy: Copy, stop: int) -> list[Effect]:
-    """Give a running copy its input up to a time, and the result of the job that follows."""
-    report = StreamReport("in", StreamState.STABLE, stop, stop)
+def run_one_job(copy: Copy, stop: int, more_us: int = 0) -> list[Effect]:
+    """Give a running copy its input up to a time, and the result of the job that follows.
+
+    ``more_us`` is how much further the input goes.
+    """
+    report = StreamReport("in", StreamState.STABLE, stop + more_us, stop + more_us)
     told = copy.hear("entry", HeartbeatReply((report,), ()))
     (subscribe,) = [one for one in told if isinstance(one, Subscribe)]
     frames = (stable(subscribe.next_id, stop - 50), boundary(subscribe.next_id + 1, stop))
@@ -204,6 +210,51 @@ def run_one_job(copy: Copy, stop: int) -> list[Effect]:
     assert job.stop == stop
     out = OutputBlock("out", 1, 0, stop - 50, stop - 50, stop - 50, "block")
     return copy.give(JobDone(job.job, f"state {stop}", stop, (out,)))
+
+
+def state_told(copy: Copy) -> StreamState:
+    (reply,) = copy.hear("reader", HeartbeatRequest(("out",), (), (), 0))
+    assert isinstance(reply, HeartbeatReply)
+    (report,) = reply.reports
+    return report.state
+
+
+def test_a_primary_with_nothing_is_no_stable_one_before_it_has_computed_something() -> None:
+    copy = Copy("a")
+    assert state_told(copy) is StreamState.RECOVERING
+    (refused,) = copy.hear("reader", Subscribe("out", 5, 0, 0))
+    assert refused == SubscribeRefused(5, NotServed.RECOVERING)
+    run_one_job(copy, 300, more_us=10_000_000)
+    assert copy.driver.replica is not None
+    assert copy.driver.replica.state is NodeState.RECOVERING, "it has not caught up"
+    assert state_told(copy) is StreamState.STABLE
+    (fed,) = copy.hear("reader", Subscribe("out", 6, 0, 0))
+    assert isinstance(fed, FeedFrames)
+
+
+def test_a_copy_that_holds_something_serves_at_once() -> None:
+    copy = Copy("b")
+    copy.hear_primary(100)
+    take(copy, WHOLE)
+    copy.silence()
+    assert copy.driver.replica is not None
+    assert copy.driver.replica.state is NodeState.RECOVERING
+    assert state_told(copy) is StreamState.STABLE
+
+
+def test_a_copy_that_holds_nothing_does_not_say_where_its_stream_begins() -> None:
+    copy = Copy("b")
+    copy.hear_primary(100)
+    assert state_told(copy) is StreamState.RECOVERING
+    take(copy, WHOLE)
+    assert state_told(copy) is StreamState.SUSPENDED
+
+
+def test_a_primary_that_never_had_anything_and_goes_to_sleep_holds_nothing() -> None:
+    copy = Copy("a")
+    copy.hear("b", CopyReply(CopyReport(1, CopyState.PRIMARY, 900, 900, True)))
+    assert copy.driver.state is CopyState.SUSPENDED
+    assert state_told(copy) is StreamState.RECOVERING
 
 
 def test_a_woken_copy_goes_on_from_its_checkpoint_and_keeps_what_it_reached() -> None:

@@ -32,10 +32,13 @@ from tests.core.frames_for_tests import boundary, mark, stable, tentative
 
 STABLE, FAILED = StreamState.STABLE, StreamState.UP_FAILURE
 STABILIZING, RECOVERING = StreamState.STABILIZATION, StreamState.RECOVERING
+SUSPENDED = StreamState.SUSPENDED
 
 
-def make() -> Upstream:
-    return Upstream("c", ("a", "b"), StreamCopy("s"), FeedIds(), behind_us=900, reply_us=200)
+def make(stands: bool = False) -> Upstream:
+    return Upstream(
+        "c", ("a", "b"), StreamCopy("s"), FeedIds(), behind_us=900, reply_us=200, stands=stands
+    )
 
 
 def report(
@@ -246,9 +249,7 @@ def early(count: int, *claims: Claim) -> StreamFrame:
 
 
 def test_who_brings_early_results_first_is_noted() -> None:
-    upstream = Upstream(
-        "c", ("a", "b"), StreamCopy("s"), FeedIds(), behind_us=900, reply_us=200, stands=True
-    )
+    upstream = make(stands=True)
     report(upstream, "a", STABLE, 1000)
     report(upstream, "b", STABLE, 1000)
     for peer in ("a", "b"):
@@ -263,3 +264,16 @@ def test_a_producer_that_claims_what_cannot_be_is_told_of() -> None:
     report(upstream, "a", STABLE, 1000)
     with pytest.raises(PeerError, match="a cannot have the results"):
         send(upstream, 0, early(1, Claim(Trail(1, 5), 0, 1, 20)))
+
+
+def test_a_feed_of_one_that_sleeps_and_begins_later_by_now_brings_nothing() -> None:
+    """Who has lost everything was fed by one that had nothing either, and was sent a state."""
+    upstream = make(stands=True)
+    report(upstream, "a", STABLE, 0)
+    send(upstream, 0, boundary(0, 0))
+    assert upstream.out_of_reach is None
+    later = [StreamReport("s", state, 5_000, 5_000, 98) for state in (SUSPENDED, STABLE)]
+    for peer, heard in zip("ab", later, strict=True):
+        upstream.handle(PeerReported(peer, heard, upstream.feeds_at(peer)), 3)
+    assert [feed.received for feed in upstream.feeds() if feed.peer == "a"] == [1]
+    assert upstream.out_of_reach == 98

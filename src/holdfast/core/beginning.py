@@ -10,7 +10,7 @@ from holdfast.core.frame import Header, Kind, StreamFrame
 from holdfast.core.membership import Consumers
 from holdfast.core.records import UNKNOWN_ID, LoggedStream, RecoveryRecord
 from holdfast.core.serving import ServedStream
-from holdfast.core.settings import Output, ReplicaSettings
+from holdfast.core.settings import Delivery, Output, ReplicaSettings
 
 EMPTY_RECORD = RecoveryRecord(0, 0, (), ())
 
@@ -26,6 +26,8 @@ class Beginning:
     first_job     numbers that no earlier job and append has had.
     open          accept subscribers before it has caught up: it has its state, and is no more
                   than a stable replica that is behind.
+    opens         the same from the first results on: it has nothing, and only they tell that its
+                  inputs can still be had from their beginning.
     consumers     who its consumers are, and which lives of them count.
     incarnation   which life of its directory it is.
     bounds        how much is kept for those who are away.
@@ -42,6 +44,13 @@ class Beginning:
     incarnation: int = 0
     bounds: BoundWatch = field(default_factory=BoundWatch)
     patient: bool = False
+    opens: bool = False
+
+
+def has_begun(settings: ReplicaSettings, held: tuple[RecoveryRecord, object] | None) -> bool:
+    """Whether it is known where streams begin: there is something to go on from, or no need."""
+    lossy = settings.delivery is Delivery.AT_MOST_ONCE
+    return lossy or (held is not None and held[0].boundary > 0)
 
 
 def serve(

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from holdfast.core import joining
-from holdfast.core.beginning import Beginning, at_record, serve, whole_frames
+from holdfast.core.beginning import Beginning, at_record, has_begun, serve, whole_frames
 from holdfast.core.bounds import BoundWatch
 from holdfast.core.copy_view import CopyView, Glance
 from holdfast.core.delivery import begin_anew, of_use
@@ -285,17 +285,19 @@ class Copy:
         record, state = self.held or (begin_anew(self.settings, self.served, now), None)
         effects += self._provider.obey(self.consumers.membership)  # also for streams begun anew
         effects.append(BeginRunning(record, state))
+        begun = has_begun(self.settings, self.held)
         # What is held may not be on disk: only what was acknowledged before still counts.
         begin = Beginning(
             state,
             self.served,
             dict(self.acks),
             *self._numbers,
-            self.OPEN_AT_ONCE,
+            self.OPEN_AT_ONCE and begun,
             self.consumers,
             self.incarnation,
             self.bounds,
             not self.OPEN_AT_ONCE,  # nobody else goes on from its disk
+            self.OPEN_AT_ONCE and not begun,
         )
         self.replica = make_replica(self.settings, record, begin)
         for served in self.served.values():

@@ -37,6 +37,7 @@ from typing import Any, assert_never
 
 from holdfast.core import detector, standby, sweeping
 from holdfast.core.acknowledgements import NOTHING_NEEDED
+from holdfast.core.beginning import has_begun
 from holdfast.core.benchmark_detector import (
     BenchmarkDetector,
     BenchmarkEvent,
@@ -243,8 +244,9 @@ class ProtectedReplica(ShippingCopy):
             super()._at_rest(sender, message, now, effects)
 
     def _state_at_rest(self, stream: str) -> StreamState:
-        # Of one that arrives nobody knows yet where its streams begin.
-        return StreamState.SUSPENDED if self.joining is None else StreamState.RECOVERING
+        # Of one that holds nothing nobody knows yet where its streams begin.
+        begun = has_begun(self.settings, self.held)
+        return StreamState.SUSPENDED if begun else StreamState.RECOVERING
 
     # -- the other copies ---------------------------------------------------------------
 

@@ -94,14 +94,14 @@ class Replica:
             self.consumer.acknowledge_as(begin.acks)
         self.windows = WindowRounds.of(settings, record.boundary)
         self._began = self._newest = (record, begin.state)
-        self._pauses, self._open = False, begin.open
+        self._pauses = False
         self._reached_by = {one.stream: one.reached_by for one in settings.outputs}
         self.soutputs: dict[str, SOutput] = {}
         served: dict[str, ServedStream] = {}
         self.keeper = keeper_of(settings, self.appender, served, self.consumer, begin.patient)
         for one in settings.outputs:
             stream = begin.served.get(one.stream) or serve(settings, one)
-            stream.let_in(begin.open)
+            stream.let_in(begin.open, begin.opens)
             served[one.stream] = stream
             base_id = dict(record.outputs).get(one.stream, 0)
             if one.stream in begin.served and stream.next_id:
@@ -467,7 +467,7 @@ class Replica:
     # -- what others are told, and when to look again -----------------------------------
 
     def _state_of(self, stream: str) -> StreamState:
-        if self.manager.state is NodeState.RECOVERING and not self._open:
+        if self.manager.state is NodeState.RECOVERING and not self.provider.streams[stream].open:
             return StreamState.RECOVERING
         output, suspends = self.soutputs[stream], self.sunion.release is sunion.Release.SUSPEND
         if suspends and self.manager.state is NodeState.STABILIZATION:

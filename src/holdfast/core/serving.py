@@ -71,7 +71,7 @@ class ServedStream:
     ) -> None:
         self.stream = stream
         self._durable = durable
-        self.open = True
+        self.open, self._opens = True, False
         self.suspended = False
         self.next_id = first_id
         # The greatest id that somebody has asked for: whoever does has all that comes before.
@@ -110,6 +110,8 @@ class ServedStream:
         """Keep new frames and send them to every subscriber."""
         for frame in frames:
             self._keep(frame)
+        if self._opens and self.boundary:
+            self.let_in()
         effects = self._send(frames)
         if self.acknowledgements.abandoned:
             effects += self._trimmed(self.acknowledgements.forget_below(self.next_id))
@@ -225,9 +227,12 @@ class ServedStream:
                 effects.append(Send(consumer, FeedFrames(feed, sent, frames)))
         return effects
 
-    def let_in(self, open_: bool = True) -> None:
-        """Whether whoever subscribes is served; who is fed already is fed on."""
-        self.open = open_
+    def let_in(self, open_: bool = True, opens: bool = False) -> None:
+        """Whether whoever subscribes is served, or will be once there are results.
+
+        Who is fed already is fed on.
+        """
+        self.open, self._opens = open_, opens
 
     def suspend(self) -> None:
         """Send no more; what is tentative is for the other copy to say."""

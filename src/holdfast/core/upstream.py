@@ -181,7 +181,13 @@ class Upstream(Machine[Following, Trigger]):
         knows = [peer for peer, one in self.reports.items() if not _has_nothing(one)]
         heard = [self._first_ids[peer] for peer in knows]
         lacks = bool(heard) and not self.copy.lossy and min(heard) > self.copy.next_id >= 0
-        return min(heard) if lacks and not any(feed.received for feed in self.feeds()) else None
+        return min(heard) if lacks and not any(self._comes(feed) for feed in self.feeds()) else None
+
+    def _comes(self, feed: Feed) -> bool:
+        """Whether what is needed comes on a feed; one who sleeps may have been moved beyond it."""
+        report = self.reports.get(feed.peer)
+        sleeps = report is not None and report.state is StreamState.SUSPENDED
+        return feed.received > 0 and not sleeps
 
     def take_in(self, peer: str) -> None:
         """One more producer, which is heard of when it answers."""

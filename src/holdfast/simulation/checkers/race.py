@@ -110,6 +110,11 @@ class Race:
             self._missing.pop((reader, stream, producer), None)
             self._check_spared(upstream, producer, now)
             return
+        begins = self._world.replicas[producer].driver.served[stream].first_id
+        if process.disk_lost and upstream.copy.next_id < begins:
+            # It needs what this one has not, as it joined; a state that it may take is with others.
+            self._missing.pop((reader, stream, producer), None)
+            return
         feed = next((one for one in upstream.feeds() if one.peer == producer), None)
         if feed is None:
             # One that broke is opened again when its replica is next heard of.
