@@ -20,6 +20,7 @@ from holdfast.blocks import Block
 from holdfast.core.effects import Line, RunJob
 from holdfast.core.events import Event, JobDone, OutputBlock
 from holdfast.core.settings import Keeping, StandbySettings
+from holdfast.core.stream_copy import FAR_FUTURE
 from holdfast.disk import Fault
 from holdfast.nodes.jobs import Jobs
 from holdfast.nodes.replica_node import ReplicaNode
@@ -47,6 +48,9 @@ class Engine:
 
     def advance(self, *arguments: Any, **options: Any) -> SimpleNamespace:
         return SimpleNamespace(state=EMPTY, outputs={"o": RESULTS}, rejected=())
+
+    def due(self, state: object) -> int:
+        return FAR_FUTURE
 
 
 class Workshop:
