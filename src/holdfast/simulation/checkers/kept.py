@@ -116,7 +116,9 @@ class KeptChecks:
 
     def _look_at_tentative(self, process: ReplicaProcess) -> None:
         now, address = self._world.clock.now, process.address
-        seen = self._seen_first(process, now) if process.settings.bounds and process.up else {}
+        # What comes right before a pause is noted after it, by its process and here.
+        looks = process.settings.bounds and process.running
+        seen = self._seen_first(process, now) if looks else {}
         if not process.running or process.slow or not _keeps_too_much(process, seen, now):
             self._within_at[address] = now
         elif now - self._within_at.get(address, 0) > _LOOKS_US:
