@@ -80,14 +80,14 @@ def test_what_is_overdue_does_not_wait_for_an_input_that_catches_up() -> None:
     feed(sunion, "x", 40, stable(0, 30), boundary(1, 900))
     fail(sunion, Release.PROCESS, 940)
     assert sunion.live_target(940) == 100
-    sunion.handle(LiveTaken(100, tentative=frozenset({"y"})), 945)
+    sunion.handle(LiveTaken(100), 945)
     feed(sunion, "x", 950, stable(1, 930), boundary(2, 1800))
     feed(sunion, "y", 1840, boundary(0, 300))
     assert sunion.live_target(1849) == 300, "y is worth waiting for, bucket by bucket"
-    assert sunion.live_target(1850) == 1000, "and its results are tentative anyway"
+    assert sunion.live_target(1850) == 1000, "but it has failed, too"
     sunion.handle(LiveGone(), 1850)
-    sunion.handle(LiveTaken(100), 1850)
-    assert sunion.live_target(1850) == 300, "of another version these may be stable"
+    sunion.handle(LiveTaken(0), 1850)
+    assert sunion.live_target(1850) == 300, "what is stable goes first"
 
 
 def test_a_window_whose_end_was_heard_of_is_overdue_like_a_tuple() -> None:

@@ -268,7 +268,7 @@ class Replica:
                 event = soutput.LiveComputed(stop, block, tainted, why)
                 self._emit(output.handle(event, now), effects)
         if advanced.line is Line.LIVE:
-            self.sunion.handle(sunion.LiveTaken(stop, advanced.tentative), now)
+            self.sunion.handle(sunion.LiveTaken(stop), now)
             return
         self._keep_windows(advanced.windows)
         live = self.versions.live_position

@@ -133,13 +133,9 @@ class StableTaken:
 
 @dataclass(frozen=True, slots=True)
 class LiveTaken:
-    """The live version has taken every bucket below ``position``.
-
-    ``tentative``: inputs of which that may still change.
-    """
+    """The live version has taken every bucket below ``position``."""
 
     position: int
-    tentative: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +222,6 @@ class SUnion(Machine[SUnionState, Trigger]):
         self.live_position: int | None = None
         self.missing: set[str] = set()
         self.hopeless: set[str] = set()
-        # What the live version has taken of these may still change: so may all it makes of them.
-        self._taken_tentatively: frozenset[str] = frozenset()
         # Where somebody waits for the state as it is then: a stable job ends there.
         self._stops: tuple[int, ...] = ()
         # New tuples wait for the end of a reconciliation by choice, not because a partner has them.
@@ -261,9 +255,8 @@ class SUnion(Machine[SUnionState, Trigger]):
                 for copy in self.copies.values():
                     copy.drop_stable_below(keep_from)
                     copy.forget_ages_below(position)
-            case LiveTaken(position, tentative):
+            case LiveTaken(position):
                 self.live_position = position
-                self._taken_tentatively |= tentative
                 for copy in self.copies.values():
                     copy.drop_tentative_below(position)
                     copy.forget_ages_below(position)
@@ -271,7 +264,6 @@ class SUnion(Machine[SUnionState, Trigger]):
                 self._due = due
             case LiveGone(due):
                 self.live_position, self._due = None, due
-                self._taken_tentatively = frozenset()
             case Reconciled(healed):
                 trigger = Trigger.RECONCILED if healed else Trigger.RECONCILED_IN_PART
                 self.move(trigger, now)
@@ -293,7 +285,7 @@ class SUnion(Machine[SUnionState, Trigger]):
         position = self._live_or_stable()
         if self.release in (Release.HOLD, Release.SUSPEND):
             return position
-        target = self._overdue_target(now)
+        target = overdue = self._overdue_target(now)
         first = position == self.stable_position and target > position
         if self.release is Release.PROCESS and not first:
             target = max(target, self._eager_target())
@@ -301,11 +293,11 @@ class SUnion(Machine[SUnionState, Trigger]):
             # What falls due before this job is done would wait for its end.
             target = self._overdue_target(now + self._patience.ahead_us)
         # No further than the next place where an input stops being stable, so that a job is
-        # stable or tentative as a whole. Where nothing it makes is stable any more, what is overdue
-        # does not wait for an input that catches up bucket by bucket.
-        for name, copy in self.copies.items():
+        # stable or tentative as a whole. But after the first job what is overdue does not wait for
+        # an input that catches up bucket by bucket.
+        for copy in self.copies.values():
             stable_until = self._floor(copy.boundary)
-            if position < stable_until < target and name not in self._taken_tentatively:
+            if position < stable_until < target and (first or stable_until >= overdue):
                 target = stable_until
         return max(target, position)
 

@@ -101,16 +101,12 @@ VersionsEvent: TypeAlias = Fork | ForgetLive | Begin | JobDone | JobFailed
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """A version reached ``stop``; a rebuilt one is where the stable version was.
-
-    ``tentative``: the inputs of which it took what may still change.
-    """
+    """A version reached ``stop``; a rebuilt one is where the stable version was."""
 
     line: Line
     stop: int
     outputs: tuple[OutputBlock, ...]
     tainted: frozenset[str]
-    tentative: frozenset[str]
     windows: tuple[WindowBlock, ...] = ()
 
 
@@ -288,8 +284,7 @@ class Versions(Machine[VersionsState, Trigger]):
             self._undoes = False
             if begin.line is Line.REBUILD:
                 self.move(Trigger.REBUILT, now, f"from {self.marker} to {begin.stop}")
-        labels = (self.tainted, begin.tentative)
-        return [Advanced(begin.line, begin.stop, done.outputs, *labels, done.windows)]
+        return [Advanced(begin.line, begin.stop, done.outputs, self.tainted, done.windows)]
 
     def validate(self) -> None:
         forked = self.state in (VersionsState.FORKED, VersionsState.CLEARED_FORKED)
