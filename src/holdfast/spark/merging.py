@@ -17,6 +17,7 @@ from holdfast.spark.bucket_checks import checked_boundary
 from holdfast.spark.engine import Advance, Bucket, Engine
 from holdfast.spark.groups import in_stream_order
 from holdfast.spark.state import State
+from holdfast.spark.task import FOREVER
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,9 @@ class MergeEngine(Engine):
             table = pa.concat_tables(parts) if parts else self._schema_of(output).empty_table()
             merged[output] = in_stream_order(table) if table.num_rows > 1 else table
         return Advance(State(state.version + 1, boundary), merged)
+
+    def due(self, state: State) -> int:
+        return FOREVER
 
     def oldest_contributing(self, state: State, of: Collection[str] | None = None) -> int:
         return state.boundary
