@@ -76,3 +76,14 @@ def test_the_state_can_be_rebuilt_from_the_input_since_the_marker(
         plan.advance(rebuilt, list(later), cut, 1000)[1]
         == plan.advance(state, list(later), cut, 1000)[1]
     )
+
+
+def test_a_partner_just_so_far_away_counts_at_the_very_end_of_a_bucket() -> None:
+    join = Join(("x", "y"), 40)
+    old, new = (60, "x", 0, 1, 7, 0), (100, "y", 1, 1, 8, 1)
+    state, results, _ = join.advance(None, [old], 0, 100)
+    assert results == []
+    _, results, _ = join.advance(state, [new], 100, 200)
+    _, whole, _ = join.advance(None, [old, new], 0, 200)
+    assert results == whole
+    assert len(whole) == 1

@@ -165,7 +165,8 @@ class Join:
                 if other[3] == key and other[1] != stream:
                     results.append((stime, key, mix(other[4], value), self._seq(other, row)))
             kept.append(row)
-        while kept and kept[0][0] <= stop - self.within_us:
+        # One that is just so far from ``stop`` is still a partner of what comes there.
+        while kept and kept[0][0] < stop - self.within_us:
             kept.popleft()
         return tuple(kept), results, kept[0][0] if kept else stop
 
